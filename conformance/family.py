@@ -1,0 +1,153 @@
+"""A family: one model architecture as one JSON file.
+
+The file is a tiny but real ``config.json`` as the library reads it, plus one more key,
+``conformance``, that says what a config cannot: which library and module it is for, how its
+weights are made, which token ids its prompts may use.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.errors import FamilyError
+
+SECTION = "conformance"
+
+
+class WeightRule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How the parameters whose path matches the glob ``match`` are drawn.
+
+    ``mean + std * z`` with z of unit variance, or with ``fan_in`` set, ``std / sqrt(fan_in) * z``.
+    """
+
+    match: str
+    mean: float = 0.0
+    std: float = 0.0
+    fan_in: bool = False
+
+
+class Recipe(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A family's weights: the default rules of ``weights.py`` unless a rule here matches first.
+
+    ``embedding_std`` is the standard deviation of token embeddings; ``logit_scale`` multiplies the
+    output head or, where the head is tied, the final norm's weight.
+    """
+
+    embedding_std: float = 1.0
+    logit_scale: float = 1.0
+    rules: tuple[WeightRule, ...] = ()
+
+
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The ``conformance`` section of a family file.
+
+    Attributes:
+        library: the library plugin that builds and loads it (``mlx_lm``).
+        module: the library's module that it covers; defaults to the file's name.
+        modalities: what its requests may hold beside text.
+        tokens: ``[low, high)``, the token ids that prompts are drawn from; the whole vocabulary
+            if absent.
+        window: the smallest sliding window or chunk, in tokens; absent when attention is full.
+        seed: shifts the weights' seed, where seed 0 gave a model with a near-tie or a dull stream.
+        positions: ``False`` where no layer knows absolute or relative positions by design.
+        model_file: a Python file beside the family file with ``Model`` and ``ModelArgs``, for a
+            model that the library does not ship.
+        notes: what a reader of the config should know.
+    """
+
+    library: str = "mlx_lm"
+    module: str = ""
+    modalities: tuple[str, ...] = ("text",)
+    tokens: tuple[int, int] | None = None
+    window: int | None = None
+    seed: int = 0
+    positions: bool = True
+    model_file: str | None = None
+    weights: Recipe = Recipe()
+    notes: str = ""
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A model architecture that can be built tiny. ``config`` is what the library gets to read."""
+
+    name: str
+    facts: Facts
+    config: dict[str, Any]
+    path: str = ""
+
+    @property
+    def module(self) -> str:
+        """The library's module that this family covers."""
+        return self.facts.module or self.name
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids, from the config or the config of its text tower."""
+        return int(self._text("vocab_size"))
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """The half-open range of token ids that prompts are drawn from."""
+        return self.facts.tokens or (1, self.vocab_size)
+
+    def _text(self, key: str) -> Any:
+        for config in (self.config, self.config.get("text_config", {})):
+            if key in config:
+                return config[key]
+        raise FamilyError(f"{self.path or self.name}: the config has no {key!r}")
+
+
+def parse_family(text: str, *, name: str, path: str = "") -> Family:
+    """A family from the text of its file.
+
+    Raises:
+        FamilyError: the text is no JSON object, or its ``conformance`` section is malformed or
+            contradicts the config; names the file and the field.
+    """
+    where = path or name
+    try:
+        config = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FamilyError(f"{where}: not JSON, line {error.lineno}: {error.msg}") from error
+    if not isinstance(config, dict):
+        raise FamilyError(f"{where}: must be a JSON object, is a {type(config).__name__}")
+    section = config.pop(SECTION, {})
+    try:
+        facts = msgspec.convert(section, Facts)
+    except msgspec.ValidationError as error:
+        raise FamilyError(f"{where}: section {SECTION!r}: {error}") from error
+    family = Family(name=name, facts=facts, config=config, path=path)
+    low, high = family.tokens
+    if not 0 <= low < high <= family.vocab_size:
+        raise FamilyError(
+            f"{where}: tokens [{low}, {high}) is no range within vocab_size {family.vocab_size}"
+        )
+    return family
+
+
+def load_family(path: Path) -> Family:
+    """The family of a file; its name is the file's stem.
+
+    Raises:
+        FamilyError: the file is missing, unreadable or malformed.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FamilyError(f"{path}: cannot read the family file: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FamilyError(f"{path}: the family file is not UTF-8 text") from error
+    return parse_family(text, name=path.stem, path=str(path))
+
+
+def load_families(folder: Path) -> tuple[Family, ...]:
+    """All families of a folder's ``*.json``, by name. Files that begin with ``_`` are not families."""
+    return tuple(
+        load_family(path)
+        for path in sorted(folder.glob("*.json"))
+        if not path.name.startswith("_")
+    )

@@ -1,0 +1,1 @@
+"""Plugins that come with the package: one folder for each library."""

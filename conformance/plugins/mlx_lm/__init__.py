@@ -1,0 +1,1 @@
+"""The mlx-lm plugin: its families, its single stream, its two batched engines."""

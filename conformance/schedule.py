@@ -1,0 +1,190 @@
+"""What a caller asks of an engine: requests, when they arrive, when they are removed.
+
+Plain data, frozen, JSON both ways (``to_json`` / ``from_json``). Nothing here knows a model, an
+engine or an array library; a scenario makes schedules, the runner plays them.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from conformance.errors import ScheduleError
+
+
+class Stage(enum.StrEnum):
+    """Where a request is. An engine that cannot tell reports only what it knows."""
+
+    QUEUED = "queued"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    FINISHED = "finished"
+    REMOVED = "removed"
+
+
+class Sampler(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How to choose a token; ``kind`` names a maker of the library plugin, ``args`` its arguments."""
+
+    kind: str
+    args: dict[str, float | int] = {}
+
+
+class Processor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A logits processor, by the name of its maker in the library plugin."""
+
+    kind: str
+    args: dict[str, Any] = {}
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    """The request goes on from another request's extracted cache.
+
+    ``after`` is the number of tokens that ``request_id`` had produced when its cache was taken, or
+    ``None`` for the cache that its finishing response carried.
+    """
+
+    request_id: str
+    after: int | None = None
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One request.
+
+    ``prompt`` are token ids; ``segments`` the lengths into which the prompt is cut for the engine
+    (their sum is the prompt's length); ``stop`` are sequences of token ids that end the request.
+    """
+
+    request_id: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    sampler: Sampler | None = None
+    processors: tuple[Processor, ...] = ()
+    stop: tuple[tuple[int, ...], ...] = ()
+    segments: tuple[int, ...] = ()
+    continues: Continuation | None = None
+
+
+class Trigger(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A moment, told by what a request has reached, so that it means the same on every engine.
+
+    Fires before the first step at whose start ``request_id`` is in ``stage`` and has done at least
+    ``count`` units there (prefill: prompt tokens processed; decode: tokens produced; queued and
+    finished: nothing is counted). ``None`` as ``request_id`` fires before step ``count``.
+    """
+
+    request_id: str | None = None
+    stage: Stage = Stage.DECODE
+    count: int = 0
+
+
+class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Requests that are inserted together, in one call."""
+
+    requests: tuple[Request, ...]
+    when: Trigger = Trigger()
+
+
+class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Requests that are cancelled together, in one call."""
+
+    request_ids: tuple[str, ...]
+    when: Trigger
+
+
+class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an engine is told when it is made. Counts are of requests, ``prefill_step_size`` of tokens."""
+
+    prefill_step_size: int = 2048
+    prefill_batch_size: int = 8
+    completion_batch_size: int = 8
+
+
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that happens in one run of an engine.
+
+    ``name`` tells the schedules of one scenario apart. ``decode_on_new_thread`` makes the runner
+    drive the engine on another thread than the one that loaded the model.
+    """
+
+    name: str
+    arrivals: tuple[Arrival, ...]
+    removals: tuple[Removal, ...] = ()
+    options: EngineOptions = EngineOptions()
+    decode_on_new_thread: bool = False
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """All requests, in the order of their arrival."""
+        return tuple(request for arrival in self.arrivals for request in arrival.requests)
+
+    def request(self, request_id: str) -> Request:
+        """The request of that id.
+
+        Raises:
+            ScheduleError: no request has it.
+        """
+        for request in self.requests:
+            if request.request_id == request_id:
+                return request
+        raise ScheduleError(f"schedule {self.name!r} has no request {request_id!r}")
+
+    @property
+    def removed_ids(self) -> frozenset[str]:
+        """The requests that some removal names."""
+        return frozenset(name for removal in self.removals for name in removal.request_ids)
+
+
+def validate(schedule: Schedule) -> Schedule:
+    """Return ``schedule`` if it can be played.
+
+    Raises:
+        ScheduleError: names the request and the field that make it unplayable.
+    """
+    seen: set[str] = set()
+    for request in schedule.requests:
+        where = f"schedule {schedule.name!r}, request {request.request_id!r}"
+        if request.request_id in seen:
+            raise ScheduleError(f"{where}: the id is used twice")
+        seen.add(request.request_id)
+        if not request.prompt:
+            raise ScheduleError(f"{where}: prompt is empty")
+        if request.max_tokens < 1:
+            raise ScheduleError(f"{where}: max_tokens is {request.max_tokens}, must be at least 1")
+        if request.segments and sum(request.segments) != len(request.prompt):
+            raise ScheduleError(
+                f"{where}: segments add up to {sum(request.segments)}, "
+                f"the prompt has {len(request.prompt)} tokens"
+            )
+        if request.continues and request.continues.request_id not in seen:
+            raise ScheduleError(
+                f"{where}: continues {request.continues.request_id!r}, which arrives no earlier"
+            )
+    for name in schedule.removed_ids:
+        if name not in seen:
+            raise ScheduleError(f"schedule {schedule.name!r}: removal of unknown request {name!r}")
+    for trigger in (*(a.when for a in schedule.arrivals), *(r.when for r in schedule.removals)):
+        if trigger.request_id is not None and trigger.request_id not in seen:
+            raise ScheduleError(
+                f"schedule {schedule.name!r}: trigger on unknown request {trigger.request_id!r}"
+            )
+    return schedule
+
+
+def to_json(schedule: Schedule) -> str:
+    """The schedule as JSON text that ``from_json`` reads back."""
+    return msgspec.json.encode(schedule).decode()
+
+
+def from_json(text: str | bytes) -> Schedule:
+    """A validated schedule from JSON text.
+
+    Raises:
+        ScheduleError: the text is no schedule; says which field and why.
+    """
+    try:
+        schedule = msgspec.json.decode(text, type=Schedule)
+    except msgspec.MsgspecError as error:
+        raise ScheduleError(f"not a schedule: {error}") from error
+    return validate(schedule)
