@@ -93,6 +93,13 @@ class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
     when: Trigger
 
 
+class Probe(msgspec.Struct, frozen=True):
+    """An invalid call, by the name of one of the engine's probes: it must be refused, harm nobody."""
+
+    kind: str
+    when: Trigger
+
+
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an engine is told when it is made. Counts are of requests, ``prefill_step_size`` of tokens."""
 
@@ -111,6 +118,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     arrivals: tuple[Arrival, ...]
     removals: tuple[Removal, ...] = ()
+    probes: tuple[Probe, ...] = ()
     options: EngineOptions = EngineOptions()
     decode_on_new_thread: bool = False
 
@@ -164,12 +172,18 @@ def validate(schedule: Schedule) -> Schedule:
     for name in schedule.removed_ids:
         if name not in seen:
             raise ScheduleError(f"schedule {schedule.name!r}: removal of unknown request {name!r}")
-    for trigger in (*(a.when for a in schedule.arrivals), *(r.when for r in schedule.removals)):
+    for trigger in triggers(schedule):
         if trigger.request_id is not None and trigger.request_id not in seen:
             raise ScheduleError(
                 f"schedule {schedule.name!r}: trigger on unknown request {trigger.request_id!r}"
             )
     return schedule
+
+
+def triggers(schedule: Schedule) -> tuple[Trigger, ...]:
+    """All triggers of a schedule: of its arrivals, removals and probes."""
+    timed = (*schedule.arrivals, *schedule.removals, *schedule.probes)
+    return tuple(item.when for item in timed)
 
 
 def to_json(schedule: Schedule) -> str:

@@ -1,0 +1,118 @@
+"""The engine protocol: four methods and a declared set of capabilities.
+
+An engine decodes many requests in one batch. An adapter makes a library's generator look like
+this; the runner plays schedules on it and never looks behind it.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from conformance.errors import Unsupported
+from conformance.schedule import EngineOptions, Request, Stage
+from conformance.trace import ProbeResult, StepOutput
+
+
+class Capability(enum.StrEnum):
+    """What an engine can be asked. A scenario applies to engines that have all it needs."""
+
+    FORCED = "forced"  # a row can be fed given tokens
+    LOGPROBS = "logprobs"  # every step's distribution over the whole vocabulary
+    STAGES = "stages"  # it tells which stage each request is in
+    CHUNKED = "chunked"  # prefill in pieces of prefill_step_size
+    LATE_JOIN = "late_join"  # requests can arrive while others decode
+    SLOTS = "slots"  # more requests than rows; the others wait
+    CANCEL = "cancel"  # remove() in every stage
+    SAMPLERS = "samplers"  # a sampler for each request
+    PROCESSORS = "processors"  # logits processors for each request
+    STOP = "stop"  # stop sequences for each request
+    SEGMENTS = "segments"  # a prompt in given pieces
+    PREFIX = "prefix"  # a request can go on from an extracted cache
+    PROBES = "probes"  # probe() makes invalid calls
+    THREADS = "threads"  # may be driven from another thread than the loader's
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A request as the runner hands it to an engine.
+
+    Attributes:
+        request: what the caller wants.
+        forced: tokens to feed instead of the engine's choice, or ``None``.
+        prefix: what ``extract`` gave for the request that this one continues, or ``None``.
+    """
+
+    request: Request
+    forced: tuple[int, ...] | None = None
+    prefix: Any = None
+
+
+class Engine(ABC):
+    """A batched decoder, made for one model and one run.
+
+    Class attributes:
+        name: how the command line and case ids call it.
+        library: the library plugin whose models it decodes.
+        capabilities: what it can be asked.
+    """
+
+    name: ClassVar[str]
+    library: ClassVar[str]
+    capabilities: ClassVar[frozenset[Capability]]
+
+    @abstractmethod
+    def __init__(self, model: Any, options: EngineOptions) -> None:  # noqa: ANN401
+        """Make the engine for ``model``, as its library plugin loaded it."""
+
+    @abstractmethod
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """Take requests, all in one call of the engine."""
+
+    @abstractmethod
+    def step(self) -> StepOutput:
+        """Do one unit of work and return what came out of it."""
+
+    @abstractmethod
+    def remove(self, request_ids: Sequence[str]) -> None:
+        """Cancel requests, in whatever stage they are, all in one call of the engine."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back. Called once, also after a failure."""
+
+    def stages(self) -> Mapping[str, Stage]:
+        """Where the requests that have not ended are; those it does not name are unknown."""
+        return {}
+
+    def rows(self) -> Mapping[str, int]:
+        """The current row on the batch axis of each decoding request, where known."""
+        return {}
+
+    def cache_bytes(self) -> int | None:
+        """Bytes that live caches hold, or ``None`` if the engine cannot tell."""
+        return None
+
+    def extract(self, request_id: str) -> Any:  # noqa: ANN401
+        """The cache of a live or just finished request, as a later ``Submission.prefix``.
+
+        Raises:
+            Unsupported: the engine has not the capability ``PREFIX``.
+        """
+        raise Unsupported(f"engine {self.name} cannot extract the cache of {request_id!r}")
+
+    def probe(self, kind: str) -> ProbeResult:
+        """Make an invalid call of that kind and say how it was taken.
+
+        Raises:
+            Unsupported: the engine has not the capability ``PROBES``.
+        """
+        raise Unsupported(f"engine {self.name} has no probe {kind!r}")
+
+    @classmethod
+    def probes(cls) -> tuple[str, ...]:
+        """The kinds of invalid calls that ``probe`` can make."""
+        return ()

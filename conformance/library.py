@@ -1,0 +1,110 @@
+"""The library protocol: what the harness needs of a model library beside its batched engines.
+
+A library builds and loads families, decodes one request alone (the oracle), and can run a model
+without a cache and with its layers perturbed (the noise).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from conformance.family import Family
+from conformance.schedule import Request
+from conformance.trace import ForwardCall, Stream
+
+
+@dataclass(frozen=True)
+class Solo:
+    """One request decoded alone: its stream, and the cache as it was left, to go on from."""
+
+    stream: Stream
+    cache: Any
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How the library's modules are accounted for.
+
+    Attributes:
+        modules: the model modules that the installed library ships.
+        excluded: modules that are no autoregressive language model, with the reason.
+    """
+
+    modules: tuple[str, ...]
+    excluded: Mapping[str, str]
+
+
+class Library(ABC):
+    """A model library, for example mlx-lm. Models are opaque to everyone else."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def coverage(self) -> Coverage:
+        """The modules of the installed release, read at run time."""
+
+    @abstractmethod
+    def load(self, family: Family, *, dtype: str, seed: int) -> Any:  # noqa: ANN401
+        """Build the family's tiny model and load it by the library's own loading code.
+
+        Raises:
+            Unsupported: the library says that it cannot run this family here.
+            ModelError: the model could not be built or loaded.
+        """
+
+    @abstractmethod
+    def meter(self, model: Any) -> list[ForwardCall]:  # noqa: ANN401
+        """A list to which every later call of ``model`` is appended."""
+
+    @abstractmethod
+    def single_stream(
+        self,
+        model: Any,  # noqa: ANN401
+        request: Request,
+        *,
+        prefill_step_size: int,
+        steps: int,
+        prefix: Any = None,  # noqa: ANN401
+        forced: tuple[int, ...] | None = None,
+    ) -> Solo:
+        """Decode ``request`` alone by the library's own single-stream function for ``steps`` tokens.
+
+        Stop sequences are not applied. ``prefix`` is a cache to go on from, used up by the call.
+        ``forced`` are tokens to feed instead of the chosen ones.
+        """
+
+    @abstractmethod
+    def stateless(self, model: Any, tokens: tuple[int, ...]) -> np.ndarray:  # noqa: ANN401
+        """Logprobs ``[vocab]`` of the next token: the whole prefix through the model, no cache."""
+
+    @abstractmethod
+    def one_pass(
+        self,
+        model: Any,  # noqa: ANN401
+        tokens: tuple[int, ...],
+        *,
+        ulps: float = 0.0,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Logprobs ``[len(tokens), vocab]`` of one forward pass over ``tokens``.
+
+        With ``ulps`` above 0 the output of the embedding and of each layer is multiplied by
+        ``1 + ulps * eps * u``, u uniform in (-1, 1) (Monte Carlo arithmetic).
+        """
+
+    @abstractmethod
+    def churn(self) -> None:
+        """Dirty the allocator's free memory, so that reads of unwritten memory show."""
+
+    @abstractmethod
+    def versions(self) -> dict[str, str]:
+        """Versions of everything that numbers depend on."""
+
+    @abstractmethod
+    def device(self) -> str:
+        """The device that models run on, with its chip where known."""

@@ -1,0 +1,79 @@
+"""What a scenario is: a named maker of schedules, what it needs, what it must have exercised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.engine import Capability
+from conformance.schedule import EngineOptions, Request, Schedule
+from conformance.trace import Stream, Trace
+
+SoloFn = Callable[[Request, EngineOptions], Stream]
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What a scenario may know of the subject that it makes schedules for.
+
+    Attributes:
+        tokens: half-open range of token ids for prompts.
+        window: the model's smallest sliding window or chunk, ``None`` if it has none.
+        seed: of the case; other seeds give other prompts of the same lengths.
+        capabilities: what the engine can be asked.
+        probes: the invalid calls that the engine's ``probe`` can make.
+        solo: the oracle's stream for a request, for scenarios that must know it (stop sequences).
+    """
+
+    tokens: tuple[int, int]
+    window: int | None
+    seed: int
+    capabilities: frozenset[Capability]
+    probes: tuple[str, ...]
+    solo: SoloFn
+
+    def prompt(self, length: int, variant: int = 0) -> tuple[int, ...]:
+        """A prompt of ``length`` tokens; equal arguments give the equal prompt in every scenario.
+
+        That is on purpose: the oracle's stream for it is then made only once.
+        """
+        rng = np.random.default_rng((self.seed, length, variant))
+        low, high = self.tokens
+        return tuple(int(token) for token in rng.integers(low, high, length))
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Proof that a schedule reached what its scenario is named for.
+
+    ``seen`` looks at the trace of one schedule; the witness holds if it is true for at least one
+    schedule of the scenario. ``name`` is what a report says is missing otherwise.
+    """
+
+    name: str
+    seen: Callable[[Trace], bool]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A rung of the ladder.
+
+    Attributes:
+        name: how the command line and case ids call it.
+        rung: its place in the ladder, from the simplest to the richest.
+        summary: one line: the ingredient that it adds.
+        needs: capabilities that an engine must have.
+        make: gives the schedules of a case; each is played forced and free.
+        witnesses: without each of them the case proved nothing and is ``vacuous``.
+        alone: the oracle is compared with itself; no engine runs.
+    """
+
+    name: str
+    rung: int
+    summary: str
+    needs: frozenset[Capability]
+    make: Callable[[Brief], Sequence[Schedule]]
+    witnesses: tuple[Witness, ...] = ()
+    alone: bool = False

@@ -1,0 +1,50 @@
+"""Which cases a run is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conformance.registry import Registry, select
+from conformance.verdict import CaseId
+
+DTYPES = ("float32", "float16", "bfloat16")
+DEFAULT_ENGINES = ("mlx_lm", "mlx_lm_batch_generate")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Globs for each part of a case id; an empty tuple selects all (dtypes: float32; seeds: 0)."""
+
+    engines: tuple[str, ...] = DEFAULT_ENGINES
+    families: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ("float32",)
+    seeds: tuple[int, ...] = (0,)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out of the engines, so that coverage can be judged."""
+        return not self.families and not self.scenarios
+
+
+def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
+    """The selected cases, all those of one family together, scenarios in ladder order.
+
+    Raises:
+        ConformanceError: a glob matches nothing, or a family matches but for no selected engine.
+    """
+    engines = [registry.engines[n] for n in select(registry.engines, selection.engines, what="engine")]
+    families = {f.name for engine in engines for f in registry.families_of(engine)}
+    chosen = select(sorted(families), selection.families, what="family")
+    wanted = set(select(registry.scenarios, selection.scenarios, what="scenario"))
+    return tuple(
+        CaseId(engine.name, family.name, scenario.name, dtype, seed)
+        for name in chosen
+        for engine in engines
+        for family in registry.families_of(engine)
+        if family.name == name
+        for dtype in selection.dtypes
+        for seed in selection.seeds
+        for scenario in registry.scenarios_for(engine)
+        if scenario.name in wanted
+    )
