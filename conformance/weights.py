@@ -124,7 +124,7 @@ def draw(path: str, shape: Shape, *, seed: int) -> npt.NDArray[np.float64]:
     total = np.zeros(count, dtype=np.int64)
     for lane in range(4):
         total += ((raw >> np.uint64(16 * lane)) & np.uint64(0xFFFF)).astype(np.int64)
-    return ((total - _LANE_MEAN) * _LANE_SCALE).reshape(shape)
+    return np.asarray((total - _LANE_MEAN) * _LANE_SCALE, dtype=np.float64).reshape(shape)
 
 
 def make_packed(
@@ -169,6 +169,9 @@ def make_weights(
 def _values(
     path: str, shape: Shape, recipe: Recipe, *, tied: bool, seed: int
 ) -> npt.NDArray[np.float32]:
+    if path.endswith(".signs"):
+        # A rotation's sign vector holds -1 and +1 and nothing else.
+        return np.where(draw(path, shape, seed=seed) < 0, -1, 1).astype(np.float32)
     rule = _rule(path, shape, recipe, tied=tied)
     std = rule.std / math.sqrt(_fan_in(path, shape)) if rule.fan_in else rule.std
     return (rule.mean + std * draw(path, shape, seed=seed)).astype(np.float32)

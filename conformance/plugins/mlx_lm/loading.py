@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,15 +21,17 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx import nn
+from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten
 from mlx_lm import utils
 
-from conformance.errors import ModelError, Unsupported
+from conformance.errors import ConformanceError, ModelError, Unsupported
 from conformance.family import Family
 from conformance.weights import make_packed, make_weights
 
 _PACKED = {mx.uint8: np.uint8, mx.uint16: np.uint16, mx.uint32: np.uint32}
+# "Model type x not supported", "[metal_kernel] No Metal back-end", "GatherMM ... only supports".
+_REFUSAL = re.compile(r"not supported|only supports|No Metal back-end", re.IGNORECASE)
 _DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -36,7 +39,7 @@ _DTYPES = ("float32", "float16", "bfloat16")
 class LoadedModel:
     """A model with its family's weights, in evaluation mode."""
 
-    model: nn.Module
+    model: Module
     family: Family
     dtype: str
     seed: int
@@ -56,8 +59,8 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
     folder = Path(tempfile.mkdtemp(prefix="conformance-"))
     try:
         written = _write(family, folder, dtype=dtype, seed=seed)
-        options = {"trust_remote_code": True} if family.facts.model_file else {}
-        with _library_errors(family, "loading"):
+        options: dict[str, Any] = {"trust_remote_code": True} if family.facts.model_file else {}
+        with library_errors(family, "loading"):
             model, _ = utils.load_model(folder, strict=True, **options)
             mx.eval(model.parameters())
         _verify(family, model, written)
@@ -86,14 +89,14 @@ def _write(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, 
         shutil.copy(source, folder / source.name)
         config["model_file"] = source.name
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-    with _library_errors(family, "building"):
+    with library_errors(family, "building"):
         skeleton = _skeleton(config, folder)
     weights = _draw(family, skeleton, dtype=getattr(mx, dtype), seed=family.facts.seed + seed)
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
     return weights
 
 
-def _skeleton(config: dict[str, Any], folder: Path) -> nn.Module:
+def _skeleton(config: dict[str, Any], folder: Path) -> Module:
     """The model, its parameters lazy and never evaluated: only their shapes and dtypes count."""
     if model_file := config.get("model_file"):
         spec = importlib.util.spec_from_file_location("custom_model", folder / model_file)
@@ -105,13 +108,11 @@ def _skeleton(config: dict[str, Any], folder: Path) -> nn.Module:
     else:
         model_class, args_class = utils._get_classes(config=dict(config))
     # A deep copy: some ``from_dict`` write into the configuration that they are given.
-    model: nn.Module = model_class(args_class.from_dict(json.loads(json.dumps(config))))
+    model: Module = model_class(args_class.from_dict(json.loads(json.dumps(config))))
     return model
 
 
-def _draw(
-    family: Family, skeleton: nn.Module, *, dtype: mx.Dtype, seed: int
-) -> dict[str, mx.array]:
+def _draw(family: Family, skeleton: Module, *, dtype: mx.Dtype, seed: int) -> dict[str, mx.array]:
     parameters: dict[str, mx.array] = dict(tree_flatten(skeleton.parameters()))
     # As mlx_lm.convert does: all floating parameters, but those that the model keeps back.
     castable: Callable[[str], bool] = getattr(skeleton, "cast_predicate", lambda _: True)
@@ -132,43 +133,57 @@ def _draw(
     return weights
 
 
-def _verify(family: Family, model: nn.Module, written: dict[str, mx.array]) -> None:
-    """Every loaded parameter equals what was written, else the library's ``sanitize`` changed it."""
+def _verify(family: Family, model: Module, written: dict[str, mx.array]) -> None:
+    """Every loaded parameter equals what was written, or what a projection makes of it.
+
+    A projection (unit rows, say) changes weights once and leaves them alone when it runs again. Any
+    other ``sanitize`` that changes weights in the library's own format spoils converted models.
+    """
     loaded: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     if lost := sorted(set(written) ^ set(loaded)):
         raise ModelError(f"{family.name}: written and loaded parameters differ: {lost[0]}")
-    same = {
-        path: mx.array_equal(loaded[path], value)
-        for path, value in written.items()
-        if loaded[path].shape == value.shape and loaded[path].dtype == value.dtype
-    }
-    mx.eval(list(same.values()))
-    changed = sorted(path for path in written if path not in same or not same[path].item())
-    if changed:
+    changed = [path for path, value in written.items() if not _same(loaded[path], value)]
+    if not changed:
+        return
+    again = model.sanitize(dict(loaded)) if hasattr(model, "sanitize") else loaded
+    unstable = [path for path in changed if not _same(again[path], loaded[path], ulps=8)]
+    if unstable:
         raise ModelError(
             f"{family.name}: loading changed {len(changed)} of {len(written)} parameters that are "
             f"already in the library's format, the first is {changed[0]}"
         )
 
 
+def _same(one: mx.array, other: mx.array, *, ulps: int = 0) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not ulps:
+        return bool(mx.array_equal(one, other).item())
+    return bool(mx.allclose(one, other, rtol=ulps * mx.finfo(one.dtype).eps, atol=0.0).item())
+
+
 @contextlib.contextmanager
-def _library_errors(family: Family, doing: str) -> Iterator[None]:
+def library_errors(family: Family, doing: str) -> Iterator[None]:
     """Turn whatever the library raises into our errors, with the library's own words.
 
     Importing a model may even call ``sys.exit``, after printing why: the print is its words.
+
+    Raises:
+        Unsupported: the library (or the array library below it) says that it cannot do this here.
+        ModelError: anything else went wrong.
     """
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
             yield
+    except ConformanceError:
+        raise
     except SystemExit as error:
         words = printed.getvalue().strip() or f"exit status {error.code}"
         raise Unsupported(f"{family.name}: {words}") from error
-    except (NotImplementedError, ImportError) as error:
-        raise Unsupported(f"{family.name}: {error}") from error
-    except ValueError as error:
-        kind = Unsupported if "not supported" in str(error).lower() else ModelError
-        raise kind(f"{family.name}: {doing} failed: {error}") from error
     except Exception as error:
+        words = str(error)
+        if isinstance(error, NotImplementedError | ImportError) or _REFUSAL.search(words):
+            raise Unsupported(f"{family.name}: {words}") from error
         name = type(error).__name__
-        raise ModelError(f"{family.name}: {doing} failed: {name}: {error}") from error
+        raise ModelError(f"{family.name}: {doing} failed: {name}: {words}") from error

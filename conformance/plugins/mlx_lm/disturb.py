@@ -1,0 +1,152 @@
+"""Small defects for a single stream: positions that are off by one, cache entries that are wrong.
+
+Nothing here judges; ``sensitivity.py`` measures what a disturbance moves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import mlx.core as mx
+
+
+@contextlib.contextmanager
+def shifted_rope(_: list[Any]) -> Iterator[Callable[[], bool]]:
+    """Every rotary embedding one position further; masks and caches know nothing of it."""
+    calls: list[int] = []
+    original = mx.fast.rope
+
+    def rope(*args: Any, offset: Any, **options: Any) -> Any:
+        calls.append(1)
+        return original(*args, offset=offset + 1, **options)
+
+    mx.fast.rope = rope
+    try:
+        yield lambda: bool(calls)
+    finally:
+        mx.fast.rope = original
+
+
+@contextlib.contextmanager
+def shifted_offsets(cache: list[Any]) -> Iterator[Callable[[], bool]]:
+    """The caches report ``offset + 1`` to the model, and the truth to their own methods."""
+    reads: list[int] = []
+    for entry in leaves(cache):
+        if "offset" in vars(entry):
+            _report_later(entry, reads)
+    yield lambda: bool(reads)
+
+
+def _report_later(entry: Any, reads: list[int]) -> None:
+    kind = type(entry)
+    state = {"true": vars(entry).pop("offset"), "depth": 0}
+
+    def get(_: Any) -> Any:
+        if state["depth"]:
+            return state["true"]
+        reads.append(1)
+        return state["true"] + 1
+
+    def put(_: Any, value: Any) -> None:
+        state["true"] = value if state["depth"] else value - 1
+
+    def inside(name: str) -> Callable[..., Any]:
+        def method(self: Any, *args: Any, **options: Any) -> Any:
+            state["depth"] += 1
+            try:
+                return getattr(kind, name)(self, *args, **options)
+            finally:
+                state["depth"] -= 1
+
+        return method
+
+    methods = {
+        name: inside(name)
+        for name in dir(kind)
+        if not name.startswith("_") and callable(getattr(kind, name, None))
+    }
+    entry.__class__ = type(kind.__name__, (kind,), {**methods, "offset": property(get, put)})
+
+
+def leaves(entries: Sequence[Any]) -> Iterator[Any]:
+    """All caches, those within lists of caches included."""
+    for entry in entries:
+        inner = getattr(entry, "caches", None)
+        if inner is not None:
+            yield from leaves(inner)
+        elif entry is not None:
+            yield entry
+
+
+def places(entries: Sequence[Any]) -> Iterator[str]:
+    """For each of ``leaves``, where it is: ``3`` or, within a list of caches, ``3.0``."""
+    for index, entry in enumerate(entries):
+        inner = getattr(entry, "caches", None)
+        if inner is not None:
+            yield from (f"{index}.{rest}" for rest in places(inner))
+        elif entry is not None:
+            yield str(index)
+
+
+def holdings(entry: Any) -> Iterator[str]:
+    """What of a cache can be wrong on its own."""
+    if isinstance(getattr(entry, "keys", None), mx.array):
+        yield "keys and values"
+        return
+    for name, value in vars(entry).items():
+        if isinstance(value, mx.array) and value.ndim > 1 and value.size:
+            yield name
+        elif isinstance(value, list):
+            yield from (
+                f"{name}[{index}]" for index, item in enumerate(value) if isinstance(item, mx.array)
+            )
+
+
+def corrupt(entry: Any, stale: Any, name: str, age: int) -> bool:
+    """Put one defect into a cache; ``False`` where the defect would change nothing."""
+    if name == "keys and values":
+        length = min(int(entry.keys.shape[2]), int(entry.offset))
+        # The write index of a rotating cache, the end of the others.
+        end = int(getattr(entry, "_idx", length)) or length
+        wrong, right = (end - 1 - age) % length, (end - 1) % length
+        for part in ("keys", "values"):
+            array = getattr(entry, part)
+            if array.shape[-1]:
+                array[..., wrong, :] = array[..., right, :]
+        return wrong != right and age < length
+    attribute, _, rest = name.partition("[")
+    if not rest:
+        setattr(entry, attribute, _stale(getattr(entry, attribute), getattr(stale, attribute)))
+        return True
+    index = int(rest[:-1])
+    array = getattr(entry, attribute)
+    array[index] = _stale(array[index], getattr(stale, attribute)[index])
+    return True
+
+
+def _stale(now: mx.array, before: Any) -> mx.array:
+    """The state of one token earlier or, where that would not fit, its entries in other places."""
+    if isinstance(before, mx.array) and before.shape == now.shape:
+        if not mx.array_equal(before, now).item():
+            return mx.array(before)
+    elif now.shape[1] > 1:
+        return mx.roll(now, 1, 1)
+    return now * 1.1
+
+
+def copy_cache(value: Any) -> Any:
+    """A deep copy of caches that shares no array: updates write into arrays in place."""
+    if isinstance(value, mx.array):
+        return mx.array(value)
+    if isinstance(value, list | tuple):
+        return type(value)(copy_cache(item) for item in value)
+    if isinstance(value, dict):
+        return {key: copy_cache(item) for key, item in value.items()}
+    if hasattr(value, "__dict__") and not isinstance(value, type):
+        twin = copy.copy(value)
+        twin.__dict__.update({key: copy_cache(item) for key, item in vars(value).items()})
+        return twin
+    return value
