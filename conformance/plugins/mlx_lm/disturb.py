@@ -129,10 +129,10 @@ def corrupt(entry: Any, stale: Any, name: str, age: int) -> bool:
 
 def _stale(now: mx.array, before: Any) -> mx.array:
     """The state of one token earlier or, where that would not fit, its entries in other places."""
-    if isinstance(before, mx.array) and before.shape == now.shape:
-        if not mx.array_equal(before, now).item():
-            return mx.array(before)
-    elif now.shape[1] > 1:
+    fits = isinstance(before, mx.array) and before.shape == now.shape
+    if fits and not mx.array_equal(before, now).item():
+        return mx.array(before)
+    if now.shape[1] > 1:
         return mx.roll(now, 1, 1)
     return now * 1.1
 

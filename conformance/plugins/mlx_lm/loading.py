@@ -113,7 +113,7 @@ def _skeleton(config: dict[str, Any], folder: Path) -> Module:
 
 
 def _draw(family: Family, skeleton: Module, *, dtype: mx.Dtype, seed: int) -> dict[str, mx.array]:
-    parameters: dict[str, mx.array] = dict(tree_flatten(skeleton.parameters()))
+    parameters = _parameters(skeleton)
     # As mlx_lm.convert does: all floating parameters, but those that the model keeps back.
     castable: Callable[[str], bool] = getattr(skeleton, "cast_predicate", lambda _: True)
     floating = {
@@ -133,13 +133,18 @@ def _draw(family: Family, skeleton: Module, *, dtype: mx.Dtype, seed: int) -> di
     return weights
 
 
+def _parameters(model: Module) -> dict[str, mx.array]:
+    parameters: Any = model
+    return dict(tree_flatten(parameters.parameters()))
+
+
 def _verify(family: Family, model: Module, written: dict[str, mx.array]) -> None:
     """Every loaded parameter equals what was written, or what a projection makes of it.
 
     A projection (unit rows, say) changes weights once and leaves them alone when it runs again. Any
     other ``sanitize`` that changes weights in the library's own format spoils converted models.
     """
-    loaded: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
+    loaded = _parameters(model)
     if lost := sorted(set(written) ^ set(loaded)):
         raise ModelError(f"{family.name}: written and loaded parameters differ: {lost[0]}")
     changed = [path for path, value in written.items() if not _same(loaded[path], value)]
