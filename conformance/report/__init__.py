@@ -1,0 +1,26 @@
+"""What a person, or a CI system, gets to read. Made from results only; no model, no pytest."""
+
+from conformance.report.evidence import evidence_text
+from conformance.report.junit import properties
+from conformance.report.matrix import Cell, Matrix, Row, matrices
+from conformance.report.message import failure_message, rerun_command
+from conformance.report.outcome import Outcome, Tally, duration, slowest, tallies
+from conformance.report.terminal import render, summary
+
+__all__ = [
+    "Cell",
+    "Matrix",
+    "Outcome",
+    "Row",
+    "Tally",
+    "duration",
+    "evidence_text",
+    "failure_message",
+    "matrices",
+    "properties",
+    "render",
+    "rerun_command",
+    "slowest",
+    "summary",
+    "tallies",
+]

@@ -1,0 +1,71 @@
+"""All that is known about one case, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.report.message import UNKNOWN_CAUSE, measures, rerun_command, where
+from conformance.report.outcome import duration
+from conformance.verdict import CaseResult, Finding, ScheduleResult
+
+
+def evidence_text(result: CaseResult) -> str:
+    """Every finding, schedule, forward call count and padding of a case, as lines of plain text."""
+    return "\n".join([*_head(result), "", *_findings(result), "", *_schedules(result)])
+
+
+def _head(result: CaseResult) -> Iterator[str]:
+    wanted = "as expected" if result.expected else "NOT expected"
+    known = f" (known: {result.known})" if result.known else ""
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    yield f"{result.verdict}: {result.case} - {wanted}{known}"
+    yield f"  max diff:   {_nats(result.max_abs_diff)}"
+    yield f"  noise:      {_nats(result.noise)}"
+    yield f"  ratio:      {_number(result.ratio)} (worst difference over its noise)"
+    yield f"  bad step:   {_number(result.first_bad_step)} (first output token with a finding)"
+    model = duration(result.forward_seconds)
+    yield f"  time:       {duration(result.seconds)}, of which {model} in the model"
+    yield f"  device:     {result.device}"
+    yield f"  versions:   {versions}"
+    yield f"  rerun:      {rerun_command(result.case)}"
+
+
+def _findings(result: CaseResult) -> Iterator[str]:
+    yield f"findings: {len(result.evidence) or 'none'}"
+    for number, finding in enumerate(result.evidence, start=1):
+        yield from _finding(number, finding)
+
+
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    yield f"  {number}. {finding.verdict} (check {finding.check}): {finding.what}"
+    yield f"     where:    {where(finding)}"
+    if finding.expected or finding.got:
+        yield f"     expected: {finding.expected or '?'}; got {finding.got or '?'}"
+    if numbers := measures(finding):
+        yield f"     measured: {numbers}"
+    yield f"     cause:    {finding.cause or UNKNOWN_CAUSE}"
+
+
+def _schedules(result: CaseResult) -> Iterator[str]:
+    yield f"schedules: {len(result.schedules) or 'none recorded'}"
+    width = max((len(schedule.name) for schedule in result.schedules), default=0)
+    for schedule in result.schedules:
+        yield f"  {schedule.name:<{width}}  {_work(schedule)}"
+
+
+def _work(schedule: ScheduleResult) -> str:
+    computed = schedule.real_positions + schedule.padded_positions
+    share = f"{schedule.padded_positions / computed:.0%}" if computed else "0%"
+    return (
+        f"{schedule.verdict:<11} {schedule.forward_calls:>4} forward calls "
+        f"in {duration(schedule.forward_seconds)}, {computed} positions computed, "
+        f"{schedule.padded_positions} of them padding ({share})"
+    )
+
+
+def _nats(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.3g} nats"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

@@ -1,0 +1,108 @@
+"""Families x scenarios, as plain data: one matrix for each engine and dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from conformance.verdict import CaseResult, Verdict
+
+GLYPHS = {
+    Verdict.EXACT: ".",
+    Verdict.TIE: "=",
+    Verdict.UNSUPPORTED: "-",
+    Verdict.VACUOUS: "V",
+    Verdict.DRIFT: "~",
+    Verdict.DIVERGED: "X",
+    Verdict.UNSTABLE: "U",
+    Verdict.LEAK: "L",
+    Verdict.PROTOCOL: "P",
+    Verdict.NAN: "N",
+    Verdict.ORACLE: "O",
+    Verdict.HANG: "H",
+    Verdict.CRASH: "C",
+}
+"""One ASCII character for each verdict, so that a matrix reads the same without colour."""
+
+UNEXPECTED = "!"
+"""Follows the glyph of a verdict that is not the one wanted."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What became of a family in a scenario: the worst over the seeds that were run."""
+
+    verdict: Verdict
+    expected: bool
+
+    @property
+    def text(self) -> str:
+        """The verdict's glyph, and a mark behind it if the verdict is not expected."""
+        return GLYPHS[self.verdict] + ("" if self.expected else UNEXPECTED)
+
+    @property
+    def badness(self) -> tuple[bool, int]:
+        """Orders cells: what is not expected is worse than all that is."""
+        return (not self.expected, self.verdict.severity)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One family. ``cells`` has one entry for each scenario, ``None`` where none was run."""
+
+    family: str
+    cells: tuple[Cell | None, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether every cell is exact or tie, and wanted to be."""
+        return all(cell.verdict.good and cell.expected for cell in self.cells if cell)
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether every cell is an expected ``unsupported``."""
+        return all(
+            cell.verdict is Verdict.UNSUPPORTED and cell.expected for cell in self.cells if cell
+        )
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All families of one engine and dtype, by name; ``scenarios`` are the columns."""
+
+    engine: str
+    dtype: str
+    scenarios: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def matrices(results: Iterable[CaseResult], order: Sequence[str] = ()) -> tuple[Matrix, ...]:
+    """One matrix for each engine and dtype, in the order in which these first occur.
+
+    Args:
+        results: of a run; several seeds of a case become one cell.
+        order: of the columns; scenarios that it does not name come last, by name.
+    """
+    lanes: dict[tuple[str, str], list[CaseResult]] = {}
+    for result in results:
+        lanes.setdefault((result.engine, result.dtype), []).append(result)
+    return tuple(_matrix(engine, dtype, lane, order) for (engine, dtype), lane in lanes.items())
+
+
+def _matrix(engine: str, dtype: str, results: list[CaseResult], order: Sequence[str]) -> Matrix:
+    cells: dict[tuple[str, str], Cell] = {}
+    for result in results:
+        key = (result.family, result.scenario)
+        cell = Cell(result.verdict, result.expected)
+        cells[key] = max(cells.get(key, cell), cell, key=lambda item: item.badness)
+    rank = {name: index for index, name in enumerate(order)}
+    scenarios = sorted({s for _, s in cells}, key=lambda name: (rank.get(name, len(rank)), name))
+    return Matrix(
+        engine=engine,
+        dtype=dtype,
+        scenarios=tuple(scenarios),
+        rows=tuple(
+            Row(family, tuple(cells.get((family, scenario)) for scenario in scenarios))
+            for family in sorted({family for family, _ in cells})
+        ),
+    )

@@ -1,0 +1,95 @@
+"""The message of a failure: what - where - expected and got - likely cause - rerun command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from conformance.verdict import CaseResult, Finding
+
+UNKNOWN_CAUSE = "not known; `conformance show` prints the whole evidence"
+
+
+def failure_message(result: CaseResult, *, options: Sequence[str] = ()) -> str:
+    """Six lines of plain text about a case whose verdict is not the wanted one.
+
+    Args:
+        result: of that case. Its worst finding is told, and how many others there are.
+        options: of the run, which a rerun needs too (``--family-file FILE``).
+    """
+    finding = worst(result)
+    parts = [
+        ("what", _what(result, finding)),
+        ("where", where(finding) if finding else "the whole case"),
+        ("expected", _expected_and_got(result, finding)),
+        ("cause", (finding.cause if finding else "") or _default_cause(result)),
+        ("rerun", rerun_command(result.case, options=options)),
+    ]
+    lines = [f"{result.verdict}: {result.case}"]
+    lines += [f"  {label + ':':<10}{_indented(text)}" for label, text in parts]
+    return "\n".join(lines)
+
+
+def rerun_command(case: str, *, options: Sequence[str] = ()) -> str:
+    """The command that runs just this case again and prints all its evidence."""
+    return shlex.join(["conformance", "show", *options, case])
+
+
+def worst(result: CaseResult) -> Finding | None:
+    """The finding that decided the verdict: the first of the greatest severity."""
+    return max(result.evidence, key=lambda item: item.verdict.severity, default=None)
+
+
+def where(finding: Finding) -> str:
+    """Schedule, mode, request, step and row, as far as they are known."""
+    parts = [
+        f"schedule {finding.schedule!r}" if finding.schedule else "",
+        f"{finding.mode} run" if finding.mode else "",
+        f"request {finding.request_id!r}" if finding.request_id is not None else "",
+        f"step {finding.step}" if finding.step is not None else "",
+        f"row {finding.row}" if finding.row is not None else "",
+    ]
+    return ", ".join(part for part in parts if part) or "the whole case"
+
+
+def measures(finding: Finding) -> str:
+    """Difference, margin and noise with their unit, as far as they were measured."""
+    values = [
+        ("difference", finding.difference),
+        ("margin", finding.margin),
+        ("noise", finding.noise),
+    ]
+    known = [f"{name} {value:.3g}" for name, value in values if value is not None]
+    return f"{', '.join(known)} nats" if known else ""
+
+
+def _what(result: CaseResult, finding: Finding | None) -> str:
+    if not result.expected and result.verdict.good:
+        entry = f"entry {result.known!r}" if result.known else "an entry"
+        return f"passes, but {entry} of the expectations says that it does not"
+    more = len(result.evidence) - 1
+    text = finding.what if finding else f"the verdict is {result.verdict}, without a finding"
+    text += f" (and {more} more finding{'s' if more > 1 else ''})" if more > 0 else ""
+    if result.known:
+        text += f" [expectation {result.known!r} names another verdict]"
+    return text
+
+
+def _expected_and_got(result: CaseResult, finding: Finding | None) -> str:
+    if finding is None or (result.verdict.good and not result.expected):
+        wanted = "another verdict" if result.known else "exact or tie"
+        return f"{wanted}; got {result.verdict}"
+    numbers = measures(finding)
+    both = f"{finding.expected or 'exact or tie'}; got {finding.got or str(finding.verdict)}"
+    return f"{both} ({numbers})" if numbers else both
+
+
+def _default_cause(result: CaseResult) -> str:
+    if result.verdict.good:
+        return "the defect is mended, or this case no longer reaches it; drop or narrow the entry"
+    return UNKNOWN_CAUSE
+
+
+def _indented(text: str) -> str:
+    """Keep further lines of ``text`` under the first."""
+    return text.strip().replace("\n", "\n" + " " * 12)

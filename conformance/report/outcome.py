@@ -1,0 +1,73 @@
+"""What a whole run came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from conformance.verdict import CaseResult, Verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that is over.
+
+    Attributes:
+        results: of all cases that were run.
+        scenarios: all scenario names in the order of the ladder.
+        problems: sentences about what is wrong beside cases: uncovered modules, stale expectations.
+        missing: how many selected cases were not run (``-x``, an interruption).
+        seconds: wall time.
+    """
+
+    results: tuple[CaseResult, ...]
+    scenarios: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    missing: int = 0
+    seconds: float = 0.0
+
+    @property
+    def unexpected(self) -> tuple[CaseResult, ...]:
+        """Results whose verdict is not the wanted one, by case id."""
+        return tuple(sorted((r for r in self.results if not r.expected), key=lambda r: r.case))
+
+    @property
+    def ok(self) -> bool:
+        """Whether all was run and is as expected."""
+        return not (self.unexpected or self.problems or self.missing)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How often a verdict was given: ``cases`` in all, of which ``unexpected`` were not wanted."""
+
+    verdict: Verdict
+    cases: int
+    unexpected: int
+
+
+def tallies(results: Iterable[CaseResult]) -> tuple[Tally, ...]:
+    """Totals by verdict, from best to worst; verdicts that were not given are left out."""
+    found = tuple(results)
+    return tuple(
+        Tally(verdict, len(of_it), sum(not result.expected for result in of_it))
+        for verdict in Verdict
+        if (of_it := [result for result in found if result.verdict is verdict])
+    )
+
+
+def slowest(results: Iterable[CaseResult], count: int) -> tuple[CaseResult, ...]:
+    """The ``count`` cases that took the longest, the slowest first."""
+    return tuple(sorted(results, key=lambda result: -result.seconds)[:count])
+
+
+def duration(seconds: float) -> str:
+    """``seconds`` in words: ``0.42 s``, ``12 s``, ``5 min 07 s``, ``1 h 02 min``."""
+    if seconds < 9.95:
+        return f"{seconds:.2f} s" if seconds < 0.995 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

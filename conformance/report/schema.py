@@ -1,0 +1,35 @@
+"""The published JSON Schema of one line of a result file."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from conformance.verdict import CaseResult
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def published_schema() -> dict[str, Any]:
+    """The schema as the installed package ships it, ``schema/result.schema.json``."""
+    file = resources.files("conformance") / "schema" / "result.schema.json"
+    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return schema
+
+
+def derived_schema() -> dict[str, Any]:
+    """The schema as it follows from ``CaseResult``; a test holds the published one to it."""
+    return {
+        "$schema": DIALECT,
+        "title": "mlx-conformance result",
+        "description": "One line of a result file of `conformance run --json`: one case.",
+        **msgspec.json.schema(CaseResult),
+    }
+
+
+def schema_text() -> str:
+    """``derived_schema`` as the text of the published file."""
+    return json.dumps(derived_schema(), indent=2) + "\n"
