@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from conformance.family import Family
-from conformance.schedule import Request
+from conformance.schedule import EngineOptions, Request
 from conformance.trace import ForwardCall, Stream
 
 
@@ -58,8 +58,12 @@ class Library(ABC):
         """
 
     @abstractmethod
-    def meter(self, model: Any) -> list[ForwardCall]:  # noqa: ANN401
-        """A list to which every later call of ``model`` is appended."""
+    def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:  # noqa: ANN401
+        """A list to which every later call of ``model`` is appended.
+
+        With ``evaluate`` a call's output is computed inside the call, so that its seconds hold
+        all of its cost; for benchmarks.
+        """
 
     @abstractmethod
     def single_stream(
@@ -67,7 +71,7 @@ class Library(ABC):
         model: Any,  # noqa: ANN401
         request: Request,
         *,
-        prefill_step_size: int,
+        options: EngineOptions,
         steps: int,
         prefix: Any = None,  # noqa: ANN401
         forced: tuple[int, ...] | None = None,

@@ -101,11 +101,16 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an engine is told when it is made. Counts are of requests, ``prefill_step_size`` of tokens."""
+    """What an engine is told when it is made.
+
+    ``prefill_step_size`` and ``max_kv_size`` are in tokens, the batch sizes in requests.
+    ``max_kv_size`` bounds the cache of families that leave the choice of cache to the library.
+    """
 
     prefill_step_size: int = 2048
     prefill_batch_size: int = 8
     completion_batch_size: int = 8
+    max_kv_size: int | None = None
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,16 +2,139 @@
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
+
+import msgspec
+
+from conformance.engine import Engine
+from conformance.errors import ModelError
+from conformance.judge import Outcome, brief_for, judge_alone, judge_batched
 from conformance.registry import Registry
-from conformance.verdict import CaseId, CaseResult
+from conformance.runner import failure_of, says_unsupported
+from conformance.scenarios import Scenario
+from conformance.subject import Subject
+from conformance.verdict import CaseId, CaseResult, Finding, Verdict
+
+# Models that are kept: the cases of a family come together, in at most three dtypes.
+_KEPT = 3
+# Findings that a result carries; one defect can show in every row of every schedule.
+_MOST_FINDINGS = 40
 
 
 class Session:
-    """Runs cases one after another; keeps what the next case of the same family can use."""
+    """Runs cases one after another; keeps what the next case of the same family can use.
 
-    def __init__(self, registry: Registry) -> None:
+    Args:
+        evaluate: compute each model call inside the call, so that the seconds of calls hold all
+            of their cost. For benchmarks.
+    """
+
+    def __init__(self, registry: Registry, *, evaluate: bool = False) -> None:
         self.registry = registry
+        self._evaluate = evaluate
+        self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
+        self._facts: dict[str, tuple[dict[str, str], str]] = {}
 
     def run(self, case: CaseId) -> CaseResult:
         """Play the case and judge it. A library's failure is a verdict, never an exception."""
-        raise NotImplementedError(case)
+        start = time.perf_counter()
+        engine = self.registry.engines[case.engine]
+        scenario = self.registry.scenarios[case.scenario]
+        meter_seconds = 0.0
+        try:
+            subject = self._subject(engine, case)
+            mark = len(subject.meter)
+            outcome = _judge(subject, engine, scenario, case)
+            meter_seconds = sum(call.seconds for call in subject.meter[mark:])
+        except Exception as error:  # noqa: BLE001 - whatever a library raises is a verdict
+            outcome = _failed(error)
+        seconds = time.perf_counter() - start
+        return self._result(case, engine, scenario, outcome, seconds, meter_seconds)
+
+    def _subject(self, engine: type[Engine], case: CaseId) -> Subject:
+        key = (engine.library, case.family, case.dtype, case.seed)
+        if key not in self._subjects:
+            library = self.registry.libraries[engine.library]
+            family = self.registry.families[engine.library, case.family]
+            try:
+                self._subjects[key] = Subject.load(
+                    library, family, dtype=case.dtype, seed=case.seed, evaluate=self._evaluate
+                )
+            except ModelError as error:
+                self._subjects[key] = error
+            while len(self._subjects) > _KEPT:
+                self._subjects.popitem(last=False)
+        found = self._subjects[key]
+        if isinstance(found, ModelError):
+            raise found
+        return found
+
+    def _result(
+        self,
+        case: CaseId,
+        engine: type[Engine],
+        scenario: Scenario,
+        outcome: Outcome,
+        seconds: float,
+        forward_seconds: float,
+    ) -> CaseResult:
+        versions, device = self._environment(engine.library)
+        findings = sorted(outcome.findings, key=lambda f: -f.verdict.severity)
+        adds = f"what this rung adds: {scenario.summary}"
+        findings = [
+            f if f.cause or f.verdict.good else msgspec.structs.replace(f, cause=adds) for f in findings
+        ]
+        at = [f.step for f in findings if f.step is not None and not f.verdict.good]
+        numbers = outcome.numbers
+        verdict = outcome.verdict
+        return CaseResult(
+            case=str(case),
+            engine=case.engine,
+            family=case.family,
+            scenario=case.scenario,
+            dtype=case.dtype,
+            seed=case.seed,
+            verdict=verdict,
+            expected=verdict.good,
+            max_abs_diff=numbers.difference if numbers else None,
+            noise=numbers.noise if numbers else None,
+            ratio=numbers.ratio if numbers else None,
+            first_bad_step=min(at, default=None),
+            evidence=tuple(findings[:_MOST_FINDINGS]),
+            versions=versions,
+            device=device,
+            seconds=round(seconds, 4),
+            forward_seconds=round(forward_seconds, 4),
+            schedules=outcome.schedules,
+        )
+
+    def _environment(self, library: str) -> tuple[dict[str, str], str]:
+        if library not in self._facts:
+            source = self.registry.libraries[library]
+            self._facts[library] = (source.versions(), source.device())
+        return self._facts[library]
+
+
+def _judge(
+    subject: Subject, engine: type[Engine], scenario: Scenario, case: CaseId
+) -> Outcome:
+    schedules = scenario.make(brief_for(subject, engine, case.seed))
+    if scenario.alone:
+        return judge_alone(subject, schedules)
+    return judge_batched(subject, engine, scenario, schedules)
+
+
+def _failed(error: Exception) -> Outcome:
+    """The outcome of a case whose model or single stream already failed."""
+    failure = failure_of(error, "loading the model or decoding one request alone")
+    verdict = Verdict.UNSUPPORTED if says_unsupported(error) else Verdict.CRASH
+    finding = Finding(
+        verdict,
+        "failure",
+        f"raised {failure}",
+        expected="no exception",
+        got=f"{failure.type_name}: {failure.message}",
+        cause="the library fails before any batch is made",
+    )
+    return Outcome((finding,), (), None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -108,6 +109,8 @@ class Step:
         forwards: the model calls that the step made.
         cache_bytes: bytes of live caches after the step; ``None`` where the engine cannot tell.
         probes: invalid calls made before the step.
+        removed_from: the stage in which each request was that was removed before the step.
+        rows: the batch row of each request that decoded when the step began, where known.
     """
 
     index: int
@@ -116,6 +119,8 @@ class Step:
     forwards: tuple[ForwardCall, ...] = ()
     cache_bytes: int | None = None
     probes: tuple[ProbeResult, ...] = ()
+    removed_from: Mapping[str, Stage] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
 
     def in_stage(self, stage: Stage) -> tuple[str, ...]:
         """The requests that were in ``stage`` when the step began."""
@@ -160,28 +165,37 @@ class Trace:
 
     def events(self, request_id: str) -> tuple[TokenEvent, ...]:
         """All events of one request, in order."""
-        return tuple(
-            event
-            for step in self.steps
-            for event in step.output.events
-            if event.request_id == request_id
-        )
+        return self._events.get(request_id, ())
 
     def stream(self, request_id: str) -> Stream:
         """The events of one request as a stream. ``logprobs`` is given if every event has them."""
-        events = self.events(request_id)
-        rows = [event.logprobs for event in events if event.logprobs is not None]
-        chosen = [event.token_logprob for event in events if event.token_logprob is not None]
-        reasons = [event.finish_reason for event in events if event.finish_reason]
-        whole = len(rows) == len(events) and rows
-        return Stream(
-            tokens=tuple(event.token for event in events),
-            logprobs=np.stack(rows) if whole else None,
-            token_logprobs=np.array(chosen, np.float32) if len(chosen) == len(events) else None,
-            finish_reason=reasons[-1] if reasons else None,
-        )
+        return self._streams.get(request_id) or Stream((), None)
+
+    @cached_property
+    def _events(self) -> dict[str, tuple[TokenEvent, ...]]:
+        found: dict[str, list[TokenEvent]] = {}
+        for step in self.steps:
+            for event in step.output.events:
+                found.setdefault(event.request_id, []).append(event)
+        return {name: tuple(events) for name, events in found.items()}
+
+    @cached_property
+    def _streams(self) -> dict[str, Stream]:
+        return {name: _stream(events) for name, events in self._events.items()}
 
     @property
     def forwards(self) -> tuple[ForwardCall, ...]:
         """All model calls of the run."""
         return tuple(call for step in self.steps for call in step.forwards)
+
+
+def _stream(events: tuple[TokenEvent, ...]) -> Stream:
+    rows = [event.logprobs for event in events if event.logprobs is not None]
+    chosen = [event.token_logprob for event in events if event.token_logprob is not None]
+    reasons = [event.finish_reason for event in events if event.finish_reason]
+    return Stream(
+        tokens=tuple(event.token for event in events),
+        logprobs=np.stack(rows) if len(rows) == len(events) else None,
+        token_logprobs=np.array(chosen, np.float32) if len(chosen) == len(events) else None,
+        finish_reason=reasons[-1] if reasons else None,
+    )

@@ -1,0 +1,28 @@
+"""Which device models run on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+
+import mlx.core as mx
+
+
+def device_name() -> str:
+    """The device and its chip, for example ``cpu (AMD EPYC)`` or ``gpu (Apple M4)``."""
+    device = mx.default_device()
+    kind = "gpu" if device.type == mx.DeviceType.gpu else "cpu"
+    info = mx.device_info(device) if hasattr(mx, "device_info") else {}
+    chip = info.get("device_name") or platform.machine()
+    return f"{kind} ({chip})"
+
+
+def package_versions(*packages: str) -> dict[str, str]:
+    """Installed versions of the packages, and of Python; a package that is not installed is left out."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

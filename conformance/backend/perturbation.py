@@ -1,0 +1,74 @@
+"""Monte Carlo arithmetic: each layer's output is moved by about one unit in the last place.
+
+Source: D. S. Parker, "Monte Carlo Arithmetic" (UCLA CSD-970002, 1997); here per layer output
+instead of per operation, which covers reordered sums, near-ties and routing flips alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mlx.core as mx
+from mlx import nn
+
+
+@contextlib.contextmanager
+def perturbed(model: nn.Module, *, ulps: float, seed: int) -> Iterator[None]:
+    """Inside the block the embeddings' and layers' outputs are multiplied by ``1 + ulps * eps * u``.
+
+    u is uniform in (-1, 1), drawn anew for each element and call; eps is that of the output's
+    dtype. Classes are swapped on the instances, not in a list that holds them, because some models
+    call their layers through another list than ``model.layers``.
+    """
+    noise = _noise(ulps, seed)
+    swapped: list[tuple[nn.Module, type]] = []
+    try:
+        for module in _targets(model):
+            base = type(module)
+            swapped.append((module, base))
+            module.__class__ = _noisy_class(base, noise)
+        yield
+    finally:
+        for module, base in swapped:
+            module.__class__ = base
+
+
+def _targets(model: nn.Module) -> list[nn.Module]:
+    found: dict[int, nn.Module] = {}
+    for layer in model.layers:
+        if isinstance(layer, nn.Module):
+            found[id(layer)] = layer
+    for _, module in model.named_modules():
+        if isinstance(module, nn.Embedding):
+            found[id(module)] = module
+    return list(found.values())
+
+
+def _noise(ulps: float, seed: int) -> Callable[[mx.array], mx.array]:
+    key = mx.random.key(seed)
+    count = 0
+
+    def move(x: mx.array) -> mx.array:
+        nonlocal count
+        count += 1
+        if not mx.issubdtype(x.dtype, mx.floating):
+            return x
+        scale = ulps * mx.finfo(x.dtype).eps
+        u = mx.random.uniform(-1, 1, x.shape, key=mx.random.split(key, count + 1)[count])
+        return (x.astype(mx.float32) * (1 + scale * u)).astype(x.dtype)
+
+    return move
+
+
+def _noisy_class(base: type, move: Callable[[mx.array], mx.array]) -> type:
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
+        output = base.__call__(self, *args, **kwargs)  # type: ignore[operator]
+        if isinstance(output, mx.array):
+            return move(output)
+        if isinstance(output, tuple):
+            return tuple(move(x) if isinstance(x, mx.array) else x for x in output)
+        return output
+
+    return type(base.__name__, (base,), {"__call__": __call__})

@@ -1,0 +1,24 @@
+"""Checks: each looks at a played schedule and says what it found. Pure; no model is needed."""
+
+from conformance.checks.base import Check, Play
+from conformance.checks.failure import check_failure
+from conformance.checks.forced import check_forced
+from conformance.checks.free import check_free
+from conformance.checks.leak import check_leak
+from conformance.checks.nonfinite import check_nonfinite
+from conformance.checks.probe import check_probes
+from conformance.checks.protocol import check_protocol
+from conformance.checks.stability import check_stability
+
+CHECKS: tuple[Check, ...] = (
+    check_failure,
+    check_nonfinite,
+    check_protocol,
+    check_forced,
+    check_free,
+    check_stability,
+    check_leak,
+    check_probes,
+)
+
+__all__ = ["CHECKS", "Check", "Play"]

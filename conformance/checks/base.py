@@ -1,0 +1,49 @@
+"""What a check gets to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from conformance.numerics import Envelope
+from conformance.schedule import Schedule
+from conformance.trace import Stream, Trace
+from conformance.verdict import Finding
+
+
+@dataclass(frozen=True)
+class Play:
+    """One schedule as it was played, with the oracle's answers.
+
+    Attributes:
+        schedule: what was played.
+        traces: the runs, in the order in which they were made: forced (where the engine can be
+            forced), free, and where these two are not bit-identical the first of them once more.
+        want: the oracle's stream of each request.
+        floor: the smallest noise to assume for a request.
+        envelope: the measured noise of a request; costs model runs when first asked.
+        full_logprobs: whether the engine promises logprobs over the whole vocabulary.
+        staged: whether the engine tells the stage of each request.
+    """
+
+    schedule: Schedule
+    traces: tuple[Trace, ...]
+    want: Mapping[str, Stream]
+    floor: Callable[[str], Envelope]
+    envelope: Callable[[str], Envelope]
+    full_logprobs: bool = True
+    staged: bool = True
+
+    def row(self, trace: Trace, request_id: str, step: int) -> int | None:
+        """The batch row that the request's output token ``step`` came from, where known."""
+        seen = 0
+        for item in trace.steps:
+            for event in item.output.events:
+                if event.request_id == request_id:
+                    if seen == step:
+                        return item.rows.get(request_id)
+                    seen += 1
+        return None
+
+
+Check = Callable[[Play], list[Finding]]

@@ -1,0 +1,38 @@
+"""Exceptions out of the engine, and runs that do not end."""
+
+from __future__ import annotations
+
+from conformance.checks.base import Play
+from conformance.verdict import Finding, Verdict
+
+
+def check_failure(play: Play) -> list[Finding]:
+    """``crash``, ``unsupported`` or ``hang`` for each run that did not come to its end."""
+    findings = []
+    for trace in play.traces:
+        if trace.failure is not None:
+            kind = Verdict.UNSUPPORTED if trace.failure.unsupported else Verdict.CRASH
+            findings.append(
+                Finding(
+                    kind,
+                    "failure",
+                    f"the engine raised {trace.failure}",
+                    schedule=play.schedule.name,
+                    mode=trace.mode,
+                    expected="no exception",
+                    got=f"{trace.failure.type_name}: {trace.failure.message}",
+                )
+            )
+        elif trace.out_of_steps:
+            findings.append(
+                Finding(
+                    Verdict.HANG,
+                    "failure",
+                    f"requests were unfinished after {len(trace.steps)} steps",
+                    schedule=play.schedule.name,
+                    mode=trace.mode,
+                    expected=f"an end within {len(trace.steps)} steps",
+                    got="requests still live",
+                )
+            )
+    return findings

@@ -1,0 +1,59 @@
+"""The free run: the engine chose its tokens, and they must be the oracle's unless it was a tie."""
+
+from __future__ import annotations
+
+from conformance import numerics
+from conformance.checks.base import Play
+from conformance.checks.forced import measure
+from conformance.trace import Mode, Trace
+from conformance.verdict import Finding, Verdict
+
+
+def check_free(play: Play) -> list[Finding]:
+    """``tie`` or ``diverged`` for each request whose first other token is one or the other.
+
+    It is a tie where the oracle's margin is within what rounding may move (``FACTOR`` times the
+    noise, for both of the two tokens), and all numbers up to there are within noise.
+    """
+    return [
+        finding
+        for trace in play.traces[:2]
+        if trace.mode is Mode.FREE
+        for request in play.schedule.requests
+        if (finding := _first_difference(play, trace, request.request_id)) is not None
+    ]
+
+
+def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
+    got, want = trace.stream(name), play.want[name]
+    pairs = zip(got.tokens, want.tokens, strict=False)
+    step = next((i for i, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
+    if step is None:
+        return None
+    assert want.logprobs is not None
+    request = play.schedule.request(name)
+    found = measure(play, trace, name)
+    noise = play.envelope(name)
+    margin = float(numerics.margins(want.logprobs[step : step + 1])[0])
+    allowed = 2 * numerics.FACTOR * float(noise.top[step])
+    sampled = request.sampler is not None
+    moved = found is not None and found[0].difference[step] > 0
+    # What a sampler draws hangs on sums that only it knows: a tie there needs a moved number.
+    near = moved if sampled else margin <= allowed
+    tie = near and found is not None and found[0].within_noise
+    return Finding(
+        Verdict.TIE if tie else Verdict.DIVERGED,
+        "free",
+        f"output token {step} is {got.tokens[step]}, the single stream has {want.tokens[step]} "
+        f"with a margin of {margin:.3g} nats",
+        schedule=play.schedule.name,
+        mode=trace.mode,
+        request_id=name,
+        step=step,
+        row=play.row(trace, name, step),
+        expected=f"token {want.tokens[step]}",
+        got=f"token {got.tokens[step]}",
+        margin=margin,
+        difference=float(found[0].difference[step]) if found is not None else None,
+        noise=float(noise.top[step]),
+    )

@@ -1,0 +1,110 @@
+"""The event stream: what an engine may say, when, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.checks.base import Play
+from conformance.schedule import Stage
+from conformance.trace import Mode, Stream, Trace
+from conformance.verdict import Finding, Verdict
+
+
+def check_protocol(play: Play) -> list[Finding]:
+    """``protocol`` for lost, extra or duplicated tokens, late speech, wrong ends, unknown ids.
+
+    Which tokens are right is not asked here, with one exception: a forced run must give back the
+    tokens that it was fed, in order.
+    """
+    findings: list[Finding] = []
+    for trace in play.traces:
+        if trace.failure is not None or trace.out_of_steps:
+            continue
+        for what, request_id, expected, got in _violations(play, trace):
+            findings.append(
+                Finding(
+                    Verdict.PROTOCOL,
+                    "protocol",
+                    what,
+                    schedule=play.schedule.name,
+                    mode=trace.mode,
+                    request_id=request_id,
+                    expected=expected,
+                    got=got,
+                    cause="the engine's lists are out of step with its rows",
+                )
+            )
+    return findings
+
+
+Violation = tuple[str, str | None, str, str]
+
+
+def _violations(play: Play, trace: Trace) -> Iterator[Violation]:
+    yield from _strangers(play, trace)
+    yield from _late_events(trace)
+    removed = play.schedule.removed_ids
+    for request in play.schedule.requests:
+        name, want = request.request_id, play.want[request.request_id]
+        got = trace.stream(name)
+        if play.full_logprobs and got.tokens and got.logprobs is None:
+            yield "events without logprobs", name, "logprobs with every token", "none with some"
+        if name in removed:
+            yield from _removed(trace, name, got, want)
+        else:
+            yield from _finished(trace, name, got, want)
+
+
+def _strangers(play: Play, trace: Trace) -> Iterator[Violation]:
+    known = {request.request_id for request in play.schedule.requests}
+    for step in trace.steps:
+        for event in step.output.events:
+            if event.request_id not in known:
+                yield (
+                    f"a token for {event.request_id} in step {step.index}",
+                    None,
+                    "only submitted requests speak",
+                    event.request_id,
+                )
+
+
+def _late_events(trace: Trace) -> Iterator[Violation]:
+    over: dict[str, str] = {}
+    for step in trace.steps:
+        over.update({n: "removal" for n, s in step.stages.items() if s is Stage.REMOVED})
+        for event in step.output.events:
+            if event.request_id in over:
+                yield (
+                    f"a token after its {over[event.request_id]}, in step {step.index}",
+                    event.request_id,
+                    "silence",
+                    f"token {event.token}",
+                )
+            if event.finish_reason is not None:
+                over.setdefault(event.request_id, "finish")
+
+
+def _removed(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Violation]:
+    if got.finish_reason is not None and len(got.tokens) < len(want.tokens):
+        reason = str(got.finish_reason)
+        yield "a removed request reports a finish", name, "no finish reason", reason
+    if trace.mode is Mode.FORCED and got.tokens != want.tokens[: len(got.tokens)]:
+        yield "tokens other than fed", name, _show(want.tokens), _show(got.tokens)
+
+
+def _finished(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Violation]:
+    if trace.mode is Mode.FORCED and got.tokens != want.tokens:
+        yield "tokens other than fed", name, _show(want.tokens), _show(got.tokens)
+        return
+    # After a tie a free run may meet a stop sequence at another place, so only lengths are fixed.
+    if got.tokens != want.tokens and want.finish_reason != got.finish_reason and got.tokens:
+        return
+    if got.finish_reason != want.finish_reason:
+        expected, actual = str(want.finish_reason), str(got.finish_reason)
+        yield "wrong finish reason", name, expected, actual
+    if len(got.tokens) != len(want.tokens) and want.finish_reason == got.finish_reason == "length":
+        yield "wrong number of tokens", name, str(len(want.tokens)), str(len(got.tokens))
+
+
+def _show(tokens: tuple[int, ...]) -> str:
+    return f"{len(tokens)} tokens {list(tokens)}"

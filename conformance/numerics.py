@@ -1,0 +1,160 @@
+"""When is a difference rounding? Envelopes, margins and ratios; arrays in, numbers out.
+
+An envelope says for each step how far a right answer may move for rounding alone. It is measured
+(``truth.py``), never assumed; here is only the arithmetic of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# A difference counts when it leaves the envelope by this factor at any step. Benign runs stayed
+# below 2 with 8 perturbed runs of one ulp; defects began at 12 (see FACTS and `conformance bench`).
+FACTOR = 4.0
+# ... or when it leaves the envelope by this much in at least this share of the steps, 3 at least.
+WIDE_FACTOR = 2.0
+WIDE_SHARE = 0.5
+WIDE_STEPS = 3
+
+# Tokens of the oracle's distribution over which the sensitive measure looks. Over the whole
+# vocabulary unlikely tokens dominate.
+TOP = 20
+
+_EPS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """Noise for each step, in nats.
+
+    Attributes:
+        top: float32 ``[steps]``, over the oracle's most likely tokens.
+        full: float32 ``[steps]``, over the whole vocabulary.
+        floor: no step's noise is smaller than this.
+        measured: ``False`` if only the floor is known, which was enough.
+    """
+
+    top: np.ndarray
+    full: np.ndarray
+    floor: float
+    measured: bool = True
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How far a forced run is from the oracle.
+
+    Attributes:
+        difference: float32 ``[steps]``, largest absolute logprob difference over the vocabulary.
+        ratio: float32 ``[steps]``, the worse of top and full difference over their noise.
+        worst_step: step of the largest ratio; ``first_bad_step`` the first that counts, or ``None``.
+    """
+
+    difference: np.ndarray
+    ratio: np.ndarray
+    worst_step: int
+    first_bad_step: int | None
+
+    @property
+    def within_noise(self) -> bool:
+        """Whether rounding explains it all."""
+        return self.first_bad_step is None
+
+
+def floor(dtype: str, logprobs: np.ndarray) -> float:
+    """Smallest noise to assume: two units in the last place of the largest likely logprob.
+
+    Shapes:
+        logprobs: ``[steps, vocab]``.
+    """
+    finite = logprobs[np.isfinite(logprobs)]
+    scale = float(np.quantile(np.abs(finite), 0.9)) if finite.size else 1.0
+    return 2.0 * _EPS[dtype] * max(scale, 1.0)
+
+
+def margins(logprobs: np.ndarray) -> np.ndarray:
+    """Top-1 minus top-2 logprob at each step.
+
+    Shapes:
+        ``[steps, vocab]`` in, ``[steps]`` out, nats.
+    """
+    top = np.partition(logprobs, -2, axis=-1)[:, -2:]
+    return np.asarray(top[:, 1] - top[:, 0])
+
+
+def top_tokens(logprobs: np.ndarray, count: int = TOP) -> np.ndarray:
+    """The most likely tokens of each step: ``[steps, vocab]`` in, ``[steps, count]`` out."""
+    count = min(count, logprobs.shape[-1])
+    return np.argpartition(-logprobs, count - 1, axis=-1)[:, :count]
+
+
+def differences(got: np.ndarray, want: np.ndarray, top: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Largest absolute difference of each step, over the tokens ``top`` and over all.
+
+    A logprob that is minus infinity on both sides (a masked token) does not differ; on one side
+    only, or NaN on any, it differs infinitely.
+
+    Shapes:
+        got, want: ``[steps, vocab]``; top: ``[steps, count]``; both results ``[steps]``.
+    """
+    with np.errstate(invalid="ignore"):
+        delta = np.abs(got - want)
+    delta = np.where(got == want, 0.0, np.where(np.isnan(delta), np.inf, delta))
+    return np.take_along_axis(delta, top, axis=-1).max(axis=-1), delta.max(axis=-1)
+
+
+def envelope_of(runs: np.ndarray, base: np.ndarray, want: np.ndarray, *, floor: float) -> Envelope:
+    """The envelope from perturbed runs.
+
+    Args:
+        runs: ``[runs, steps, vocab]``, perturbed.
+        base: ``[steps, vocab]``, the same computation unperturbed.
+        want: ``[steps, vocab]``, the oracle; chooses the top tokens. How far ``base`` is from it
+            is a benign rearrangement too, and widens the envelope.
+    """
+    top = top_tokens(want)
+    pairs = [differences(run, base, top) for run in runs] + [differences(base, want, top)]
+    return Envelope(
+        top=np.maximum(np.max([pair[0] for pair in pairs], axis=0), floor),
+        full=np.maximum(np.max([pair[1] for pair in pairs], axis=0), floor),
+        floor=floor,
+    )
+
+
+def flat_envelope(steps: int, floor: float) -> Envelope:
+    """The floor at every step: enough where nothing moved further than that."""
+    level = np.full(steps, floor, np.float32)
+    return Envelope(level, level, floor, measured=False)
+
+
+def widest(first: Envelope, second: Envelope) -> Envelope:
+    """The larger noise of the two at each step."""
+    return Envelope(
+        np.maximum(first.top, second.top),
+        np.maximum(first.full, second.full),
+        max(first.floor, second.floor),
+        first.measured or second.measured,
+    )
+
+
+def deviation(got: np.ndarray, want: np.ndarray, envelope: Envelope) -> Deviation:
+    """Judge a forced run's logprobs against the oracle's.
+
+    Shapes:
+        got, want: ``[steps, vocab]``; the envelope has at least as many steps.
+    """
+    steps = len(got)
+    near, full = differences(got, want, top_tokens(want))
+    ratio = np.maximum(near / envelope.top[:steps], full / envelope.full[:steps])
+    bad = ratio > FACTOR
+    wide = ratio > WIDE_FACTOR
+    if wide.sum() >= max(WIDE_STEPS, WIDE_SHARE * steps):
+        bad |= wide
+    return Deviation(
+        difference=full,
+        ratio=ratio,
+        worst_step=int(ratio.argmax()),
+        first_bad_step=int(bad.argmax()) if bad.any() else None,
+    )

@@ -1,0 +1,90 @@
+"""mlx-lm's public function ``batch_generate`` as an engine: all requests in, all answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from mlx_lm.generate import batch_generate
+
+from conformance.engine import Capability, Engine, Submission
+from conformance.schedule import EngineOptions, Stage
+from conformance.trace import FinishReason, StepOutput, TokenEvent
+
+# The function wants a tokenizer only for its stop tokens and to make text of the answer.
+_TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(map(str, tokens)))
+
+
+class MlxLmBatchGenerate(Engine):
+    """The function's one call is one step. It shows chosen tokens' logprobs only, and never stages."""
+
+    name: ClassVar[str] = "mlx_lm_batch_generate"
+    library: ClassVar[str] = "mlx_lm"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CHUNKED, Capability.SLOTS, Capability.PREFIX, Capability.THREADS}
+    )
+
+    def __init__(self, model: Any, options: EngineOptions) -> None:  # noqa: ANN401
+        self._model = model
+        self._options = options
+        self._waiting: list[Submission] = []
+        self._caches: dict[str, Any] = {}
+
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """Kept until the next step."""
+        self._waiting.extend(submissions)
+
+    def step(self) -> StepOutput:
+        """One call of ``batch_generate`` with everything that waits."""
+        submissions, self._waiting = self._waiting, []
+        if not submissions:
+            return StepOutput()
+        requests = [s.request for s in submissions]
+        caches = [s.prefix for s in submissions]
+        response = batch_generate(
+            self._model,
+            _TOKENIZER,
+            [list(r.prompt) for r in requests],
+            prompt_caches=caches if any(c is not None for c in caches) else None,
+            max_tokens=[r.max_tokens for r in requests],
+            return_prompt_caches=True,
+            return_token_ids=True,
+            return_logprobs=True,
+            prefill_step_size=self._options.prefill_step_size,
+            prefill_batch_size=self._options.prefill_batch_size,
+            completion_batch_size=self._options.completion_batch_size,
+            max_kv_size=self._options.max_kv_size,
+        )
+        events = []
+        answers = zip(requests, response.token_ids, response.logprobs, strict=True)
+        for request, tokens, logprobs in answers:
+            last = len(tokens) - 1
+            events += [
+                TokenEvent(
+                    request_id=request.request_id,
+                    token=int(token),
+                    token_logprob=float(logprob),
+                    finish_reason=FinishReason.LENGTH if index == last else None,
+                )
+                for index, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True))
+            ]
+        for request, cache in zip(requests, response.caches, strict=True):
+            self._caches[request.request_id] = cache
+        return StepOutput(tuple(events), {r.request_id: len(r.prompt) for r in requests})
+
+    def remove(self, request_ids: Sequence[str]) -> None:
+        """Only before the call: the function itself cannot be interrupted."""
+        self._waiting = [s for s in self._waiting if s.request.request_id not in request_ids]
+
+    def close(self) -> None:
+        """Nothing outlives the call."""
+        self._caches.clear()
+
+    def stages(self) -> Mapping[str, Stage]:
+        """What waits is queued."""
+        return {s.request.request_id: Stage.QUEUED for s in self._waiting}
+
+    def extract(self, request_id: str) -> Any:  # noqa: ANN401
+        """The cache that the call returned for that request."""
+        return self._caches[request_id]

@@ -1,0 +1,147 @@
+"""mlx-lm's ``BatchGenerator`` as an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import mlx.core as mx
+import numpy as np
+
+from conformance.engine import Capability, Engine, Submission
+from conformance.plugins.mlx_lm import compat
+from conformance.plugins.mlx_lm.probes import PROBES, probe
+from conformance.plugins.mlx_lm.sampling import (
+    ForcedSampler,
+    SamplerFn,
+    make_processors,
+    make_sampler,
+)
+from conformance.schedule import EngineOptions, Sampler, Stage
+from conformance.trace import FinishReason, ProbeResult, StepOutput, TokenEvent
+
+
+class MlxLmEngine(Engine):
+    """Continuous batching as mlx-lm's own server does it."""
+
+    name: ClassVar[str] = "mlx_lm"
+    library: ClassVar[str] = "mlx_lm"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability)
+
+    def __init__(self, model: Any, options: EngineOptions) -> None:  # noqa: ANN401
+        self._generator = compat.make_generator(model, options)
+        self._ids: dict[int, str] = {}
+        self._progress: dict[int, int] = {}
+        self._finished_caches: dict[str, Any] = {}
+        self._shared_samplers: dict[str, SamplerFn | None] = {}
+
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """All submissions in one call of ``insert``, or of ``insert_segments`` where some have."""
+        requests = [s.request for s in submissions]
+        options: dict[str, Any] = {"max_tokens": [r.max_tokens for r in requests]}
+        samplers = [
+            ForcedSampler(s.forced) if s.forced else self._sampler(s.request.sampler)
+            for s in submissions
+        ]
+        # Left out where no request asks for it, so that the library's own defaults are exercised.
+        if any(samplers):
+            options["samplers"] = samplers
+        if any(r.processors for r in requests):
+            options["logits_processors"] = [make_processors(r.processors) for r in requests]
+        if any(s.prefix is not None for s in submissions):
+            prefixes = [s.prefix or (None, []) for s in submissions]
+            options["caches"] = [cache for cache, _ in prefixes]
+            options["all_tokens"] = [list(tokens) for _, tokens in prefixes]
+        options |= compat.stop_argument([r.stop for r in requests])
+        if any(r.segments for r in requests):
+            pieces = [_cut(r.prompt, r.segments or (len(r.prompt),)) for r in requests]
+            uids = self._generator.insert_segments(pieces, **options)
+        else:
+            uids = self._generator.insert([list(r.prompt) for r in requests], **options)
+        for uid, request in zip(uids, requests, strict=True):
+            self._ids[uid] = request.request_id
+            self._progress[uid] = 0
+
+    def step(self) -> StepOutput:
+        """One ``next()``: a decode step for the rows that decode, then one piece of prefill."""
+        prompt_responses, responses = self._generator.next()
+        processed: dict[str, int] = {}
+        for response in prompt_responses:
+            done = response.progress[0]
+            name = self._name(response.uid)
+            processed[name] = processed.get(name, 0) + done - self._progress.get(response.uid, 0)
+            self._progress[response.uid] = done
+        return StepOutput(tuple(self._event(r) for r in responses), processed)
+
+    def remove(self, request_ids: Sequence[str]) -> None:
+        """One call of ``remove`` with all their uids."""
+        self._generator.remove([self._uid(name) for name in request_ids])
+
+    def close(self) -> None:
+        """``BatchGenerator.close``."""
+        self._generator.close()
+
+    def stages(self) -> Mapping[str, Stage]:
+        """From the generator's queue, prompt batch and generation batch."""
+        held = compat.uids_by_stage(self._generator)
+        return {self._ids[uid]: stage for uid, stage in held.items() if uid in self._ids}
+
+    def rows(self) -> Mapping[str, int]:
+        """From the generation batch."""
+        return {self._ids[u]: row for row, u in enumerate(compat.decode_rows(self._generator))}
+
+    def cache_bytes(self) -> int | None:
+        """From the generator's own count."""
+        return compat.cache_bytes(self._generator)
+
+    def extract(self, request_id: str) -> Any:  # noqa: ANN401
+        """Cache and tokens: of the finishing response, or by ``extract_cache`` of a live row."""
+        if request_id in self._finished_caches:
+            return self._finished_caches[request_id]
+        uid = self._uid(request_id)
+        return self._generator.extract_cache([uid])[uid]
+
+    def probe(self, kind: str) -> ProbeResult:
+        """See ``probes``."""
+        return probe(self._generator, kind)
+
+    @classmethod
+    def probes(cls) -> tuple[str, ...]:
+        """See ``probes``."""
+        return tuple(PROBES)
+
+    def _sampler(self, sampler: Sampler | None) -> SamplerFn | None:
+        # Rows with equal library samplers share one object: the engine then samples them in one
+        # call for the whole batch, which is another path than row by row.
+        if sampler is None or sampler.kind != "library":
+            return make_sampler(sampler)
+        key = repr(sampler)
+        if key not in self._shared_samplers:
+            self._shared_samplers[key] = make_sampler(sampler)
+        return self._shared_samplers[key]
+
+    def _uid(self, request_id: str) -> int:
+        return next(uid for uid, name in self._ids.items() if name == request_id)
+
+    def _name(self, uid: int) -> str:
+        # A uid that nobody was given is not hidden: the protocol check names it.
+        return self._ids.get(uid, f"unknown uid {uid}")
+
+    def _event(self, response: Any) -> TokenEvent:  # noqa: ANN401
+        name = self._name(response.uid)
+        if response.finish_reason is not None:
+            self._finished_caches[name] = (response.prompt_cache, response.all_tokens)
+        logprobs = np.array(response.logprobs.astype(mx.float32))  # [vocab]
+        reason = response.finish_reason
+        return TokenEvent(
+            request_id=name,
+            token=int(response.token),
+            logprobs=logprobs,
+            token_logprob=float(logprobs[int(response.token)]),
+            finish_reason=FinishReason(reason) if reason is not None else None,
+        )
+
+
+def _cut(prompt: tuple[int, ...], lengths: tuple[int, ...]) -> list[list[int]]:
+    ends = np.cumsum(lengths).tolist()
+    return [list(prompt[end - n : end]) for n, end in zip(lengths, ends, strict=True)]

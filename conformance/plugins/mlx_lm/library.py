@@ -1,0 +1,120 @@
+"""mlx-lm as a library: loading, the single stream, the pass without a cache, the noise."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import mlx.core as mx
+import numpy as np
+from mlx_lm.generate import generate_step
+from mlx_lm.models.cache import make_prompt_cache
+
+from conformance.backend.device import device_name, package_versions
+from conformance.backend.memory import churn
+from conformance.backend.metering import attach_meter
+from conformance.backend.perturbation import perturbed
+from conformance.errors import ModelError
+from conformance.family import Family
+from conformance.library import Coverage, Library, Solo
+from conformance.plugins.mlx_lm import inventory, loading
+from conformance.plugins.mlx_lm.sampling import ForcedSampler, make_processors, make_sampler
+from conformance.schedule import EngineOptions, Request
+from conformance.trace import ForwardCall, Stream
+
+
+class MlxLm(Library):
+    """The installed mlx-lm. Its models are plain ``nn.Module`` objects."""
+
+    name: ClassVar[str] = "mlx_lm"
+
+    def coverage(self) -> Coverage:
+        """See ``Library.coverage``."""
+        return Coverage(inventory.installed_modules(), inventory.load_exclusions())
+
+    def load(self, family: Family, *, dtype: str, seed: int) -> Any:  # noqa: ANN401
+        """See ``Library.load``."""
+        return loading.load(family, dtype=dtype, seed=seed).model
+
+    def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:  # noqa: ANN401
+        """See ``Library.meter``."""
+        return attach_meter(model, evaluate=evaluate)
+
+    def single_stream(
+        self,
+        model: Any,  # noqa: ANN401
+        request: Request,
+        *,
+        options: EngineOptions,
+        steps: int,
+        prefix: Any = None,  # noqa: ANN401
+        forced: tuple[int, ...] | None = None,
+    ) -> Solo:
+        """See ``Library.single_stream``: ``mlx_lm.generate.generate_step``.
+
+        The segments of a prompt but the last are fed as the library feeds a prompt's pieces.
+        """
+        cache = prefix if prefix is not None else make_prompt_cache(model, options.max_kv_size)
+        prompt, step_size = request.prompt, options.prefill_step_size
+        for length in request.segments[:-1]:
+            for start in range(0, length, step_size):
+                piece = prompt[start : min(start + step_size, length)]
+                model(mx.array(piece)[None], cache=cache)
+                mx.eval([c.state for c in cache])
+            prompt = prompt[length:]
+        tokens, rows = [], []
+        for token, logprobs in generate_step(
+            mx.array(prompt),
+            model,
+            max_tokens=steps,
+            sampler=ForcedSampler(forced) if forced else make_sampler(request.sampler),
+            logits_processors=make_processors(request.processors) or None,
+            prompt_cache=cache,
+            prefill_step_size=step_size,
+        ):
+            tokens.append(int(token))
+            rows.append(logprobs)
+        logprobs = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
+        return Solo(Stream(tokens=tuple(tokens), logprobs=logprobs), cache)
+
+    def stateless(self, model: Any, tokens: tuple[int, ...]) -> np.ndarray:  # noqa: ANN401
+        """See ``Library.stateless``."""
+        logits = model(mx.array(tokens)[None])[:, -1, :]
+        return _logprobs(logits)[0]
+
+    def one_pass(
+        self,
+        model: Any,  # noqa: ANN401
+        tokens: tuple[int, ...],
+        *,
+        ulps: float = 0.0,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """See ``Library.one_pass``: a prefill of all tokens at once into a fresh cache."""
+        inputs = mx.array(tokens)[None]
+        if ulps:
+            with perturbed(model, ulps=ulps, seed=seed):
+                logits = model(inputs, cache=make_prompt_cache(model))
+        else:
+            logits = model(inputs, cache=make_prompt_cache(model))
+        if logits.shape[1] != len(tokens):
+            raise ModelError(
+                f"one pass over {len(tokens)} tokens gave logits for {logits.shape[1]} positions"
+            )
+        return _logprobs(logits[0])
+
+    def churn(self) -> None:
+        """See ``Library.churn``."""
+        churn()
+
+    def versions(self) -> dict[str, str]:
+        """See ``Library.versions``."""
+        return package_versions("mlx", "mlx-lm", "transformers", "numpy")
+
+    def device(self) -> str:
+        """See ``Library.device``."""
+        return device_name()
+
+
+def _logprobs(logits: mx.array) -> np.ndarray:
+    """Normalised as the library does, in the logits' own dtype; float32 ``[..., vocab]`` out."""
+    return np.array((logits - mx.logsumexp(logits, axis=-1, keepdims=True)).astype(mx.float32))

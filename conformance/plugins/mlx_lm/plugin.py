@@ -1,0 +1,38 @@
+"""The hooks of the mlx-lm plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.engine import Engine
+from conformance.family import Family, load_families
+from conformance.hookspecs import hookimpl
+from conformance.library import Library
+from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
+from conformance.plugins.mlx_lm.engine import MlxLmEngine
+from conformance.plugins.mlx_lm.library import MlxLm
+from conformance.scenarios import LADDER, Scenario
+
+
+@hookimpl
+def conformance_libraries() -> list[Library]:
+    """mlx-lm."""
+    return [MlxLm()]
+
+
+@hookimpl
+def conformance_families() -> list[Family]:
+    """The family files of this folder."""
+    return list(load_families(Path(__file__).parent / "families"))
+
+
+@hookimpl
+def conformance_engines() -> list[type[Engine]]:
+    """``BatchGenerator`` and ``batch_generate``."""
+    return [MlxLmEngine, MlxLmBatchGenerate]
+
+
+@hookimpl
+def conformance_scenarios() -> list[Scenario]:
+    """The ladder, which any engine can climb as far as its capabilities reach."""
+    return list(LADDER)

@@ -1,0 +1,83 @@
+"""The pytest plugin: every case is a test item, every unexpected verdict a failed test.
+
+It is loaded by each pytest of an environment that has this package, so this module imports
+nothing heavy and its hooks return at once where the suite isn't asked for. Life of a case here:
+``items`` makes and runs it, ``ledger`` (in the one process that reports) hears of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conformance.pytest_plugin import options
+
+if TYPE_CHECKING:
+    from conformance.pytest_plugin.ledger import Ledger
+
+SUITE_FILE = Path(__file__).parents[1] / "suite" / "cases.py"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Our options and ini settings."""
+    options.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Our marker; and in the process that reports, the ledger."""
+    config.addinivalue_line(
+        "markers", "conformance: a case of the conformance suite (engine/family/scenario/...)"
+    )
+    if options.suite_asked(config) and not options.is_worker(config):
+        ledger = importlib.import_module("conformance.pytest_plugin.ledger")
+        ledger.install(config)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """With ``-n``: ``--dist loadgroup`` unless told otherwise, so a family stays on one worker."""
+    if options.suite_asked(config):
+        options.prepare_distribution(config)
+    return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # noqa: ANN401
+    """A scheduler that never gives a case that killed its worker to another worker."""
+    if not (options.suite_asked(config) and config.getoption("dist") == "loadgroup"):
+        return None
+    distribution = importlib.import_module("conformance.pytest_plugin.distribution")
+    return distribution.FamilyScheduling(config, log)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """The suite's file gives cases."""
+    if file_path.name != SUITE_FILE.name or file_path != SUITE_FILE:
+        return None
+    items = importlib.import_module("conformance.pytest_plugin.items")
+    collector: pytest.Collector = items.SuiteFile.from_parent(
+        parent, path=file_path, nodeid=items.SUITE_NODE
+    )
+    return collector
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """The result rides on the report, from a worker to the process that reports."""
+    report = yield
+    if report.when == "call":
+        for key in (options.RESULT, options.PROBLEM):
+            text = item.stash.get(key, "")
+            if text:
+                setattr(report, options.ATTRIBUTES[key], text)
+    return report
+
+
+def find_ledger(config: pytest.Config) -> Ledger | None:
+    """The ledger of this run; ``None`` in workers, and where the suite is not asked for."""
+    found: Ledger | None = config.pluginmanager.get_plugin(options.LEDGER)
+    return found

@@ -1,0 +1,78 @@
+"""Results of cases that could not give one themselves: the process died, hung, or we are wrong."""
+
+from __future__ import annotations
+
+import traceback
+
+from conformance.errors import ConformanceError
+from conformance.pytest_plugin.setup import Setup
+from conformance.verdict import CaseId, CaseResult, Finding, Verdict
+
+
+def crashed(setup: Setup, case: CaseId, seconds: float) -> CaseResult:
+    """The worker process died while it ran ``case``; of a hang, if that took the timeout."""
+    timeout = setup.settings.timeout
+    if 0 < timeout <= seconds:
+        return hang(setup, case, seconds)
+    finding = Finding(
+        verdict=Verdict.CRASH,
+        check="process",
+        what="the process that ran the case died without a Python exception",
+        expected="a verdict",
+        got="the end of the process (segmentation fault, abort or exit)",
+        cause="native code read or wrote out of bounds, for example a token id past the vocabulary",
+    )
+    return _result(setup, case, finding, seconds)
+
+
+def hang(setup: Setup, case: CaseId, seconds: float) -> CaseResult:
+    """The case was stopped by the timeout."""
+    finding = Finding(
+        verdict=Verdict.HANG,
+        check="process",
+        what="the case took longer than the timeout and was stopped",
+        expected=f"an end within {setup.settings.timeout:g} s",
+        got=f"none after {seconds:.0f} s",
+        cause="an engine call that does not return, or a machine that is too slow for this timeout",
+    )
+    return _result(setup, case, finding, seconds)
+
+
+def harness_failure(
+    setup: Setup, case: CaseId, error: BaseException, seconds: float
+) -> CaseResult:
+    """The harness itself raised, which it must not."""
+    if isinstance(error, ConformanceError):
+        got = str(error)
+    else:
+        got = traceback.format_exception_only(error)[-1].strip()
+    finding = Finding(
+        verdict=Verdict.CRASH,
+        check="harness",
+        what="the harness could not run the case",
+        expected="a verdict",
+        got=got,
+        cause="a defect of mlx-conformance or of a plugin, not of the engine",
+    )
+    return _result(setup, case, finding, seconds)
+
+
+def _result(setup: Setup, case: CaseId, finding: Finding, seconds: float) -> CaseResult:
+    library = setup.registry.libraries[setup.library_of(case)]
+    return CaseResult(
+        case=str(case),
+        engine=case.engine,
+        family=case.family,
+        scenario=case.scenario,
+        dtype=case.dtype,
+        seed=case.seed,
+        verdict=finding.verdict,
+        expected=False,
+        max_abs_diff=None,
+        noise=None,
+        first_bad_step=None,
+        evidence=(finding,),
+        versions=library.versions(),
+        device=library.device(),
+        seconds=seconds,
+    )

@@ -1,0 +1,146 @@
+"""Cases as pytest items."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conformance.coverage import account
+from conformance.errors import ConformanceError
+from conformance.pytest_plugin.failures import harness_failure, hang
+from conformance.pytest_plugin.options import PROBLEM, RESULT, is_worker
+from conformance.pytest_plugin.setup import Setup, find_setup
+from conformance.report import failure_message, properties
+from conformance.verdict import CaseId, CaseResult, encode
+
+SUITE_NODE = "conformance.suite.cases"
+
+_GRACE = 1.5
+"""A worker that is stuck where no signal reaches it is ended after so many times the timeout."""
+
+
+class Unexpected(Exception):  # noqa: N818
+    """A case's verdict is not the wanted one; the text is the whole message."""
+
+
+class SuiteFile(pytest.File):
+    """All selected cases, and for a whole run the coverage of each library."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Items, a family's together, in the order in which they are best run."""
+        try:
+            setup = find_setup(self.config)
+            for case in setup.cases:
+                yield CaseItem.from_parent(self, name=str(case), case=case, setup=setup)
+            if setup.selection.whole:
+                for library in setup.libraries:
+                    yield CoverageItem.from_parent(
+                        self, name=f"coverage[{library}]", library=library, setup=setup
+                    )
+        except ConformanceError as error:
+            raise self.CollectError(str(error)) from error
+
+
+class SuiteItem(pytest.Item):
+    """What both kinds of items share."""
+
+    def __init__(self, *, setup: Setup, group: str, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(**kwargs)
+        self.setup_ = setup
+        self.add_marker(pytest.mark.conformance)
+        self.add_marker(pytest.mark.xdist_group(group))
+        manager = self.config.pluginmanager
+        if manager.hasplugin("timeout") and not self.config.getoption("timeout", None):
+            self.add_marker(pytest.mark.timeout(setup.settings.timeout))
+
+    def reportinfo(self) -> tuple[Any, None, str]:
+        """How reports and JUnit files call the item."""
+        return self.path, None, self.name
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401
+        """Our messages as they are; a traceback only for what must not happen."""
+        if isinstance(excinfo.value, Unexpected | ConformanceError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+
+class CaseItem(SuiteItem):
+    """One case; it fails if its verdict is not the wanted one."""
+
+    def __init__(self, *, case: CaseId, setup: Setup, **kwargs: Any) -> None:  # noqa: ANN401
+        group = f"{setup.library_of(case)}/{case.family}"
+        super().__init__(setup=setup, group=group, **kwargs)
+        self.case = case
+
+    def runtest(self) -> None:
+        """Run the case and say what came of it.
+
+        Raises:
+            Unexpected: the verdict is not the wanted one.
+        """
+        error: BaseException | None = None
+        started = time.perf_counter()
+        with _watchdog(self):
+            try:
+                result = self.setup_.session.run(self.case)
+            except pytest.fail.Exception as stopped:
+                if not str(stopped).startswith("Timeout"):
+                    raise
+                result = hang(self.setup_, self.case, time.perf_counter() - started)
+            except Exception as caught:  # noqa: BLE001  (our own defect: reported as such)
+                error = caught
+                result = harness_failure(
+                    self.setup_, self.case, caught, time.perf_counter() - started
+                )
+        self._settle(self.setup_.judged(result))
+        if error is not None:
+            raise error
+
+    def _settle(self, result: CaseResult) -> None:
+        self.stash[RESULT] = encode(result)
+        self.user_properties += properties(result)
+        if not result.expected and result.evidence[:1] != ():
+            pass
+        if not result.expected:
+            raise Unexpected(
+                failure_message(result, options=self.setup_.settings.rerun_options)
+            )
+
+
+class CoverageItem(SuiteItem):
+    """Fails if a library ships a model module that nobody accounts for."""
+
+    def __init__(self, *, library: str, setup: Setup, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(setup=setup, group="coverage", **kwargs)
+        self.library = library
+
+    def runtest(self) -> None:
+        """Compare the installed modules with the families.
+
+        Raises:
+            Unexpected: some are uncovered.
+        """
+        problem = account(self.setup_.registry, self.library).problem
+        if problem:
+            self.stash[PROBLEM] = problem
+            raise Unexpected(problem)
+
+
+@contextlib.contextmanager
+def _watchdog(item: SuiteItem) -> Iterator[None]:
+    """End a worker that hangs in native code, where pytest-timeout's signal is never handled."""
+    seconds = item.setup_.settings.timeout
+    if not (is_worker(item.config) and seconds > 0 and sys.__stderr__):
+        yield
+        return
+    faulthandler.dump_traceback_later(seconds * _GRACE, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

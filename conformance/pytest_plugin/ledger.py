@@ -1,0 +1,168 @@
+"""What the reporting process knows of a run: results as they arrive, and what they amount to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+import conformance
+from conformance.errors import ConformanceError
+from conformance.pytest_plugin.failures import crashed
+from conformance.pytest_plugin.items import SUITE_NODE
+from conformance.pytest_plugin.options import ATTRIBUTES, LEDGER, PROBLEM, RESULT
+from conformance.pytest_plugin.setup import Setup, find_setup
+from conformance.report import Outcome, failure_message, render, summary
+from conformance.report.jsonl import ResultFile
+from conformance.verdict import CaseId, CaseResult, decode, encode
+
+
+def install(config: pytest.Config) -> None:
+    """Add a ledger to the run.
+
+    Raises:
+        pytest.UsageError: an option, a plugin or a file is not valid; the text is one sentence.
+    """
+    if config.option.collectonly:
+        return
+    try:
+        setup = find_setup(config)
+        assert setup.cases, "a selection that matches nothing raises"
+        file = ResultFile(setup.settings.json) if setup.settings.json else None
+    except ConformanceError as error:
+        raise pytest.UsageError(str(error)) from error
+    config.pluginmanager.register(Ledger(setup, file), LEDGER)
+
+
+class Ledger:
+    """Hears of every case, in the one process that reports."""
+
+    def __init__(self, setup: Setup, file: ResultFile | None) -> None:
+        self.setup = setup
+        self._file = file
+        self._results: dict[str, CaseResult] = {}
+        self._problems: list[str] = []
+        self._selected: frozenset[str] = frozenset()
+        self._started_items: dict[str, float] = {}
+        self._interrupted = False
+        self._begin = time.perf_counter()
+
+    # What is heard -------------------------------------------------------------------------------
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """In this process: what will be run."""
+        self._select(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
+        """In a worker: what will be run."""
+        self._select(ids)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A case begins, here or in a worker."""
+        self._started_items[nodeid] = time.perf_counter()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A case ended, here or in a worker."""
+        text = getattr(report, ATTRIBUTES[RESULT], None)
+        if text:
+            result = decode(text)
+            self._results[result.case] = result
+            if self._file:
+                self._file.add(result)
+        problem = getattr(report, ATTRIBUTES[PROBLEM], None)
+        if problem:
+            self._problems.append(problem)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:  # noqa: ANN401
+        """A worker died: that too is a verdict on the case it was running."""
+        case = _case_of(crashitem)
+        if case is None:
+            return
+        seconds = time.perf_counter() - self._started_items.get(crashitem, time.perf_counter())
+        result = self.setup.judged(crashed(self.setup, CaseId.parse(case), seconds))
+        setattr(report, ATTRIBUTES[RESULT], encode(result))
+        report.when = "call"
+        report.outcome = "passed" if result.expected else "failed"
+        report.longrepr = None if result.expected else self._message(result)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """A person (or a fatal error) stopped the run; ``-x`` is not meant."""
+        self._interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted)
+
+    # What is told --------------------------------------------------------------------------------
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was stopped from outside, so that its result file is not whole."""
+        return self._interrupted
+
+    @property
+    def selected(self) -> int:
+        """How many cases will be run, as soon as that is known."""
+        return len(self._selected)
+
+    def outcome(self) -> Outcome:
+        """What the run has come to so far; results in the order of the selection."""
+        order = {str(case): index for index, case in enumerate(self.setup.cases)}
+        results = sorted(self._results.values(), key=lambda r: order.get(r.case, len(order)))
+        missing = len(self._selected - self._results.keys())
+        whole = self._results.keys() >= order.keys()
+        return Outcome(
+            results=tuple(results),
+            scenarios=tuple(self.setup.registry.scenarios),
+            problems=(*self._problems, *(self._stale(results) if whole else ())),
+            missing=missing,
+            seconds=time.perf_counter() - self._begin,
+        )
+
+    def pytest_report_header(self) -> list[str]:
+        """Versions and device, on which numbers depend."""
+        lines = []
+        for name in self.setup.libraries:
+            library = self.setup.registry.libraries[name]
+            versions = ", ".join(f"{k} {v}" for k, v in library.versions().items())
+            lines.append(f"conformance {conformance.__version__}: {versions}; {library.device()}")
+        count = len(self.setup.cases)
+        lines.append(f"conformance: {count} cases selected; with -n, a family stays on one worker")
+        return lines
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Complete the result file; a stale expectation fails the run."""
+        if self._file:
+            if self._interrupted or exitstatus == pytest.ExitCode.INTERNAL_ERROR:
+                self._file.close()
+            else:
+                self._file.finish(self.outcome().results)
+        if exitstatus == pytest.ExitCode.OK and self.outcome().problems:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401
+        """The matrix and the totals, once; pytest itself tells the failures."""
+        writer = terminalreporter._tw  # noqa: SLF001  (no public way to its width and colour)
+        text = summary(self.outcome(), width=writer.fullwidth, failures=False)
+        terminalreporter.section("conformance")
+        terminalreporter.write(render(text, colour=writer.hasmarkup) + "\n")
+
+    def _message(self, result: CaseResult) -> str:
+        return failure_message(result, options=self.setup.settings.rerun_options)
+
+    def _select(self, nodeids: Iterable[str]) -> None:
+        self._selected = frozenset(case for node in nodeids if (case := _case_of(node)))
+
+    def _stale(self, results: list[CaseResult]) -> tuple[str, ...]:
+        if self.setup.expectations is None or not self.setup.selection.whole:
+            return ()
+        return self.setup.expectations.stale(results, self.setup.selection)
+
+
+def _case_of(nodeid: str) -> str | None:
+    """The case id within a node id, which xdist may have given a group; ``None`` if there is none."""
+    node, _, name = nodeid.partition("::")
+    case = name.rpartition("@")[0] or name
+    return case if node == SUITE_NODE and case.count("/") == 4 else None

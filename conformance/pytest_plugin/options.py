@@ -1,0 +1,146 @@
+"""The plugin's options, and what pytest's own options are set to when the suite is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LEDGER = "conformance-ledger"
+RESULT = pytest.StashKey[str]()
+PROBLEM = pytest.StashKey[str]()
+ATTRIBUTES = {RESULT: "conformance_result", PROBLEM: "conformance_problem"}
+
+TIMEOUT_SECONDS = 300.0
+WORKER_RESTARTS = 10_000
+
+_MANY = (
+    ("engine", "GLOB", "Engines to run (default: those of mlx-lm)."),
+    ("family", "GLOB", "Model families to run (default: all that an engine can decode)."),
+    ("scenario", "GLOB", "Scenarios to run (default: all that an engine can express)."),
+    ("dtype", "DTYPE", "Working dtypes: float32 (default), float16, bfloat16."),
+    ("seed", "N", "Seeds of prompts and weights (default: 0)."),
+    ("family-file", "FILE", "A family of your own, from its JSON file."),
+)
+_ONE = (
+    ("json", "FILE", "Write results as JSON lines, one per case."),
+    ("expectations", "DIR", "Folder of the files that name known defects."),
+    (
+        "timeout",
+        "SECONDS",
+        f"A case that takes longer is a hang (default: {TIMEOUT_SECONDS:.0f}; "
+        "needs pytest-timeout; 0 turns it off).",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options as given on the command line or, where not given there, in the ini file."""
+
+    engines: tuple[str, ...]
+    families: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    seeds: tuple[str, ...]
+    family_files: tuple[Path, ...]
+    json: Path | None
+    expectations: Path | None
+    use_expectations: bool
+    timeout: float
+
+    @property
+    def rerun_options(self) -> tuple[str, ...]:
+        """The options of ``conformance show`` without which a case would not be the same."""
+        found = [text for path in self.family_files for text in ("--family-file", str(path))]
+        if self.expectations:
+            found += ["--expectations", str(self.expectations)]
+        return (*found, *(() if self.use_expectations else ("--no-expectations",)))
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare each option, and its ini setting of the same name with underscores."""
+    group = parser.getgroup("conformance", "batched decoding against single stream")
+    for name, metavar, text in _MANY:
+        group.addoption(
+            f"--conformance-{name}",
+            action="append",
+            default=None,
+            metavar=metavar,
+            help=f"{text} May be repeated.",
+        )
+        parser.addini(_dest(name), f"{text} Separated by spaces.", type="args", default=[])
+    for name, metavar, text in _ONE:
+        group.addoption(f"--conformance-{name}", default=None, metavar=metavar, help=text)
+        parser.addini(_dest(name), text, default="")
+    group.addoption(
+        "--conformance-no-expectations",
+        action="store_true",
+        default=False,
+        help="Judge every case as if no defect were known.",
+    )
+
+
+def settings(config: pytest.Config) -> Settings:
+    """The plugin's settings of this run; paths are relative to where pytest was started.
+
+    Raises:
+        pytest.UsageError: the timeout is no number.
+    """
+
+    def many(name: str) -> tuple[str, ...]:
+        return tuple(config.getoption(_dest(name)) or config.getini(_dest(name)))
+
+    def path(text: str) -> Path:
+        return (config.invocation_params.dir / Path(text).expanduser()).absolute()
+
+    def one(name: str) -> str:
+        return str(config.getoption(_dest(name)) or config.getini(_dest(name)) or "")
+
+    try:
+        timeout = float(one("timeout") or TIMEOUT_SECONDS)
+    except ValueError as error:
+        raise pytest.UsageError(
+            f"--conformance-timeout: {one('timeout')!r} is no number of seconds"
+        ) from error
+    return Settings(
+        engines=many("engine"),
+        families=many("family"),
+        scenarios=many("scenario"),
+        dtypes=many("dtype"),
+        seeds=many("seed"),
+        family_files=tuple(path(text) for text in many("family-file")),
+        json=path(one("json")) if one("json") else None,
+        expectations=path(one("expectations")) if one("expectations") else None,
+        use_expectations=not config.getoption("conformance_no_expectations"),
+        timeout=timeout,
+    )
+
+
+def suite_asked(config: pytest.Config) -> bool:
+    """Whether an argument (or ``testpaths``) names the suite, as a module or as a path."""
+    names = (str(argument).replace("\\", "/").replace("/", ".") for argument in config.args)
+    return any("conformance.suite" in name for name in names)
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process only runs items for another one that reports them."""
+    return hasattr(config, "workerinput")
+
+
+def prepare_distribution(config: pytest.Config) -> None:
+    """Set pytest-xdist's options to what suits the suite, where the user has not set them."""
+    option: Any = config.option
+    if not getattr(option, "numprocesses", None) or option.dist not in ("no", "loadgroup"):
+        return
+    option.dist = "loadgroup"
+    # Our order is on purpose, and a crash is a verdict: the run goes on.
+    option.loadscopereorder = False
+    if option.maxworkerrestart is None:
+        option.maxworkerrestart = str(WORKER_RESTARTS)
+
+
+def _dest(name: str) -> str:
+    return f"conformance_{name.replace('-', '_')}"

@@ -1,0 +1,164 @@
+"""Rungs in which all requests arrive at once."""
+
+from __future__ import annotations
+
+from conformance.engine import Capability
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.base import Brief, Scenario
+from conformance.scenarios.build import LONG, MEDIUM, ONE, SHORT, TWO, ask, together
+from conformance.schedule import EngineOptions, Request, Schedule
+
+NONE: frozenset[Capability] = frozenset()
+# Batch sizes around those at which kernels change, quantized ones among them.
+WIDTHS = (1, 2, 3, 4, 5, 8, 9, 16, 17, 33)
+# Tokens of a prefill piece: the lengths below fall short of, on, and past its multiples.
+PIECE = 4
+
+
+def _ragged_requests(brief: Brief) -> list[Request]:
+    lengths = (LONG, SHORT, MEDIUM, TWO)
+    return [ask(brief, f"r{length}", length) for length in lengths]
+
+
+def _batch_of_one(brief: Brief) -> list[Schedule]:
+    return [
+        Schedule(f"of_{length}", (together(ask(brief, "only", length)),))
+        for length in (ONE, LONG)
+    ]
+
+
+def _identical(brief: Brief) -> list[Schedule]:
+    return [Schedule("identical", (together(*(ask(brief, f"r{i}", MEDIUM) for i in range(4))),))]
+
+
+def _equal_length(brief: Brief) -> list[Schedule]:
+    requests = [ask(brief, f"r{i}", MEDIUM, variant=i) for i in range(4)]
+    return [Schedule("equal_length", (together(*requests),))]
+
+
+def _ragged(brief: Brief) -> list[Schedule]:
+    tiny = [ask(brief, "one", ONE), ask(brief, "medium", MEDIUM)]
+    return [
+        Schedule("ragged", (together(*_ragged_requests(brief)),)),
+        Schedule("one_beside_medium", (together(*tiny),)),
+    ]
+
+
+def _chunked(brief: Brief) -> list[Schedule]:
+    # Two whole pieces and the last token; one token less and one more; no whole piece.
+    edges = [ask(brief, f"r{n}", n) for n in (2 * PIECE + 1, 2 * PIECE, 2 * PIECE + 2, TWO)]
+    options = EngineOptions(prefill_step_size=PIECE)
+    return [
+        Schedule("ragged", (together(*_ragged_requests(brief)),), options=options),
+        Schedule("edges", (together(*edges),), options=options),
+    ]
+
+
+def _early_finish(brief: Brief) -> list[Schedule]:
+    outputs = {LONG: 2, SHORT: 7, MEDIUM: 1, TWO: 4}
+    requests = [ask(brief, f"r{n}", n, max_tokens=out) for n, out in outputs.items()]
+    return [Schedule("early_finish", (together(*requests),))]
+
+
+def _slot_reuse(brief: Brief) -> list[Schedule]:
+    lengths = (MEDIUM, LONG, SHORT, TWO, MEDIUM)
+    outputs = (3, 6, 4, 6, 2)
+    requests = [
+        ask(brief, f"r{i}", n, variant=i, max_tokens=out)
+        for i, (n, out) in enumerate(zip(lengths, outputs, strict=True))
+    ]
+    options = EngineOptions(prefill_batch_size=2, completion_batch_size=2)
+    return [Schedule("slot_reuse", (together(*requests),), options=options)]
+
+
+def _wide(brief: Brief) -> list[Schedule]:
+    lengths = (SHORT, MEDIUM, TWO)
+    return [
+        Schedule(
+            f"of_{width}",
+            (
+                together(
+                    *(
+                        ask(brief, f"r{i}", lengths[i % 3], variant=i // 3 % 2, max_tokens=2)
+                        for i in range(width)
+                    )
+                ),
+            ),
+            options=EngineOptions(prefill_batch_size=width, completion_batch_size=width),
+        )
+        for width in WIDTHS
+    ]
+
+
+def _threads(brief: Brief) -> list[Schedule]:
+    requests = [ask(brief, f"r{n}", n) for n in (SHORT, MEDIUM)]
+    return [Schedule("other_thread", (together(*requests),), decode_on_new_thread=True)]
+
+
+BATCH_OF_ONE = Scenario(
+    "batch_of_one", 20, "one request in the engine", NONE, _batch_of_one, (seen.one_row_calls(),)
+)
+IDENTICAL = Scenario(
+    "identical",
+    30,
+    "equal prompts in one batch",
+    NONE,
+    _identical,
+    (seen.rows_together(4), seen.prefill_together(4), seen.no_padding()),
+)
+EQUAL_LENGTH = Scenario(
+    "equal_length",
+    40,
+    "other prompts of equal length",
+    NONE,
+    _equal_length,
+    (seen.rows_together(4), seen.prefill_together(4), seen.no_padding()),
+)
+RAGGED = Scenario(
+    "ragged",
+    50,
+    "prompts of unequal length: padding",
+    NONE,
+    _ragged,
+    (seen.rows_together(4), seen.prefill_together(4), seen.padding()),
+)
+CHUNKED = Scenario(
+    "chunked",
+    60,
+    "prefill in pieces",
+    frozenset({Capability.CHUNKED}),
+    _chunked,
+    (seen.rows_together(4), seen.padding(), seen.chunks(3)),
+)
+EARLY_FINISH = Scenario(
+    "early_finish",
+    80,
+    "rows that end at different steps",
+    NONE,
+    _early_finish,
+    (seen.rows_together(4), seen.leaves_early()),
+)
+SLOT_REUSE = Scenario(
+    "slot_reuse",
+    90,
+    "more requests than slots",
+    frozenset({Capability.SLOTS}),
+    _slot_reuse,
+    (seen.waits_for_slot(), seen.rows_together(2)),
+)
+WIDE = Scenario(
+    "wide",
+    160,
+    "batch sizes at which kernels change",
+    NONE,
+    _wide,
+    (seen.rows_together(max(WIDTHS)), seen.one_row_calls()),
+)
+THREADS = Scenario(
+    "threads",
+    180,
+    "decoding on another thread than loading",
+    frozenset({Capability.THREADS}),
+    _threads,
+    (seen.rows_together(2),),
+)

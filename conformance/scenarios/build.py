@@ -1,0 +1,51 @@
+"""Short ways to write schedules. Prompts are shared by all scenarios: see ``Brief.prompt``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.scenarios.base import Brief
+from conformance.schedule import Arrival, Request, Stage, Trigger
+
+# Prompt lengths, in tokens: one that the engine never prefills, short, medium, long.
+ONE, TWO, SHORT, MEDIUM, LONG = 1, 2, 5, 11, 23
+# Output tokens of a request that says nothing else.
+OUTPUT = 6
+
+
+def ask(
+    brief: Brief,
+    name: str,
+    length: int,
+    *,
+    variant: int = 0,
+    max_tokens: int = OUTPUT,
+    **more: Any,  # noqa: ANN401
+) -> Request:
+    """A request called ``name`` with the shared prompt of that length and variant."""
+    return Request(name, brief.prompt(length, variant), max_tokens, **more)
+
+
+def together(*requests: Request, when: Trigger | None = None) -> Arrival:
+    """The requests in one call of insert; before the first step, if nothing else is said."""
+    return Arrival(requests, when or Trigger())
+
+
+def produced(request_id: str, count: int) -> Trigger:
+    """When that request has produced ``count`` tokens and decodes on."""
+    return Trigger(request_id, Stage.DECODE, count)
+
+
+def in_prefill(request_id: str, tokens: int) -> Trigger:
+    """When ``tokens`` of that request's prompt have been processed, and it is still in prefill."""
+    return Trigger(request_id, Stage.PREFILL, tokens)
+
+
+def queued(request_id: str) -> Trigger:
+    """When that request waits in the queue."""
+    return Trigger(request_id, Stage.QUEUED)
+
+
+def gone(request_id: str, *, removed: bool = False) -> Trigger:
+    """When that request has finished, or has been removed."""
+    return Trigger(request_id, Stage.REMOVED if removed else Stage.FINISHED)

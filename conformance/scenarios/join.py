@@ -1,0 +1,131 @@
+"""Rungs in which requests come later: late joins, windows that rotate, caches to go on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conformance.engine import Capability
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.base import Brief, Scenario, Witness
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    ONE,
+    SHORT,
+    TWO,
+    ask,
+    gone,
+    produced,
+    together,
+)
+from conformance.schedule import Continuation, EngineOptions, Schedule
+from conformance.trace import Trace
+
+# Where a family has no window: the bound that the library puts on its caches instead.
+BOUND = 12
+PIECE = 4
+
+
+def _staggered(brief: Brief) -> list[Schedule]:
+    long, short = ask(brief, "long", LONG, max_tokens=8), ask(brief, "short", SHORT, max_tokens=8)
+    two, one = ask(brief, "two", TWO), ask(brief, "one", ONE)
+    into_long = (together(long), together(short, two, when=produced("long", 1)))
+    into_short = (together(short), together(long, when=produced("short", 2)))
+    return [
+        Schedule("short_into_long", (*into_long, together(one, when=produced("long", 3)))),
+        Schedule("long_into_short", into_short),
+        Schedule(
+            "long_into_short_chunked", into_short, options=EngineOptions(prefill_step_size=PIECE)
+        ),
+    ]
+
+
+def _window(brief: Brief) -> list[Schedule]:
+    window = brief.window or BOUND
+    lengths = (2 * window + 3, window - 1, window, window + 1)
+    requests = [ask(brief, f"r{n}", n, max_tokens=window + 2) for n in lengths]
+    late = ask(brief, "late", window + 1, variant=1)
+    arrivals = (together(*requests), together(late, when=produced(f"r{lengths[0]}", window - 3)))
+    bound = None if brief.window else BOUND
+    return [
+        Schedule(name, arrivals, options=EngineOptions(prefill_step_size=size, max_kv_size=bound))
+        for name, size in (("whole", 2048), ("chunked", PIECE))
+    ]
+
+
+@dataclass(frozen=True)
+class _PastWindow:
+    """A window is the family's own, so the witness asks each request for its share of it."""
+
+    by_output: bool
+
+    def __call__(self, trace: Trace) -> bool:
+        window = trace.schedule.options.max_kv_size
+        requests = trace.schedule.requests
+        if window is None:  # the second request was made one token shorter than the window
+            window = len(requests[1].prompt) + 1
+        if self.by_output:
+            return any(len(trace.events(r.request_id)) > window for r in requests)
+        return any(len(r.prompt) > 2 * window for r in requests)
+
+
+def _prompt_cache(brief: Brief) -> list[Schedule]:
+    first = ask(brief, "first", MEDIUM, max_tokens=4)
+    cold = ask(brief, "cold", LONG)
+    more = ask(brief, "more", SHORT, variant=1, continues=Continuation("first"))
+    other = ask(brief, "other", TWO, variant=1, continues=Continuation("first"))
+    finished = (together(first), together(more, cold, other, when=gone("first")))
+    schedules = [Schedule("finished", finished)]
+    if Capability.LATE_JOIN in brief.capabilities:
+        source = ask(brief, "source", LONG, max_tokens=8)
+        fork = ask(brief, "fork", SHORT, variant=2, continues=Continuation("source", 3))
+        arrivals = (together(source), together(fork, when=produced("source", 3)))
+        schedules.append(Schedule("live", arrivals))
+    if Capability.SEGMENTS in brief.capabilities:
+        pieces = [
+            ask(brief, "three", MEDIUM, segments=(3, 6, 2)),
+            ask(brief, "two", LONG, segments=(8, 15)),
+            ask(brief, "last_alone", SHORT, segments=(4, 1)),
+            ask(brief, "plain", MEDIUM, variant=1),
+        ]
+        schedules.append(
+            Schedule("segments", (together(*pieces),), options=EngineOptions(prefill_step_size=5))
+        )
+    return schedules
+
+
+def _went_on(trace: Trace) -> bool:
+    return any(
+        request.continues is not None and trace.stream(request.request_id).finish_reason
+        for request in trace.schedule.requests
+    )
+
+
+STAGGERED = Scenario(
+    "staggered",
+    70,
+    "late joins while others decode",
+    frozenset({Capability.LATE_JOIN}),
+    _staggered,
+    (seen.late_join(), seen.rows_together(3), seen.chunks(3)),
+)
+WINDOW = Scenario(
+    "window",
+    100,
+    "prompts and outputs past the sliding window, or past a bounded cache",
+    frozenset({Capability.LATE_JOIN}),
+    _window,
+    (
+        Witness("a prompt of two windows", _PastWindow(by_output=False)),
+        Witness("an output of one window", _PastWindow(by_output=True)),
+        seen.late_join(),
+    ),
+)
+PROMPT_CACHE = Scenario(
+    "prompt_cache",
+    120,
+    "going on from extracted caches; prompts in segments",
+    frozenset({Capability.PREFIX}),
+    _prompt_cache,
+    (Witness("a request that goes on from a cache", _went_on), seen.prefill_together(2)),
+)

@@ -1,0 +1,27 @@
+"""The ladder in order."""
+
+from __future__ import annotations
+
+from conformance.scenarios import batch, cancel, join, options, solo
+from conformance.scenarios.base import Scenario
+
+LADDER: tuple[Scenario, ...] = (
+    solo.REPEAT,
+    solo.RECHUNKED,
+    batch.BATCH_OF_ONE,
+    batch.IDENTICAL,
+    batch.EQUAL_LENGTH,
+    batch.RAGGED,
+    batch.CHUNKED,
+    join.STAGGERED,
+    batch.EARLY_FINISH,
+    batch.SLOT_REUSE,
+    join.WINDOW,
+    cancel.CANCELLED,
+    join.PROMPT_CACHE,
+    options.STOP_SEQUENCES,
+    options.SAMPLERS,
+    batch.WIDE,
+    options.INVALID,
+    batch.THREADS,
+)

@@ -1,0 +1,142 @@
+"""Rungs of per-request options: stop sequences, samplers and processors, and calls that are wrong."""
+
+from __future__ import annotations
+
+from conformance.engine import Capability
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.base import Brief, Scenario, Witness
+from conformance.scenarios.build import LONG, MEDIUM, SHORT, TWO, ask, gone, produced, together
+from conformance.schedule import EngineOptions, Probe, Processor, Request, Sampler, Schedule
+from conformance.trace import FinishReason, Trace
+
+# Which invalid calls are tried together; those not named here are bad batch sizes.
+_PROBE_GROUPS = {
+    "mismatched_lists": ("mismatched_",),
+    "bad_requests": ("empty_", "zero_max", "negative_max"),
+    "unknown_uid": ("unknown_",),
+    "bad_sizes": ("zero_completion", "negative_prefill", "zero_prefill"),
+}
+
+
+def _stop_sequences(brief: Brief) -> list[Schedule]:
+    """The stops are taken from what the oracle says, so that they are met, or just not."""
+    options = EngineOptions()
+
+    def says(length: int) -> tuple[int, ...]:
+        return brief.solo(ask(brief, "probe", length, max_tokens=8), options).tokens
+
+    low, high = brief.tokens
+    long, medium, short, two = (says(n) for n in (LONG, MEDIUM, SHORT, TWO))
+    never = next(t for t in range(low, high) if t not in {*long, *medium, *short, *two})
+    rows = [
+        # Met across the join that the second arrival makes.
+        ask(brief, "across", LONG, max_tokens=8, stop=(long[:3],)),
+        # The longer sequence begins to match and fails; the shorter one inside it must be seen.
+        ask(
+            brief,
+            "overlap",
+            MEDIUM,
+            max_tokens=8,
+            stop=((medium[1], medium[2], never), (medium[2], medium[3])),
+        ),
+        ask(brief, "single", SHORT, max_tokens=8, stop=((short[4],), (never, short[1]))),
+        ask(brief, "without", TWO, max_tokens=8),
+        ask(brief, "unmet", TWO, max_tokens=8, stop=((two[0], never),)),
+    ]
+    # Takes the slot of a row whose matcher stood in the middle of a sequence.
+    late = ask(brief, "late", SHORT, variant=1, stop=((long[1], long[2]), (short[4],)))
+    arrivals = (together(*rows), together(late, when=produced("across", 1)))
+    return [Schedule("stop_sequences", arrivals, options=options)]
+
+
+def _samplers(brief: Brief) -> list[Schedule]:
+    low, high = brief.tokens
+    bias = {str(low + (high - low) // 3): 4.0, str(high - 1): -6.0}
+    penalty = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 12})
+    biased = Processor("library", {"logit_bias": bias})
+    counting = Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3})
+    seeded = [Sampler("seeded", {"temperature": 0.8, "seed": seed}) for seed in (1, 2, 3)]
+    chain = Sampler("library", {"temp": 0.7, "top_p": 0.95, "min_p": 0.02, "top_k": 1})
+    unlikely = Sampler(
+        "library", {"temp": 0.7, "xtc_probability": 1.0, "xtc_threshold": 0.05, "top_k": 1}
+    )
+    rows = [
+        ask(brief, "plain", MEDIUM, max_tokens=7),
+        ask(brief, "seeded", LONG, max_tokens=3, sampler=seeded[0]),
+        ask(brief, "penalty", SHORT, max_tokens=7, processors=(penalty,)),
+        ask(brief, "both", TWO, sampler=seeded[1], processors=(biased, counting)),
+    ]
+    late = [
+        ask(brief, "late_plain", SHORT, variant=1),
+        ask(brief, "late_biased", TWO, variant=1, sampler=seeded[2], processors=(biased,)),
+    ]
+    shared = [ask(brief, f"s{n}", n, sampler=chain) for n in (LONG, SHORT, TWO)]
+    rare = [ask(brief, f"x{n}", n, sampler=unlikely) for n in (MEDIUM, SHORT, TWO)]
+    return [
+        Schedule("per_row", (together(*rows), together(*late, when=produced("plain", 2)))),
+        Schedule("shared", (together(*shared),)),
+        Schedule("shared_xtc", (together(*rare),)),
+    ]
+
+
+def _invalid(brief: Brief) -> list[Schedule]:
+    schedules = []
+    for name, prefixes in _PROBE_GROUPS.items():
+        kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]
+        rows: list[Request] = [
+            ask(brief, "a", MEDIUM),
+            ask(brief, "b", SHORT),
+            ask(brief, "c", TWO, max_tokens=2),
+        ]
+        after = together(ask(brief, "next", SHORT), when=gone("b"))
+        schedules.append(
+            Schedule(
+                name,
+                (together(*rows), after),
+                probes=tuple(Probe(kind, produced("a", 1)) for kind in kinds),
+                options=EngineOptions(prefill_batch_size=2, completion_batch_size=2),
+            )
+        )
+    return schedules
+
+
+def _stopped(trace: Trace) -> bool:
+    reasons = {trace.stream(r.request_id).finish_reason for r in trace.schedule.requests}
+    return {FinishReason.STOP, FinishReason.LENGTH} <= reasons
+
+
+def _mixed_samplers(trace: Trace) -> bool:
+    requests = trace.schedule.requests
+    return len({repr(r.sampler) for r in requests if r.sampler}) > 1 and any(
+        not r.sampler and not r.processors for r in requests
+    )
+
+
+def _probed(trace: Trace) -> bool:
+    return any(step.probes for step in trace.steps)
+
+
+STOP_SEQUENCES = Scenario(
+    "stop_sequences",
+    130,
+    "stop sequences of several tokens, overlapping, across a join",
+    frozenset({Capability.STOP, Capability.LATE_JOIN}),
+    _stop_sequences,
+    (Witness("rows that stop beside rows that do not", _stopped), seen.late_join()),
+)
+SAMPLERS = Scenario(
+    "samplers",
+    140,
+    "samplers and logits processors for each row",
+    frozenset({Capability.SAMPLERS, Capability.PROCESSORS, Capability.LATE_JOIN}),
+    _samplers,
+    (Witness("other samplers beside none", _mixed_samplers), seen.late_join()),
+)
+INVALID = Scenario(
+    "invalid",
+    170,
+    "wrong calls: refused, and nobody is harmed",
+    frozenset({Capability.PROBES}),
+    _invalid,
+    (Witness("an invalid call", _probed), seen.rows_together(2)),
+)

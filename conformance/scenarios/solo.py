@@ -1,0 +1,40 @@
+"""Rungs without an engine: the oracle against itself."""
+
+from __future__ import annotations
+
+from conformance.engine import Capability
+from conformance.scenarios.base import Brief, Scenario
+from conformance.scenarios.build import LONG, MEDIUM, SHORT, ask, together
+from conformance.schedule import EngineOptions, Schedule
+
+# Cuts the medium prompt in three pieces and the long one in five; divides neither.
+PIECE = 5
+
+
+def _repeat(brief: Brief) -> list[Schedule]:
+    requests = [ask(brief, f"r{length}", length) for length in (SHORT, MEDIUM, LONG)]
+    return [Schedule("repeat", (together(*requests),))]
+
+
+def _rechunked(brief: Brief) -> list[Schedule]:
+    requests = [ask(brief, f"r{length}", length) for length in (MEDIUM, LONG)]
+    options = EngineOptions(prefill_step_size=PIECE)
+    return [Schedule("rechunked", (together(*requests),), options=options)]
+
+
+REPEAT = Scenario(
+    name="repeat",
+    rung=10,
+    summary="the single stream twice, and against the pass without a cache",
+    needs=frozenset({Capability.LOGPROBS}),
+    make=_repeat,
+    alone=True,
+)
+RECHUNKED = Scenario(
+    name="rechunked",
+    rung=15,
+    summary="the single stream with its prompt in other pieces",
+    needs=frozenset({Capability.LOGPROBS, Capability.CHUNKED}),
+    make=_rechunked,
+    alone=True,
+)

@@ -1,0 +1,139 @@
+"""Witnesses: each tells from a trace whether a schedule reached what its scenario is named for."""
+
+from __future__ import annotations
+
+from conformance.scenarios.base import Witness
+from conformance.schedule import Stage
+from conformance.trace import Trace
+
+
+def rows_together(count: int) -> Witness:
+    """At least ``count`` rows were decoded in one model call."""
+    return Witness(
+        f"{count} rows in one decode call",
+        lambda trace: any(c.length == 1 and c.batch >= count for c in trace.forwards),
+    )
+
+
+def one_row_calls() -> Witness:
+    """All model calls had one row."""
+    return Witness("calls of one row", lambda t: bool(t.forwards) and _max_batch(t) == 1)
+
+
+def prefill_together(count: int) -> Witness:
+    """At least ``count`` prompts were prefilled in one model call."""
+    return Witness(
+        f"{count} prompts in one prefill call",
+        lambda trace: any(c.length > 1 and c.batch >= count for c in trace.forwards),
+    )
+
+
+def padding() -> Witness:
+    """A prefill step computed more positions than it had prompt tokens."""
+    return Witness("padding in prefill", lambda trace: padded_positions(trace) > 0)
+
+
+def no_padding() -> Witness:
+    """No step computed a padded position."""
+    return Witness("no padding", lambda trace: padded_positions(trace) == 0)
+
+
+def padded_positions(trace: Trace) -> int:
+    """Positions computed in prefill beyond the prompts' tokens, over the whole run.
+
+    A call of one column is a decode call or the last piece of a prompt, which is never padded.
+    """
+    total = 0
+    for step in trace.steps:
+        computed = sum(c.positions for c in step.forwards if c.length > 1)
+        real = sum(step.output.processed.values())
+        # The last token of each prompt is processed alone, in a call of one column.
+        total += max(0, computed - real) if computed else 0
+    return total
+
+
+def chunks(count: int) -> Witness:
+    """Some prompt took at least ``count`` prefill calls."""
+    return Witness(
+        f"a prompt in {count} pieces",
+        lambda trace: sum(c.length > 1 for c in trace.forwards) >= count,
+    )
+
+
+def late_join() -> Witness:
+    """A request arrived while another had produced tokens, and both then decoded together."""
+
+    def seen(trace: Trace) -> bool:
+        produced: set[str] = set()
+        joined: set[tuple[str, str]] = set()
+        for step in trace.steps:
+            queued = step.in_stage(Stage.QUEUED)
+            decoding = step.in_stage(Stage.DECODE)
+            joined |= {(late, early) for late in queued for early in decoding if early in produced}
+            if any(late in decoding and early in decoding for late, early in joined):
+                return True
+            produced |= {event.request_id for event in step.output.events}
+        return False
+
+    return Witness("a late join while another decodes", seen)
+
+
+def leaves_early() -> Witness:
+    """The number of rows in decode calls fell while some went on."""
+
+    def seen(trace: Trace) -> bool:
+        batches = [c.batch for c in trace.forwards if c.length == 1]
+        return any(0 < later < earlier for earlier, later in zip(batches, batches[1:], strict=False))
+
+    return Witness("a row that ends before others", seen)
+
+
+def waits_for_slot() -> Witness:
+    """More requests than slots, and never more rows than slots."""
+
+    def seen(trace: Trace) -> bool:
+        slots = trace.schedule.options.completion_batch_size
+        return len(trace.schedule.requests) > slots and 0 < _max_batch(trace) <= slots
+
+    return Witness("a request that waits for a slot", seen)
+
+
+
+
+def removed_from(stage: Stage, *, among: int = 1) -> Witness:
+    """A request was removed while in ``stage``, with at least ``among`` requests in that stage."""
+
+    def seen(trace: Trace) -> bool:
+        for step in trace.steps:
+            gone = [n for n, at in step.removed_from.items() if at is stage]
+            if gone and len(gone) + len(step.in_stage(stage)) >= among:
+                return True
+        return False
+
+    return Witness(f"a removal in {stage}" + (f" among {among}" if among > 1 else ""), seen)
+
+
+def follow_up() -> Witness:
+    """A request that arrived after a removal came to its end."""
+
+    def seen(trace: Trace) -> bool:
+        removed = False
+        later: set[str] = set()
+        known: set[str] = set()
+        for step in trace.steps:
+            removed = removed or bool(step.removed_from)
+            if removed:
+                later |= set(step.stages) - known
+            known |= set(step.stages)
+            for event in step.output.events:
+                if event.request_id in later and event.finish_reason is not None:
+                    return True
+        return False
+
+    return Witness("a follow-up request that ends", seen)
+
+
+
+
+def _max_batch(trace: Trace) -> int:
+    return max((call.batch for call in trace.forwards), default=0)

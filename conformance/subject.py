@@ -1,0 +1,35 @@
+"""A loaded model with all that is made once for it: meter, oracles, noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.family import Family
+from conformance.library import Library
+from conformance.trace import ForwardCall
+from conformance.truth import Truth
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A family's model in one dtype, ready for every engine and scenario."""
+
+    family: Family
+    library: Library
+    model: Any
+    meter: list[ForwardCall]
+    truth: Truth
+
+    @classmethod
+    def load(
+        cls, library: Library, family: Family, *, dtype: str, seed: int, evaluate: bool = False
+    ) -> Subject:
+        """Load the family's model.
+
+        Raises:
+            ModelError: the library cannot build or load it.
+        """
+        model = library.load(family, dtype=dtype, seed=seed)
+        meter = library.meter(model, evaluate=evaluate)
+        return cls(family, library, model, meter, Truth(library, model, dtype))

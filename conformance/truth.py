@@ -1,0 +1,197 @@
+"""The oracles of one loaded model, each made once: single streams, stateless checks, noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from conformance import numerics
+from conformance.errors import VoidNoiseError
+from conformance.library import Library, Solo
+from conformance.numerics import Envelope
+from conformance.schedule import EngineOptions, Request, Schedule
+from conformance.trace import FinishReason, Stream
+
+# Steps of a single stream that are made at least, so that the next scenario need not extend it.
+MIN_STEPS = 8
+# Perturbed runs per envelope, and the size of the perturbation in units in the last place.
+PERTURBED_RUNS = 8
+ULPS = {"float32": 2.0, "float16": 1.0, "bfloat16": 1.0}
+# The stateless oracle takes one whole pass a token: only prompts up to this length, this many tokens.
+STATELESS_PROMPT = 16
+STATELESS_STEPS = 4
+
+
+@dataclass(frozen=True)
+class OracleCheck:
+    """The single stream against the stateless pass, over one prompt."""
+
+    deviation: numerics.Deviation
+    envelope: Envelope
+
+
+class Truth:
+    """Gives the oracle's answer for any request of a schedule, and how exactly it holds."""
+
+    def __init__(self, library: Library, model: Any, dtype: str) -> None:  # noqa: ANN401
+        self._library = library
+        self._model = model
+        self._dtype = dtype
+        self._streams: dict[Any, Stream] = {}
+        self._envelopes: dict[Any, Envelope] = {}
+        self._checks: dict[tuple[int, ...], OracleCheck | None] = {}
+
+    def solo(self, request: Request, options: EngineOptions, schedule: Schedule | None) -> Stream:
+        """What ``request`` gives alone, stop sequences and ``max_tokens`` applied.
+
+        The prompt is processed in pieces of the same size as in the batch: other pieces are other
+        roundings, and a case of their own.
+        """
+        key = self._key(request, options, schedule)
+        stream = self._streams.get(key)
+        if stream is None or len(stream.tokens) < request.max_tokens:
+            steps = max(request.max_tokens, MIN_STEPS)
+            stream = self._decode(request, options, schedule, steps).stream
+            self._streams[key] = stream
+        return cut(stream, request)
+
+    def envelope(
+        self, request: Request, options: EngineOptions, schedule: Schedule | None
+    ) -> Envelope:
+        """The noise at each step of ``request``'s single stream.
+
+        Raises:
+            VoidNoiseError: the perturbation moved nothing.
+        """
+        key = self._key(request, options, schedule)
+        stream = self._streams[key]
+        found = self._envelopes.get(key)
+        if found is None or len(found.top) < len(stream.tokens):
+            history = self._history(request, options, schedule)
+            found = self._measure(history, stream, processed=bool(request.processors))
+            self._envelopes[key] = found
+        return found
+
+    def floor_envelope(self, stream: Stream) -> Envelope:
+        """The smallest noise to assume for ``stream``: free, and enough when nothing moved."""
+        assert stream.logprobs is not None
+        level = numerics.floor(self._dtype, stream.logprobs)
+        return numerics.flat_envelope(len(stream.tokens), level)
+
+    def check_stateless(self, request: Request, options: EngineOptions) -> OracleCheck | None:
+        """Hold the single stream against the pass without a cache; ``None`` for long prompts."""
+        if len(request.prompt) > STATELESS_PROMPT or request.continues or request.processors:
+            return None
+        if request.prompt not in self._checks:
+            stream = self.solo(request, options, None)
+            assert stream.logprobs is not None
+            steps = min(STATELESS_STEPS, len(stream.tokens))
+            rows = [
+                self._library.stateless(self._model, request.prompt + stream.tokens[:index])
+                for index in range(steps)
+            ]
+            got, want = np.stack(rows), stream.logprobs[:steps]
+            noise = self.floor_envelope(stream)
+            deviation = numerics.deviation(got, want, noise)
+            if not deviation.within_noise:
+                noise = self.envelope(request, options, None)
+                deviation = numerics.deviation(got, want, noise)
+            self._checks[request.prompt] = OracleCheck(deviation, noise)
+        return self._checks[request.prompt]
+
+    def again(self, request: Request, options: EngineOptions, *, prefill_step_size: int) -> Stream:
+        """The single stream once more, fed the same tokens, in pieces of ``prefill_step_size``."""
+        stream = self.solo(request, options, None)
+        solo = self._library.single_stream(
+            self._model,
+            request,
+            options=msgspec.structs.replace(options, prefill_step_size=prefill_step_size),
+            steps=len(stream.tokens),
+            forced=stream.tokens,
+        )
+        return solo.stream
+
+    def _decode(
+        self, request: Request, options: EngineOptions, schedule: Schedule | None, steps: int
+    ) -> Solo:
+        prefix = None
+        if request.continues is not None:
+            assert schedule is not None
+            source = schedule.request(request.continues.request_id)
+            taken = request.continues.after
+            if taken is None:
+                taken = len(self.solo(source, options, schedule).tokens)
+            prefix = self._decode(source, options, schedule, taken).cache
+        return self._library.single_stream(
+            self._model,
+            request,
+            options=options,
+            steps=steps,
+            prefix=prefix,
+        )
+
+    def _history(
+        self, request: Request, options: EngineOptions, schedule: Schedule | None
+    ) -> tuple[int, ...]:
+        """All tokens before the first one that ``request`` produces."""
+        if request.continues is None:
+            return request.prompt
+        assert schedule is not None
+        source = schedule.request(request.continues.request_id)
+        produced = self.solo(source, options, schedule).tokens[: request.continues.after]
+        return self._history(source, options, schedule) + produced + request.prompt
+
+    def _measure(
+        self, history: tuple[int, ...], stream: Stream, *, processed: bool
+    ) -> Envelope:
+        assert stream.logprobs is not None
+        tokens = history + stream.tokens[:-1]
+        steps = slice(len(history) - 1, len(tokens))
+        base = self._library.one_pass(self._model, tokens)[steps]
+        ulps = ULPS[self._dtype]
+        runs = np.stack(
+            [
+                self._library.one_pass(self._model, tokens, ulps=ulps, seed=seed)[steps]
+                for seed in range(PERTURBED_RUNS)
+            ]
+        )
+        if np.array_equal(runs, np.broadcast_to(base, runs.shape)):
+            raise VoidNoiseError(
+                "the noise measurement moved no logprob: the model's layers were not reached"
+            )
+        level = numerics.floor(self._dtype, stream.logprobs)
+        # Logits processors are not part of a pass: it can't be held against what they made.
+        want = base if processed else stream.logprobs
+        return numerics.envelope_of(runs, base, want, floor=level)
+
+    @staticmethod
+    def _key(request: Request, options: EngineOptions, schedule: Schedule | None) -> Any:  # noqa: ANN401
+        """Requests that must give the same stream have the same key."""
+        # A piece size past the prompt's end is no piece at all.
+        size = min(options.prefill_step_size, len(request.prompt))
+        plain = msgspec.structs.replace(request, request_id="", max_tokens=1, stop=())
+        source = None
+        if request.continues is not None and schedule is not None:
+            source = Truth._key(
+                schedule.request(request.continues.request_id), options, schedule
+            )
+            plain = msgspec.structs.replace(plain, continues=None)
+            source = (source, request.continues.after)
+        return (msgspec.json.encode(plain), size, options.max_kv_size, source)
+
+
+def cut(stream: Stream, request: Request) -> Stream:
+    """The stream as a caller gets it: ended by a stop sequence or by ``max_tokens``."""
+    tokens = stream.tokens[: request.max_tokens]
+    for end in range(1, len(tokens) + 1):
+        if any(tokens[max(0, end - len(s)) : end] == s for s in request.stop if s):
+            return _first(stream, end, FinishReason.STOP)
+    return _first(stream, len(tokens), FinishReason.LENGTH)
+
+
+def _first(stream: Stream, count: int, reason: FinishReason) -> Stream:
+    assert stream.logprobs is not None
+    return Stream(stream.tokens[:count], stream.logprobs[:count], None, reason)
