@@ -51,7 +51,5 @@ def account(registry: Registry, library: str) -> Account:
         library=library,
         covered=covered,
         excluded=dict(coverage.excluded),
-        uncovered=tuple(
-            sorted(set(coverage.modules) - coverage.excluded.keys() - covered.keys())
-        ),
+        uncovered=tuple(sorted(set(coverage.modules) - coverage.excluded.keys() - covered.keys())),
     )

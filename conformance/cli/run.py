@@ -112,7 +112,7 @@ class Jobs(click.ParamType):
 )
 @case_options
 @click.pass_context
-def command(  # noqa: D417
+def command(
     ctx: click.Context,
     *,
     engines: tuple[str, ...],
@@ -153,8 +153,7 @@ def command(  # noqa: D417
 def _run(settings: Settings, *, jobs: int | None, exitfirst: bool, durations: int) -> int:
     """Run the suite and print what came of it; the exit code."""
     setup = make_setup(settings)
-    families = len({(setup.library_of(case), case.family) for case in setup.cases})
-    workers = min(jobs or _cores(), families)
+    workers = min(jobs or _cores(), len({setup.group_of(case) for case in setup.cases}))
     in_process = jobs == 1
     console = Console(highlight=False)
     progress = Progress(console)

@@ -1,7 +1,7 @@
 """The pytest plugin: every case is a test item, every unexpected verdict a failed test.
 
 It is loaded by each pytest of an environment that has this package, so this module imports
-nothing heavy and its hooks return at once where the suite isn't asked for. Life of a case here:
+nothing heavy and its hooks return at once where the suite is not asked for. Life of a case here:
 ``items`` makes and runs it, ``ledger`` (in the one process that reports) hears of it.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.pytest_plugin import options
+from conformance.pytest_plugin.nodeids import SUITE_NODE
 
 if TYPE_CHECKING:
     from conformance.pytest_plugin.ledger import Ledger
@@ -33,8 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "conformance: a case of the conformance suite (engine/family/scenario/...)"
     )
     if options.suite_asked(config) and not options.is_worker(config):
-        ledger = importlib.import_module("conformance.pytest_plugin.ledger")
-        ledger.install(config)
+        importlib.import_module("conformance.pytest_plugin.ledger").install(config)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """In a worker: what it says as it dies goes to a file (pytest's own choice comes earlier)."""
+    if options.suite_asked(session.config) and options.is_worker(session.config):
+        importlib.import_module("conformance.pytest_plugin.deaths").listen(session.config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -46,12 +52,19 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:  # noqa: ANN401
+    """A worker reads the same command line; here it is told what we have changed since."""
+    node.workerinput[options.LOADGROUP] = node.config.getoption("dist") == "loadgroup"
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # noqa: ANN401
     """A scheduler that never gives a case that killed its worker to another worker."""
-    if not (options.suite_asked(config) and config.getoption("dist") == "loadgroup"):
+    ledger = find_ledger(config)
+    if ledger is None or config.getoption("dist") != "loadgroup":
         return None
     distribution = importlib.import_module("conformance.pytest_plugin.distribution")
-    return distribution.FamilyScheduling(config, log)
+    return distribution.FamilyScheduling(config, log, ledger.setup)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -60,7 +73,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     items = importlib.import_module("conformance.pytest_plugin.items")
     collector: pytest.Collector = items.SuiteFile.from_parent(
-        parent, path=file_path, nodeid=items.SUITE_NODE
+        parent, path=file_path, nodeid=SUITE_NODE
     )
     return collector
 

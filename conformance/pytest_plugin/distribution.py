@@ -4,15 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from xdist.scheduler import LoadGroupScheduling
+
+from conformance.pytest_plugin.nodeids import case_of
+from conformance.pytest_plugin.setup import Setup
+from conformance.verdict import CaseId
 
 
 class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
-    """``--dist loadgroup``, but what crashed a worker is over.
+    """``--dist loadgroup``, with three differences.
 
-    xdist's own puts the whole group back in the queue, the crashed item included, which then
-    kills the next worker too, and so on until no worker may be restarted.
+    - Cases are grouped by what their ids say. xdist 3.8 reads a mark that it appends to node ids,
+      which pytest 9.2 no longer lets it do: each item would be a group of its own.
+    - What crashed a worker is over. xdist's own puts the whole group back in the queue, the
+      crashed item included, which then kills the next worker too, and so on.
+    - A worker that replaces a dead one gets more than one item, or is told that there are no more.
+      A worker begins an item only when it knows the next; with one item it would wait for ever.
     """
+
+    def __init__(self, config: pytest.Config, log: Any, setup: Setup) -> None:  # noqa: ANN401
+        super().__init__(config, log)
+        self._setup = setup
+
+    def _split_scope(self, nodeid: str) -> str:
+        case = case_of(nodeid)
+        if case is None:
+            return str(super()._split_scope(nodeid))
+        return self._setup.group_of(CaseId.parse(case))
+
+    def schedule(self) -> None:
+        """Give out work; called whenever a worker is ready for its first."""
+        super().schedule()
+        for node in self.nodes:
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                self._reschedule(node)
 
     def remove_node(self, node: Any) -> str | None:  # noqa: ANN401
         """Take back a dead worker's work; return the item that it died of, if any."""
@@ -20,11 +46,11 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
         crashed: str | None = next(
             (item for unit in work.values() for item, done in unit.items() if not done), None
         )
-        if crashed is not None:
-            for unit in work.values():
-                if crashed in unit:
-                    unit[crashed] = True
-        left = {scope: unit for scope, unit in work.items() if not all(unit.values())}
-        self.assigned_work[node] = left
+        for unit in work.values():
+            if crashed in unit:
+                unit[crashed] = True
+        self.assigned_work[node] = {
+            scope: unit for scope, unit in work.items() if not all(unit.values())
+        }
         super().remove_node(node)
         return crashed

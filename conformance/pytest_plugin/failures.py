@@ -9,38 +9,36 @@ from conformance.pytest_plugin.setup import Setup
 from conformance.verdict import CaseId, CaseResult, Finding, Verdict
 
 
-def crashed(setup: Setup, case: CaseId, seconds: float) -> CaseResult:
+def crashed(setup: Setup, case: CaseId, seconds: float, last_words: str) -> CaseResult:
     """The worker process died while it ran ``case``; of a hang, if that took the timeout."""
     timeout = setup.settings.timeout
     if 0 < timeout <= seconds:
-        return hang(setup, case, seconds)
+        return hang(setup, case, seconds, last_words)
     finding = Finding(
         verdict=Verdict.CRASH,
         check="process",
         what="the process that ran the case died without a Python exception",
         expected="a verdict",
-        got="the end of the process (segmentation fault, abort or exit)",
+        got=last_words or "the end of the process (killed, or an exit from native code)",
         cause="native code read or wrote out of bounds, for example a token id past the vocabulary",
     )
     return _result(setup, case, finding, seconds)
 
 
-def hang(setup: Setup, case: CaseId, seconds: float) -> CaseResult:
+def hang(setup: Setup, case: CaseId, seconds: float, last_words: str = "") -> CaseResult:
     """The case was stopped by the timeout."""
     finding = Finding(
         verdict=Verdict.HANG,
         check="process",
         what="the case took longer than the timeout and was stopped",
         expected=f"an end within {setup.settings.timeout:g} s",
-        got=f"none after {seconds:.0f} s",
+        got=f"none after {seconds:.0f} s" + (f" ({last_words})" if last_words else ""),
         cause="an engine call that does not return, or a machine that is too slow for this timeout",
     )
     return _result(setup, case, finding, seconds)
 
 
-def harness_failure(
-    setup: Setup, case: CaseId, error: BaseException, seconds: float
-) -> CaseResult:
+def harness_failure(setup: Setup, case: CaseId, error: BaseException, seconds: float) -> CaseResult:
     """The harness itself raised, which it must not."""
     if isinstance(error, ConformanceError):
         got = str(error)

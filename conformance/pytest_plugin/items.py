@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,13 +12,12 @@ import pytest
 
 from conformance.coverage import account
 from conformance.errors import ConformanceError
-from conformance.pytest_plugin.failures import harness_failure, hang
-from conformance.pytest_plugin.options import PROBLEM, RESULT, is_worker
+from conformance.pytest_plugin.deaths import outlet
+from conformance.pytest_plugin.failures import hang, harness_failure
+from conformance.pytest_plugin.options import PROBLEM, RESULT
 from conformance.pytest_plugin.setup import Setup, find_setup
 from conformance.report import failure_message, properties
 from conformance.verdict import CaseId, CaseResult, encode
-
-SUITE_NODE = "conformance.suite.cases"
 
 _GRACE = 1.5
 """A worker that is stuck where no signal reaches it is ended after so many times the timeout."""
@@ -74,8 +72,7 @@ class CaseItem(SuiteItem):
     """One case; it fails if its verdict is not the wanted one."""
 
     def __init__(self, *, case: CaseId, setup: Setup, **kwargs: Any) -> None:  # noqa: ANN401
-        group = f"{setup.library_of(case)}/{case.family}"
-        super().__init__(setup=setup, group=group, **kwargs)
+        super().__init__(setup=setup, group=setup.group_of(case), **kwargs)
         self.case = case
 
     def runtest(self) -> None:
@@ -105,12 +102,8 @@ class CaseItem(SuiteItem):
     def _settle(self, result: CaseResult) -> None:
         self.stash[RESULT] = encode(result)
         self.user_properties += properties(result)
-        if not result.expected and result.evidence[:1] != ():
-            pass
         if not result.expected:
-            raise Unexpected(
-                failure_message(result, options=self.setup_.settings.rerun_options)
-            )
+            raise Unexpected(failure_message(result, options=self.setup_.settings.rerun_options))
 
 
 class CoverageItem(SuiteItem):
@@ -136,10 +129,11 @@ class CoverageItem(SuiteItem):
 def _watchdog(item: SuiteItem) -> Iterator[None]:
     """End a worker that hangs in native code, where pytest-timeout's signal is never handled."""
     seconds = item.setup_.settings.timeout
-    if not (is_worker(item.config) and seconds > 0 and sys.__stderr__):
+    file = outlet(item.config)
+    if file is None or seconds <= 0:
         yield
         return
-    faulthandler.dump_traceback_later(seconds * _GRACE, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(seconds * _GRACE, exit=True, file=file)
     try:
         yield
     finally:

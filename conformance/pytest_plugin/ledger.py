@@ -10,11 +10,12 @@ import pytest
 
 import conformance
 from conformance.errors import ConformanceError
+from conformance.pytest_plugin.deaths import LastWords
 from conformance.pytest_plugin.failures import crashed
-from conformance.pytest_plugin.items import SUITE_NODE
+from conformance.pytest_plugin.nodeids import SUITE_NODE, case_of
 from conformance.pytest_plugin.options import ATTRIBUTES, LEDGER, PROBLEM, RESULT
 from conformance.pytest_plugin.setup import Setup, find_setup
-from conformance.report import Outcome, failure_message, render, summary
+from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
 from conformance.verdict import CaseId, CaseResult, decode, encode
 
@@ -47,6 +48,7 @@ class Ledger:
         self._selected: frozenset[str] = frozenset()
         self._started_items: dict[str, float] = {}
         self._interrupted = False
+        self._last_words = LastWords()
         self._begin = time.perf_counter()
 
     # What is heard -------------------------------------------------------------------------------
@@ -54,6 +56,11 @@ class Ledger:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """In this process: what will be run."""
         self._select(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:  # noqa: ANN401
+        """A worker is about to start."""
+        self._last_words.assign(node)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
@@ -80,19 +87,23 @@ class Ledger:
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:  # noqa: ANN401
         """A worker died: that too is a verdict on the case it was running."""
-        case = _case_of(crashitem)
+        case = case_of(crashitem)
         if case is None:
             return
         seconds = time.perf_counter() - self._started_items.get(crashitem, time.perf_counter())
-        result = self.setup.judged(crashed(self.setup, CaseId.parse(case), seconds))
+        said = self._last_words.of(report.node.gateway.id)
+        result = self.setup.judged(crashed(self.setup, CaseId.parse(case), seconds, said))
         setattr(report, ATTRIBUTES[RESULT], encode(result))
+        report.user_properties = properties(result)
+        report.location = (SUITE_NODE, None, case)
         report.when = "call"
         report.outcome = "passed" if result.expected else "failed"
         report.longrepr = None if result.expected else self._message(result)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """A person (or a fatal error) stopped the run; ``-x`` is not meant."""
-        self._interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted)
+        """A person (or ``pytest.exit``) stopped the run; what ``-x`` raises is a subclass."""
+        stops = (KeyboardInterrupt, pytest.exit.Exception)
+        self._interrupted = type(excinfo.value) in stops
 
     # What is told --------------------------------------------------------------------------------
 
@@ -139,12 +150,13 @@ class Ledger:
                 self._file.close()
             else:
                 self._file.finish(self.outcome().results)
+        self._last_words.close()
         if exitstatus == pytest.ExitCode.OK and self.outcome().problems:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401
         """The matrix and the totals, once; pytest itself tells the failures."""
-        writer = terminalreporter._tw  # noqa: SLF001  (no public way to its width and colour)
+        writer = terminalreporter._tw
         text = summary(self.outcome(), width=writer.fullwidth, failures=False)
         terminalreporter.section("conformance")
         terminalreporter.write(render(text, colour=writer.hasmarkup) + "\n")
@@ -153,16 +165,9 @@ class Ledger:
         return failure_message(result, options=self.setup.settings.rerun_options)
 
     def _select(self, nodeids: Iterable[str]) -> None:
-        self._selected = frozenset(case for node in nodeids if (case := _case_of(node)))
+        self._selected = frozenset(case for node in nodeids if (case := case_of(node)))
 
     def _stale(self, results: list[CaseResult]) -> tuple[str, ...]:
         if self.setup.expectations is None or not self.setup.selection.whole:
             return ()
-        return self.setup.expectations.stale(results, self.setup.selection)
-
-
-def _case_of(nodeid: str) -> str | None:
-    """The case id within a node id, which xdist may have given a group; ``None`` if there is none."""
-    node, _, name = nodeid.partition("::")
-    case = name.rpartition("@")[0] or name
-    return case if node == SUITE_NODE and case.count("/") == 4 else None
+        return self.setup.expectations.stale(results, whole=True)

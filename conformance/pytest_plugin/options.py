@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 LEDGER = "conformance-ledger"
+LOADGROUP = "conformance_loadgroup"
 RESULT = pytest.StashKey[str]()
 PROBLEM = pytest.StashKey[str]()
 ATTRIBUTES = {RESULT: "conformance_result", PROBLEM: "conformance_problem"}
@@ -133,6 +134,9 @@ def is_worker(config: pytest.Config) -> bool:
 def prepare_distribution(config: pytest.Config) -> None:
     """Set pytest-xdist's options to what suits the suite, where the user has not set them."""
     option: Any = config.option
+    if is_worker(config):
+        option.loadgroup = config.workerinput[LOADGROUP]  # type: ignore[attr-defined]
+        return
     if not getattr(option, "numprocesses", None) or option.dist not in ("no", "loadgroup"):
         return
     option.dist = "loadgroup"

@@ -59,11 +59,15 @@ class Setup:
         """The name of the library whose model the case runs."""
         return self.registry.engines[case.engine].library
 
+    def group_of(self, case: CaseId) -> str:
+        """Cases of one group share a model and its oracle, so they belong in one process."""
+        return f"{self.library_of(case)}/{case.family}"
+
     def judged(self, result: CaseResult) -> CaseResult:
         """``result`` with ``expected`` and ``known`` as the expectations want them."""
         if self.expectations is None:
             return result
-        return self.expectations.apply(result, versions=result.versions)
+        return self.expectations.apply(result)
 
 
 _KEY = pytest.StashKey[Setup]()

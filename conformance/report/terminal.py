@@ -63,7 +63,7 @@ def render(text: Text, *, colour: bool) -> str:
     """``text`` as a string, with ANSI colours or without."""
     buffer = io.StringIO()
     console = Console(
-        file=buffer, force_terminal=colour, no_color=not colour, color_system="standard"
+        file=buffer, force_terminal=colour, color_system="standard" if colour else None
     )
     console.print(text, soft_wrap=True, end="")
     return buffer.getvalue()

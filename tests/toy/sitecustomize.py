@@ -1,0 +1,11 @@
+"""Puts the toy plugin, alone, into every process whose PYTHONPATH begins with this folder.
+
+Tests of the command line and of the pytest plugin need verdicts of every kind at will, in xdist's
+workers too. So here no library is loaded and ``Session.run`` follows a script (``toy_plugin.py``).
+"""
+
+from importlib.metadata import EntryPoint
+
+from conformance import registry
+
+registry._entry_points = lambda: [EntryPoint("toy", "toy_plugin", "mlx_conformance")]
