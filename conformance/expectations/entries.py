@@ -1,0 +1,127 @@
+"""The two kinds of entries, and which cases each speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+import msgspec
+from packaging.specifiers import SpecifierSet
+
+from conformance.verdict import CaseResult, Verdict
+
+NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
+"""Verdicts on numbers: which of them a defect gets depends on weights, prompts and rounding."""
+
+
+class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One known defect of a library.
+
+    Attributes:
+        id: names it; unique in the folder.
+        engines: globs; by default the engine that the file is named after.
+        families: globs of the families that have it.
+        dtypes: globs of the dtypes in which it must show.
+        may_show_in: globs of further dtypes, in which noise can hide it.
+        package: whose ``versions`` are meant; the file's.
+        versions: releases that have it; for others the entry is inactive.
+        where: file and line upstream.
+        why: why it is wrong.
+        script: the standalone script that shows it, relative to the repository.
+        verdicts: for each scenario that shows it, the one verdict expected there.
+        schedules: for a scenario, the only schedules of it that may be bad; where absent, any.
+    """
+
+    id: str
+    engines: tuple[str, ...]
+    families: tuple[str, ...]
+    dtypes: tuple[str, ...] = ("float32",)
+    may_show_in: tuple[str, ...] = ()
+    package: str
+    versions: str
+    where: str
+    why: str
+    script: str
+    verdicts: dict[str, Verdict]
+    schedules: dict[str, tuple[str, ...]] = {}
+
+    def active(self, result: CaseResult) -> bool:
+        """Whether the release that ran has the defect."""
+        version = result.versions.get(self.package)
+        return version is not None and self.in_release(version)
+
+    def in_release(self, version: str) -> bool:
+        """Whether that release of the package has the defect."""
+        return SpecifierSet(self.versions).contains(version, prereleases=True)
+
+    def concerns(self, result: CaseResult) -> bool:
+        """Whether the entry says something about the case."""
+        return (
+            result.scenario in self.verdicts
+            and matches(result.engine, self.engines)
+            and matches(result.family, self.families)
+            and matches(result.dtype, (*self.dtypes, *self.may_show_in))
+            and self.active(result)
+        )
+
+    def strict(self, result: CaseResult) -> bool:
+        """Whether the defect must show in the case, with its very verdict.
+
+        Other seeds draw other weights and prompts, and lower precision makes more noise: there a
+        verdict on numbers may be another one, or the defect stay hidden. All else stays strict.
+        """
+        surely = result.seed == 0 and matches(result.dtype, self.dtypes)
+        return surely or self.verdicts[result.scenario] not in NUMERIC
+
+    def claims(self, scenario: str, schedule: str) -> bool:
+        """Whether the entry says that this schedule may be bad."""
+        return scenario not in self.schedules or schedule in self.schedules[scenario]
+
+
+class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Something that a library says, in its own words, that it cannot do.
+
+    Attributes:
+        id: names it; unique in the folder.
+        engines: globs; by default the engine that the file is named after.
+        families: globs of the families that it refuses.
+        scenarios: globs of the scenarios that it refuses.
+        dtypes: globs of the dtypes that it refuses.
+        device: how the device's name must begin.
+        text: must occur in the library's words.
+        why: what is missing.
+        package: the file's; unused, as the words decide.
+    """
+
+    id: str
+    engines: tuple[str, ...]
+    families: tuple[str, ...]
+    scenarios: tuple[str, ...] = ("*",)
+    dtypes: tuple[str, ...]
+    device: str = ""
+    text: str
+    why: str
+    package: str
+
+    def concerns(self, result: CaseResult) -> bool:
+        """Whether the case is one that may be refused."""
+        return (
+            matches(result.engine, self.engines)
+            and matches(result.family, self.families)
+            and matches(result.scenario, self.scenarios)
+            and matches(result.dtype, self.dtypes)
+            and result.device.startswith(self.device)
+        )
+
+    def explains(self, result: CaseResult) -> bool:
+        """Whether the case was refused, in the words named here."""
+        return (
+            result.verdict is Verdict.UNSUPPORTED
+            and self.concerns(result)
+            and any(self.text in f.what or self.text in f.got for f in result.evidence)
+        )
+
+
+def matches(name: str, globs: Iterable[str]) -> bool:
+    """Whether any of the globs matches the name."""
+    return any(fnmatchcase(name, glob) for glob in globs)

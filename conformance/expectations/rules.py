@@ -1,0 +1,139 @@
+"""What entries demand: of one case, and of a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from conformance.expectations.entries import NUMERIC, Defect, Refusal, matches
+from conformance.verdict import CaseResult, Finding, Verdict
+
+CHECK = "expectations"
+"""The name under which a broken rule stands in the evidence of a case."""
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """All entries of a folder."""
+
+    defects: tuple[Defect, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+    def apply(self, result: CaseResult) -> CaseResult:
+        """``result`` with ``expected`` and ``known`` set.
+
+        A case that breaks a rule is not expected, and the rule is added to its evidence.
+        """
+        entries = [entry for entry in self.defects if entry.concerns(result)]
+        hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
+        if not entries or hidden:
+            refusal = next((r for r in self.refusals if r.explains(result)), None)
+            return msgspec.structs.replace(
+                result,
+                expected=result.verdict.good or refusal is not None,
+                known=refusal.id if refusal else None,
+            )
+        names = ", ".join(entry.id for entry in entries)
+        problem = _problem(result, entries)
+        evidence = result.evidence
+        if problem:
+            evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
+        return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
+
+    def stale(self, results: Iterable[CaseResult], *, whole: bool) -> tuple[str, ...]:
+        """A sentence for each part of an entry that met no case of a whole run.
+
+        Only what the run could have met is missed: engines, dtypes and releases that ran, and for
+        refusals the device. A run that is not ``whole`` proves nothing.
+        """
+        ran = tuple(results) if whole else ()
+        unmet = [(f"defect {e.id!r}", part) for e in self.defects for part in _unmet(e, ran)]
+        unmet += [(f"unsupported {r.id!r}", p) for r in self.refusals for p in _unrefused(r, ran)]
+        return tuple(
+            f"expectations: {entry}: {part}; correct the entry or take it out"
+            for entry, part in unmet
+        )
+
+
+def _problem(result: CaseResult, entries: Sequence[Defect]) -> str:
+    """The first rule that the case breaks, with the entry; empty if none."""
+    names = ", ".join(entry.id for entry in entries)
+    for entry in entries:
+        wanted = entry.verdicts[result.scenario]
+        if entry.strict(result) and wanted not in _shown(result, entry):
+            listed = ", ".join(entry.schedules.get(result.scenario, ()))
+            where = f" in {listed}" if listed else ""
+            return f"{entry.id}: wants {wanted}{where}, got {result.verdict}"
+    if not any(result.verdict in _accepted(result, entry) for entry in entries):
+        wants = ", ".join(sorted(entry.verdicts[result.scenario].value for entry in entries))
+        return f"{names}: wants {wants}, got {result.verdict}"
+    for schedule in result.schedules:
+        claiming = [e for e in entries if e.claims(result.scenario, schedule.name)]
+        if schedule.verdict.good or any(
+            schedule.verdict in _accepted(result, entry) for entry in claiming
+        ):
+            continue
+        return f"{names}: does not cover schedule {schedule.name!r}, which is {schedule.verdict}"
+    return ""
+
+
+def _shown(result: CaseResult, entry: Defect) -> set[Verdict]:
+    """The verdicts in which the defect can have shown."""
+    claimed = {s.verdict for s in result.schedules if entry.claims(result.scenario, s.name)}
+    return claimed if result.scenario in entry.schedules else claimed | {result.verdict}
+
+
+def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
+    """What a case, or a schedule that the entry claims, may be.
+
+    In some schedules a defect shows less than in the worst; where it may flip, as any number.
+    """
+    if not entry.strict(result):
+        return NUMERIC
+    wanted = entry.verdicts[result.scenario]
+    return frozenset(v for v in Verdict if not v.good and v.severity <= wanted.severity)
+
+
+def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
+    """Families, scenarios and schedules that met no case, if the run could have met them."""
+    could = [
+        result
+        for result in ran
+        if matches(result.engine, entry.engines)
+        and matches(result.dtype, entry.dtypes)
+        and entry.active(result)
+    ]
+    if not could:
+        return []
+    met = [result for result in could if entry.concerns(result)]
+    families, scenarios = {r.family for r in met}, {r.scenario for r in met}
+    parts = [f"family {glob!r}" for glob in entry.families if not _any(families, glob)]
+    parts += [f"scenario {name!r}" for name in entry.verdicts if name not in scenarios]
+    for scenario, names in entry.schedules.items():
+        played = {s.name for r in met if r.scenario == scenario for s in r.schedules}
+        if scenario in scenarios:
+            parts += [f"schedule {n!r} of {scenario!r}" for n in names if n not in played]
+    return [f"{part} matches no case" for part in parts]
+
+
+def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
+    """Families of which no case was refused, if the run could have met them."""
+    could = [
+        result
+        for result in ran
+        if matches(result.engine, refusal.engines)
+        and matches(result.dtype, refusal.dtypes)
+        and result.device.startswith(refusal.device)
+    ]
+    refused = {result.family for result in could if refusal.explains(result)}
+    return [
+        f"no case of family {glob!r} was refused with {refusal.text!r}"
+        for glob in refusal.families
+        if could and not _any(refused, glob)
+    ]
+
+
+def _any(names: Iterable[str], glob: str) -> bool:
+    return any(matches(name, (glob,)) for name in names)
