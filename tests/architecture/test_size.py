@@ -1,0 +1,84 @@
+"""Modules and functions stay small enough to be read, and each module says what it is for."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+MODULE_LINES_MAX = 320
+FUNCTION_LINES_MAX = 80
+
+
+def long_modules(root: Path) -> list[str]:
+    """Modules of conformance/ that have too many lines."""
+    sizes = {path: len(text.splitlines()) for path, text in modules(root / "conformance")}
+    return [
+        f"{path.relative_to(root)} has {size} lines, {MODULE_LINES_MAX} are allowed"
+        for path, size in sizes.items()
+        if size > MODULE_LINES_MAX
+    ]
+
+
+def long_functions(root: Path) -> list[str]:
+    """Functions of conformance/ that have too many lines, docstring included."""
+    return [
+        f"{path.relative_to(root)}:{node.lineno} {node.name} has {size} lines, "
+        f"{FUNCTION_LINES_MAX} are allowed"
+        for path, text in modules(root / "conformance")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (size := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+
+
+def without_docstring(root: Path) -> list[str]:
+    """Modules of conformance/, tests/ and docs/ that do not say what they are for."""
+    return [
+        f"{path.relative_to(root)} has no docstring"
+        for folder in ("conformance", "tests", "docs")
+        for path, text in modules(root / folder)
+        if not ast.get_docstring(ast.parse(text))
+    ]
+
+
+def modules(folder: Path) -> list[tuple[Path, str]]:
+    """All Python files below a folder with their text."""
+    return [(path, path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))]
+
+
+RULES = (long_modules, long_functions, without_docstring)
+
+BODY = "    pass\n"
+PLANTED = {
+    long_modules: ("\n" * (MODULE_LINES_MAX + 1), "\n" * MODULE_LINES_MAX),
+    long_functions: (
+        "class A:\n  def f():\n" + BODY * FUNCTION_LINES_MAX,
+        "class A:\n  def f():\n" + BODY * (FUNCTION_LINES_MAX - 1),
+    ),
+    without_docstring: ("# A comment is none.\nimport ast\n", '"""What it is for."""\n'),
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_project_keeps_the_rule(rule):
+    assert rule(ROOT) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_rule_tells_right_from_wrong(rule, tmp_path):
+    wrong, right = PLANTED[rule]
+    path = tmp_path / "conformance" / "inner" / "module.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(wrong, encoding="utf-8")
+    (sentence,) = rule(tmp_path)
+    assert sentence.startswith("conformance/inner/module.py")
+    path.write_text(right, encoding="utf-8")
+    assert rule(tmp_path) == []
+
+
+def test_tests_need_a_docstring_too(tmp_path):
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    (tmp_path / "tests" / "unit" / "test_x.py").write_text("import x\n", encoding="utf-8")
+    assert without_docstring(tmp_path) == ["tests/unit/test_x.py has no docstring"]
