@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 import pytest
 from rich.console import Console
 
-from conformance.cli.choices import case_options, case_settings
+from conformance.cli.choices import JOBS, case_options, case_settings, cores, writable
 from conformance.cli.progress import Progress
 from conformance.cli.pytest_call import call_pytest
-from conformance.errors import ConformanceError
 from conformance.pytest_plugin.options import TIMEOUT_SECONDS, Settings
 from conformance.pytest_plugin.setup import make_setup
 from conformance.report import summary
 from conformance.selection import DTYPES
-
-
-class Jobs(click.ParamType):
-    """``auto`` or a number of worker processes of at least 1."""
-
-    name = "jobs"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | None:
-        """``None`` for ``auto``."""
-        if value is None or value == "auto":
-            return None
-        text = str(value)
-        if not text.isdecimal() or int(text) < 1:
-            self.fail(f"{text!r} is neither 'auto' nor a number of at least 1", param, ctx)
-        return int(text)
 
 
 @click.command("run")
@@ -76,7 +57,7 @@ class Jobs(click.ParamType):
 )
 @click.option(
     "--jobs",
-    type=Jobs(),
+    type=JOBS,
     default="auto",
     show_default=True,
     metavar="auto|N",
@@ -141,7 +122,7 @@ def command(
         scenarios=scenarios,
         dtypes=dtypes,
         seeds=tuple(str(seed) for seed in seeds),
-        json=_writable(json_file) if json_file else None,
+        json=writable(json_file, "--json") if json_file else None,
         timeout=timeout,
         family_files=family_files,
         expectations=expectations,
@@ -153,7 +134,7 @@ def command(
 def _run(settings: Settings, *, jobs: int | None, exitfirst: bool, durations: int) -> int:
     """Run the suite and print what came of it; the exit code."""
     setup = make_setup(settings)
-    workers = min(jobs or _cores(), len({setup.group_of(case) for case in setup.cases}))
+    workers = min(jobs or cores(), len({setup.group_of(case) for case in setup.cases}))
     in_process = jobs == 1
     console = Console(highlight=False)
     progress = Progress(console)
@@ -161,26 +142,13 @@ def _run(settings: Settings, *, jobs: int | None, exitfirst: bool, durations: in
         settings, workers=0 if in_process else workers, exitfirst=exitfirst, plugin=progress
     )
     outcome = progress.outcome()
-    if outcome is None or code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        if progress.stopped_at_first:
-            code = int(pytest.ExitCode.TESTS_FAILED)
-        else:
-            click.echo(output, err=True)
+    if progress.stopped_at_first:
+        code = int(pytest.ExitCode.TESTS_FAILED)
+    elif outcome is None or outcome.missing:
+        click.echo(output, err=True)
     if outcome is not None:
         options = settings.rerun_options
         text = summary(outcome, width=console.width, durations=durations, options=options)
         console.print()
         console.print(text, soft_wrap=True)
     return code
-
-
-def _writable(path: Path) -> Path:
-    if not path.absolute().parent.is_dir():
-        raise ConformanceError(f"--json: there is no folder {path.absolute().parent}")
-    return path.absolute()
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -55,6 +55,12 @@ def harness_failure(setup: Setup, case: CaseId, error: BaseException, seconds: f
     return _result(setup, case, finding, seconds)
 
 
+def unjudged(setup: Setup, case: CaseId, text: str) -> CaseResult:
+    """Something beside the case failed, such as another plugin's hook."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return harness_failure(setup, case, ConformanceError(lines[-1] if lines else "no text"), 0.0)
+
+
 def _result(setup: Setup, case: CaseId, finding: Finding, seconds: float) -> CaseResult:
     library = setup.registry.libraries[setup.library_of(case)]
     return CaseResult(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import time
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from conformance.pytest_plugin.failures import hang, harness_failure
 from conformance.pytest_plugin.options import PROBLEM, RESULT
 from conformance.pytest_plugin.setup import Setup, find_setup
 from conformance.report import failure_message, properties
-from conformance.verdict import CaseId, CaseResult, encode
+from conformance.verdict import CaseId, encode
 
 _GRACE = 1.5
 """A worker that is stuck where no signal reaches it is ended after so many times the timeout."""
@@ -63,8 +64,10 @@ class SuiteItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401
         """Our messages as they are; a traceback only for what must not happen."""
-        if isinstance(excinfo.value, Unexpected | ConformanceError):
-            return str(excinfo.value)
+        if isinstance(excinfo.value, Unexpected):
+            cause = excinfo.value.__cause__
+            trace = "" if cause is None else "".join(traceback.format_exception(cause))
+            return f"{excinfo.value}\n\n{trace}".rstrip()
         return super().repr_failure(excinfo, style)
 
 
@@ -81,29 +84,26 @@ class CaseItem(SuiteItem):
         Raises:
             Unexpected: the verdict is not the wanted one.
         """
-        error: BaseException | None = None
         started = time.perf_counter()
-        with _watchdog(self):
-            try:
+        error: Exception | None = None
+        try:
+            with _watchdog(self):
                 result = self.setup_.session.run(self.case)
-            except pytest.fail.Exception as stopped:
-                if not str(stopped).startswith("Timeout"):
-                    raise
-                result = hang(self.setup_, self.case, time.perf_counter() - started)
-            except Exception as caught:  # noqa: BLE001  (our own defect: reported as such)
-                error = caught
-                result = harness_failure(
-                    self.setup_, self.case, caught, time.perf_counter() - started
-                )
-        self._settle(self.setup_.judged(result))
-        if error is not None:
-            raise error
-
-    def _settle(self, result: CaseResult) -> None:
+        except pytest.fail.Exception as stopped:
+            if not str(stopped).startswith("Timeout"):
+                raise
+            self.setup_.forget_session()
+            result = hang(self.setup_, self.case, time.perf_counter() - started)
+        except Exception as caught:  # noqa: BLE001  (a defect of ours is reported as one)
+            error = caught
+            seconds = time.perf_counter() - started
+            result = harness_failure(self.setup_, self.case, caught, seconds)
+        result = self.setup_.judged(result)
         self.stash[RESULT] = encode(result)
         self.user_properties += properties(result)
         if not result.expected:
-            raise Unexpected(failure_message(result, options=self.setup_.settings.rerun_options))
+            message = failure_message(result, options=self.setup_.settings.rerun_options)
+            raise Unexpected(message) from error
 
 
 class CoverageItem(SuiteItem):

@@ -11,7 +11,7 @@ import pytest
 import conformance
 from conformance.errors import ConformanceError
 from conformance.pytest_plugin.deaths import LastWords
-from conformance.pytest_plugin.failures import crashed
+from conformance.pytest_plugin.failures import crashed, unjudged
 from conformance.pytest_plugin.nodeids import SUITE_NODE, case_of
 from conformance.pytest_plugin.options import ATTRIBUTES, LEDGER, PROBLEM, RESULT
 from conformance.pytest_plugin.setup import Setup, find_setup
@@ -76,10 +76,10 @@ class Ledger:
         """A case ended, here or in a worker."""
         text = getattr(report, ATTRIBUTES[RESULT], None)
         if text:
-            result = decode(text)
-            self._results[result.case] = result
-            if self._file:
-                self._file.add(result)
+            self._record(decode(text))
+        case = case_of(report.nodeid)
+        if report.failed and case is not None and case not in self._results:
+            self._record(unjudged(self.setup, CaseId.parse(case), report.longreprtext))
         problem = getattr(report, ATTRIBUTES[PROBLEM], None)
         if problem:
             self._problems.append(problem)
@@ -160,6 +160,11 @@ class Ledger:
         text = summary(self.outcome(), width=writer.fullwidth, failures=False)
         terminalreporter.section("conformance")
         terminalreporter.write(render(text, colour=writer.hasmarkup) + "\n")
+
+    def _record(self, result: CaseResult) -> None:
+        self._results[result.case] = result
+        if self._file:
+            self._file.add(result)
 
     def _message(self, result: CaseResult) -> str:
         return failure_message(result, options=self.setup.settings.rerun_options)

@@ -45,6 +45,10 @@ class Setup:
         """This process's session; families stay loaded in it."""
         return Session(self.registry)
 
+    def forget_session(self) -> None:
+        """Begin a new session at the next case: the old one was interrupted in the middle."""
+        self.__dict__.pop("session", None)
+
     @property
     def libraries(self) -> tuple[str, ...]:
         """The libraries of the selected engines, by name.

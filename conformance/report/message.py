@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from conformance.verdict import CaseResult, Finding
 
+RULE = "expectations"
+"""The check whose findings say which rule of the expectations a case breaks."""
+
 UNKNOWN_CAUSE = "not known; `conformance show` prints the whole evidence"
 
 
@@ -37,7 +40,8 @@ def rerun_command(case: str, *, options: Sequence[str] = ()) -> str:
 
 def worst(result: CaseResult) -> Finding | None:
     """The finding that decided the verdict: the first of the greatest severity."""
-    return max(result.evidence, key=lambda item: item.verdict.severity, default=None)
+    seen = [finding for finding in result.evidence if finding.check != RULE]
+    return max(seen, key=lambda item: item.verdict.severity, default=None)
 
 
 def where(finding: Finding) -> str:
@@ -64,20 +68,18 @@ def measures(finding: Finding) -> str:
 
 
 def _what(result: CaseResult, finding: Finding | None) -> str:
-    if not result.expected and result.verdict.good:
-        entry = f"entry {result.known!r}" if result.known else "an entry"
-        return f"passes, but {entry} of the expectations says that it does not"
-    more = len(result.evidence) - 1
+    rules = [found.what for found in result.evidence if found.check == RULE]
+    more = len(result.evidence) - len(rules) - 1
     text = finding.what if finding else f"the verdict is {result.verdict}, without a finding"
     text += f" (and {more} more finding{'s' if more > 1 else ''})" if more > 0 else ""
-    if result.known:
-        text += f" [expectation {result.known!r} names another verdict]"
-    return text
+    if result.verdict.good and not result.expected:
+        text = "passes, but the expectations name a defect for it"
+    return "; ".join([text, *rules])
 
 
 def _expected_and_got(result: CaseResult, finding: Finding | None) -> str:
     if finding is None or (result.verdict.good and not result.expected):
-        wanted = "another verdict" if result.known else "exact or tie"
+        wanted = "the verdict of the known defect" if result.known else "exact or tie"
         return f"{wanted}; got {result.verdict}"
     numbers = measures(finding)
     both = f"{finding.expected or 'exact or tie'}; got {finding.got or str(finding.verdict)}"

@@ -1,0 +1,143 @@
+"""``conformance calibrate``: how loudly families answer to small defects."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from conformance.cli.choices import EXISTING_FILE, JOBS, cores, writable
+from conformance.errors import ConformanceError, ModelError, Unsupported
+from conformance.family import Family
+from conformance.registry import build_registry, select
+from conformance.report.sensitivity import Measured, as_line, table, verdict
+from conformance.selection import DTYPES
+
+LIBRARY = "mlx_lm"
+_PROMPTS = 3
+
+
+@click.command("calibrate")
+@click.option(
+    "--family",
+    "families",
+    multiple=True,
+    metavar="GLOB",
+    help="Families to measure; may be repeated. Default: all.",
+)
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Search a better weights recipe for families that fall short, and put it into their "
+    "files.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write all signals and roundings as JSON lines, one for each family.",
+)
+@click.option(
+    "--jobs",
+    type=JOBS,
+    default="auto",
+    show_default=True,
+    metavar="auto|N",
+    help="Worker processes. 'auto': one for each core.",
+)
+@click.option(
+    "--family-file",
+    "family_files",
+    type=EXISTING_FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Measure a family of your own. May be repeated.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    families: tuple[str, ...],
+    dtype: str,
+    seed: int,
+    write: bool,
+    json_file: Path | None,
+    jobs: int | None,
+    family_files: tuple[Path, ...],
+) -> None:
+    """Measure how loudly families answer to small defects, against their rounding.
+
+    A tiny random model can be deaf: then its verdicts prove nothing. Three defects are put into
+    its single stream: an earlier token dropped, a position shifted by one, a cache slot corrupted.
+    The least of what they move (in nats) must be 10 times the rounding noise; 1000 is the aim in
+    float32. Exit code 1 if a family falls short.
+    """
+    if write and (dtype != "float32" or seed):
+        raise ConformanceError("--write: recipes are made for float32 and seed 0 only")
+    target = writable(json_file, "--json") if json_file else None
+    chosen = _chosen(families, family_files)
+    console = Console(highlight=False)
+    measured = []
+    with console.status("measuring") as status:
+        for item in _measure_all(chosen, jobs=jobs, dtype=dtype, seed=seed, write=write):
+            measured.append(item)
+            status.update(f"{len(measured)}/{len(chosen)} families, {item.family}")
+    console.print(table(measured))
+    if target:
+        lines = (as_line(item, dtype=dtype, seed=seed) for item in measured)
+        target.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    console.print(verdict(measured), soft_wrap=True)
+    ctx.exit(0 if all(item.good for item in measured) else 1)
+
+
+def _chosen(patterns: tuple[str, ...], family_files: tuple[Path, ...]) -> list[Family]:
+    registry = build_registry(family_files=family_files)
+    families = {name: f for (library, name), f in registry.families.items() if library == LIBRARY}
+    return [families[name] for name in select(families, patterns, what="family")]
+
+
+def _measure_all(
+    families: list[Family], *, jobs: int | None, dtype: str, seed: int, write: bool
+) -> Iterator[Measured]:
+    """Each family's measurement, in order, as soon as it is there."""
+    one = partial(measure_one, dtype=dtype, seed=seed, write=write)
+    workers = min(jobs or cores(), len(families))
+    if workers == 1:
+        yield from map(one, families)
+        return
+    context = multiprocessing.get_context("spawn")
+    try:
+        with ProcessPoolExecutor(workers, mp_context=context) as pool:
+            yield from pool.map(one, families)
+    except BrokenProcessPool as error:
+        raise ModelError(
+            "a process died while it measured a family; --jobs 1 shows which one"
+        ) from error
+
+
+def measure_one(family: Family, *, dtype: str, seed: int, write: bool) -> Measured:
+    """The family's sensitivity; with ``write``, after its recipe was made better."""
+    # Here and not above: the command's help must not wait for a model library.
+    from conformance.plugins.mlx_lm import calibration, loading, sensitivity  # noqa: PLC0415
+
+    try:
+        if not write:
+            model = loading.load(family, dtype=dtype, seed=seed)
+            return Measured(family.name, sensitivity.measure(model, prompts=_PROMPTS))
+        found = calibration.calibrate(family)
+        if found.changed:
+            calibration.write_recipe(found.proposal)
+        return Measured(family.name, found.after, written=found.changed)
+    except Unsupported as error:
+        return Measured(family.name, None, problem=str(error), unsupported=True)
+    except ModelError as error:
+        return Measured(family.name, None, problem=str(error))

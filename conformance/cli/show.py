@@ -1,0 +1,91 @@
+"""``conformance show``: the whole evidence of one case."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import click
+
+from conformance.cli.choices import EXISTING_FILE, case_options, case_settings
+from conformance.errors import ConformanceError
+from conformance.pytest_plugin.setup import make_setup
+from conformance.report import evidence_text
+from conformance.report.jsonl import read_results
+from conformance.selection import Selection, cases
+from conformance.verdict import CaseId, CaseResult, encode
+
+
+@click.command("show")
+@click.argument("case_id")
+@click.option(
+    "--from",
+    "source",
+    type=EXISTING_FILE,
+    metavar="FILE",
+    help="Read the case from a result file of `conformance run --json` instead of running it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@case_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    case_id: str,
+    source: Path | None,
+    as_json: bool,
+    family_files: tuple[Path, ...],
+    expectations: Path | None,
+    no_expectations: bool,
+) -> None:
+    """Print the whole evidence of one case, for example mlx_lm/llama/ragged/float32/0.
+
+    Runs just this case, in this process: a debugger or an environment variable reaches it. Exit
+    code 1 if its verdict is not the expected one.
+    """
+    case = CaseId.parse(case_id)
+    if source is not None:
+        result = _recorded(case, source)
+    else:
+        result = _run(
+            case,
+            family_files=family_files,
+            expectations=expectations,
+            no_expectations=no_expectations,
+        )
+    click.echo(encode(result) if as_json else evidence_text(result))
+    ctx.exit(0 if result.expected else 1)
+
+
+def _recorded(case: CaseId, source: Path) -> CaseResult:
+    results = {result.case: result for result in read_results(source)}
+    if str(case) not in results:
+        raise ConformanceError(f"{source} has no case {case}{_hint(str(case), list(results))}")
+    return results[str(case)]
+
+
+def _run(
+    case: CaseId,
+    *,
+    family_files: tuple[Path, ...],
+    expectations: Path | None,
+    no_expectations: bool,
+) -> CaseResult:
+    setup = make_setup(
+        case_settings(
+            family_files=family_files, expectations=expectations, no_expectations=no_expectations
+        )
+    )
+    everything = Selection(
+        engines=tuple(setup.registry.engines), dtypes=(case.dtype,), seeds=(case.seed,)
+    )
+    known = cases(setup.registry, everything)
+    if case not in known:
+        near = _hint(str(case), [str(other) for other in known])
+        raise ConformanceError(f"there is no case {case}{near}")
+    return setup.judged(setup.session.run(case))
+
+
+def _hint(case: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(case, known, n=1)
+    return f"; did you mean {near[0]}?" if near else " (`conformance list` shows what there is)"
