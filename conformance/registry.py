@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,6 +21,9 @@ from conformance.library import Library
 from conformance.scenarios import Scenario
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+_NAME = re.compile(r"[\w.+-]+")
 
 
 @dataclass(frozen=True)
@@ -54,58 +58,69 @@ def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
     """A plugin manager with our hooks, all installed plugins and the ``extra`` ones.
 
     Raises:
-        PluginError: a plugin cannot be imported, or implements a hook that does not exist.
+        PluginError: a plugin cannot be imported, implements none of our hooks, or one that does
+            not exist.
     """
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     for entry in _entry_points():
         try:
-            manager.register(entry.load(), name=entry.name)
-        except Exception as error:
+            plugin = entry.load()
+        except (Exception, SystemExit) as error:  # some modules exit where a package is missing
             raise PluginError(
-                f"plugin {entry.name!r} ({entry.value}) could not be loaded: "
-                f"{type(error).__name__}: {error}"
+                f"plugin {entry.name!r} ({entry.value}) could not be loaded: {_told(error)}"
             ) from error
+        _register(manager, plugin, entry.name)
+        if not manager.get_hookcallers(plugin):
+            raise PluginError(
+                f"plugin {entry.name!r} ({entry.value}) implements no hook; mark its functions "
+                f"with {hookspecs.__name__}.hookimpl"
+            )
     for plugin in extra:
         if not manager.is_registered(plugin):
-            manager.register(plugin)
+            _register(manager, plugin, None)
     try:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
-        raise PluginError(f"plugin {_name(manager, error.plugin)!r}: {error}") from error
+        raise PluginError(
+            f"plugin {_name(manager, error.plugin)!r}: {_told(error)}; the hooks are "
+            + ", ".join(sorted(vars(manager.hook)))
+        ) from error
     return manager
 
 
-def build_registry(
-    extra: Iterable[object] = (), *, family_files: Iterable[Path] = ()
-) -> Registry:
+def build_registry(extra: Iterable[object] = (), *, family_files: Iterable[Path] = ()) -> Registry:
     """Collect what all plugins bring, and the families of ``family_files``.
 
+    A family file replaces a plugin's family of the same name and library.
+
     Raises:
-        PluginError: a hook raised, returned things of a wrong type, or two plugins use one name.
-        FamilyError: a family file is malformed.
+        PluginError: a hook raised, returned things of a wrong type or with a bad name, two plugins
+            use one name, or a library is missing. Names the plugin.
+        FamilyError: one of ``family_files`` is malformed.
     """
     manager = hook_manager(extra)
-    libraries = _collect(manager, "conformance_libraries", Library)
+    libraries = _collect(manager, "conformance_libraries", Library)  # type: ignore[type-abstract]
     families = _collect(manager, "conformance_families", Family)
-    engines = _collect_types(manager)
+    engines = _collect_engines(manager)
     scenarios = _collect(manager, "conformance_scenarios", Scenario)
     faults = _collect(manager, "conformance_faults", Fault)
     named = [("--family-file", load_family(path)) for path in family_files]
-    replaced = {(f.facts.library, f.name) for _, f in named}
+    replaced = {_family_key(family) for _, family in named}
     families = [pair for pair in families if _family_key(pair[1]) not in replaced] + named
-    registry = Registry(
-        libraries=_unique("library", libraries, key=lambda item: item.name),
+    names = {library.name for _, library in libraries}
+    _check_libraries("engine", [(p, e.name, e.library) for p, e in engines], names)
+    _check_libraries("family", [(p, f.name, f.facts.library) for p, f in families], names)
+    return Registry(
+        libraries=_unique("library", libraries, key=_item_name),
         families=dict(sorted(_unique("family", families, key=_family_key).items())),
-        engines=_unique("engine", engines, key=lambda item: item.name),
+        engines=_unique("engine", engines, key=_item_name),
         scenarios=_unique(
-            "scenario", sorted(scenarios, key=lambda pair: pair[1].rung), key=lambda i: i.name
+            "scenario", sorted(scenarios, key=lambda pair: pair[1].rung), key=_item_name
         ),
-        faults=_unique("fault", faults, key=lambda item: item.name),
+        faults=_unique("fault", faults, key=_item_name),
         plugins=tuple(Plugin(name, _origin(p)) for name, p in manager.list_name_plugin()),
     )
-    _check_references(registry, named)
-    return registry
 
 
 def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple[str, ...]:
@@ -137,91 +152,126 @@ def _entry_points() -> list[importlib.metadata.EntryPoint]:
     )
 
 
-def _family_key(family: Family) -> tuple[str, str]:
-    return (family.facts.library, family.name)
+def _register(manager: pluggy.PluginManager, plugin: object, name: str | None) -> None:
+    try:
+        manager.register(plugin, name=name)
+    except (pluggy.PluginValidationError, ValueError) as error:
+        shown = name or manager.get_canonical_name(plugin)
+        raise PluginError(f"plugin {shown!r} ({_origin(plugin)}): {_told(error)}") from error
 
 
 def _collect(manager: pluggy.PluginManager, hook: str, kind: type[T]) -> list[tuple[str, T]]:
     """Every object of type ``kind`` that the plugins' ``hook`` brings, with its plugin's name."""
     found: list[tuple[str, T]] = []
-    for name, items in _call_each(manager, hook):
+    for plugin, items in _call_each(manager, hook):
         for item in items:
             if not isinstance(item, kind):
                 raise PluginError(
-                    f"plugin {name!r}: {hook}() must give {kind.__name__} objects, "
+                    f"plugin {plugin!r}: {hook}() must give {kind.__name__} objects, "
                     f"gave {type(item).__name__}"
                 )
-            found.append((name, item))
-    return found
-
-
-def _collect_types(manager: pluggy.PluginManager) -> list[tuple[str, type[Engine]]]:
-    found: list[tuple[str, type[Engine]]] = []
-    for plugin, items in _call_each(manager, "conformance_engines"):
-        for item in items:
-            if not (isinstance(item, type) and issubclass(item, Engine)):
-                raise PluginError(
-                    f"plugin {plugin!r}: conformance_engines() must give subclasses of Engine, "
-                    f"gave {item!r}"
-                )
-            missing = [a for a in ("name", "library", "capabilities") if not hasattr(item, a)]
-            if missing or not all(isinstance(c, Capability) for c in item.capabilities):
-                raise PluginError(
-                    f"plugin {plugin!r}: engine {item.__name__} "
-                    + (f"has no {missing[0]!r}" if missing else "declares unknown capabilities")
-                )
+            _check_name(plugin, hook, item)
             found.append((plugin, item))
     return found
 
 
+def _collect_engines(manager: pluggy.PluginManager) -> list[tuple[str, type[Engine]]]:
+    hook = "conformance_engines"
+    found: list[tuple[str, type[Engine]]] = []
+    for plugin, items in _call_each(manager, hook):
+        for item in items:
+            if not (isinstance(item, type) and issubclass(item, Engine)):
+                raise PluginError(
+                    f"plugin {plugin!r}: {hook}() must give subclasses of Engine, gave {item!r}"
+                )
+            problem = _engine_problem(item)
+            if problem:
+                raise PluginError(f"plugin {plugin!r}: {hook}(): class {item.__name__} {problem}")
+            _check_name(plugin, hook, item)
+            found.append((plugin, item))
+    return found
+
+
+def _engine_problem(engine: type[Engine]) -> str:
+    """What an engine class lacks; empty if nothing."""
+    for attribute in ("name", "library", "capabilities"):
+        if not hasattr(engine, attribute):
+            return f"has no attribute {attribute!r}"
+    if engine.__abstractmethods__:
+        return f"has no method {min(engine.__abstractmethods__)!r}"
+    capabilities: object = engine.capabilities
+    if not isinstance(capabilities, frozenset):
+        return "must declare its capabilities as a frozenset"
+    for capability in capabilities:
+        if not isinstance(capability, Capability):
+            return f"declares an unknown capability: {capability!r}"
+    return ""
+
+
 def _call_each(manager: pluggy.PluginManager, hook: str) -> list[tuple[str, list[Any]]]:
-    """The hook's results, plugin by plugin, so that an error can name its plugin."""
+    """The hook's results, plugin by plugin in the order in which they were registered.
+
+    Not one call of the hook, so that an error can name its plugin.
+    """
     results = []
-    for implementation in reversed(getattr(manager.hook, hook).get_hookimpls()):
-        name = implementation.plugin_name
+    for implementation in getattr(manager.hook, hook).get_hookimpls():
+        plugin = implementation.plugin_name
         try:
-            results.append((name, list(implementation.function())))
-        except ConformanceError:
-            raise
+            results.append((plugin, list(implementation.function())))
+        except ConformanceError as error:
+            raise PluginError(f"plugin {plugin!r}: {hook}(): {error}") from error
         except Exception as error:
-            raise PluginError(
-                f"plugin {name!r}: {hook}() raised {type(error).__name__}: {error}"
-            ) from error
+            raise PluginError(f"plugin {plugin!r}: {hook}() raised {_told(error)}") from error
     return results
 
 
-def _unique(what: str, pairs: Iterable[tuple[str, T]], *, key: Any) -> dict[Any, T]:  # noqa: ANN401
-    found: dict[Any, tuple[str, T]] = {}
+def _check_name(plugin: str, hook: str, item: Any) -> None:  # noqa: ANN401
+    if not _NAME.fullmatch(item.name):
+        raise PluginError(
+            f"plugin {plugin!r}: {hook}(): the name {item.name!r} must be made of letters, digits "
+            "and the characters _ . + -, because it becomes part of case ids"
+        )
+
+
+def _unique(what: str, pairs: Iterable[tuple[str, T]], *, key: Callable[[T], K]) -> dict[K, T]:
+    found: dict[K, tuple[str, T]] = {}
     for plugin, item in pairs:
-        name = key(item)
-        if name in found:
+        first, _ = found.setdefault(key(item), (plugin, item))
+        if found[key(item)][1] is not item:
             raise PluginError(
-                f"plugin {plugin!r}: {what} {name!r} exists already, "
-                f"plugin {found[name][0]!r} brings it"
+                f"plugin {plugin!r}: {what} {_item_name(item)!r} exists already, "
+                f"plugin {first!r} brings it"
             )
-        found[name] = (plugin, item)
     return {name: item for name, (_, item) in found.items()}
 
 
-def _check_references(registry: Registry, named: list[tuple[str, Family]]) -> None:
-    known = ", ".join(registry.libraries) or "none"
-    for engine in registry.engines.values():
-        if engine.library not in registry.libraries:
+def _check_libraries(
+    what: str, users: Iterable[tuple[str, str, str]], libraries: Collection[str]
+) -> None:
+    for plugin, name, library in users:
+        if library not in libraries:
             raise PluginError(
-                f"engine {engine.name!r} is for library {engine.library!r}, "
-                f"which no plugin brings (there are: {known})"
+                f"plugin {plugin!r}: {what} {name!r} is for library {library!r}, which no plugin "
+                f"brings (there are: {', '.join(sorted(libraries)) or 'none'})"
             )
-    for (library, name), family in registry.families.items():
-        if library not in registry.libraries:
-            where = family.path or ("--family-file" if named else name)
-            raise PluginError(
-                f"family {name!r} ({where}) is for library {library!r}, "
-                f"which no plugin brings (there are: {known})"
-            )
+
+
+def _family_key(family: Family) -> tuple[str, str]:
+    return (family.facts.library, family.name)
+
+
+def _item_name(item: Any) -> str:  # noqa: ANN401
+    name: str = item.name
+    return name
 
 
 def _name(manager: pluggy.PluginManager, plugin: object) -> str:
     return manager.get_name(plugin) or repr(plugin)
+
+
+def _told(error: BaseException) -> str:
+    """Type and text of an error, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _origin(plugin: object) -> str:

@@ -16,7 +16,7 @@ from conformance.schedule import EngineOptions, Request, Schedule
 from conformance.trace import FinishReason, Stream
 
 # Steps of a single stream that are made at least, so that the next scenario need not extend it.
-MIN_STEPS = 8
+MIN_STEPS = 7
 # Perturbed runs per envelope, and the size of the perturbation in units in the last place.
 PERTURBED_RUNS = 8
 ULPS = {"float32": 2.0, "float16": 1.0, "bfloat16": 1.0}
@@ -71,7 +71,7 @@ class Truth:
         found = self._envelopes.get(key)
         if found is None or len(found.top) < len(stream.tokens):
             history = self._history(request, options, schedule)
-            found = self._measure(history, stream, processed=bool(request.processors))
+            found = self._measure(history, stream)
             self._envelopes[key] = found
         return found
 
@@ -102,16 +102,9 @@ class Truth:
             self._checks[request.prompt] = OracleCheck(deviation, noise)
         return self._checks[request.prompt]
 
-    def again(self, request: Request, options: EngineOptions, *, prefill_step_size: int) -> Stream:
-        """The single stream once more, fed the same tokens, in pieces of ``prefill_step_size``."""
-        stream = self.solo(request, options, None)
-        solo = self._library.single_stream(
-            self._model,
-            request,
-            options=msgspec.structs.replace(options, prefill_step_size=prefill_step_size),
-            steps=len(stream.tokens),
-            forced=stream.tokens,
-        )
+    def again(self, request: Request, options: EngineOptions, *, steps: int) -> Stream:
+        """The first ``steps`` steps of the single stream made once more, from the prompt on."""
+        solo = self._library.single_stream(self._model, request, options=options, steps=steps)
         return solo.stream
 
     def _decode(
@@ -144,9 +137,7 @@ class Truth:
         produced = self.solo(source, options, schedule).tokens[: request.continues.after]
         return self._history(source, options, schedule) + produced + request.prompt
 
-    def _measure(
-        self, history: tuple[int, ...], stream: Stream, *, processed: bool
-    ) -> Envelope:
+    def _measure(self, history: tuple[int, ...], stream: Stream) -> Envelope:
         assert stream.logprobs is not None
         tokens = history + stream.tokens[:-1]
         steps = slice(len(history) - 1, len(tokens))
@@ -163,15 +154,13 @@ class Truth:
                 "the noise measurement moved no logprob: the model's layers were not reached"
             )
         level = numerics.floor(self._dtype, stream.logprobs)
-        # Logits processors are not part of a pass: it can't be held against what they made.
-        want = base if processed else stream.logprobs
-        return numerics.envelope_of(runs, base, want, floor=level)
+        return numerics.envelope_of(runs, base, floor=level)
 
     @staticmethod
     def _key(request: Request, options: EngineOptions, schedule: Schedule | None) -> Any:  # noqa: ANN401
         """Requests that must give the same stream have the same key."""
-        # A piece size past the prompt's end is no piece at all.
-        size = min(options.prefill_step_size, len(request.prompt))
+        # All but the last token are cut into pieces: a larger piece than that cuts nothing.
+        size = min(options.prefill_step_size, max(len(request.prompt) - 1, 1))
         plain = msgspec.structs.replace(request, request_id="", max_tokens=1, stop=())
         source = None
         if request.continues is not None and schedule is not None:

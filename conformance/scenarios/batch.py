@@ -5,14 +5,12 @@ from __future__ import annotations
 from conformance.engine import Capability
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
-from conformance.scenarios.build import LONG, MEDIUM, ONE, SHORT, TWO, ask, together
+from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, ask, together
 from conformance.schedule import EngineOptions, Request, Schedule
 
 NONE: frozenset[Capability] = frozenset()
 # Batch sizes around those at which kernels change, quantized ones among them.
 WIDTHS = (1, 2, 3, 4, 5, 8, 9, 16, 17, 33)
-# Tokens of a prefill piece: the lengths below fall short of, on, and past its multiples.
-PIECE = 4
 
 
 def _ragged_requests(brief: Brief) -> list[Request]:
@@ -22,8 +20,7 @@ def _ragged_requests(brief: Brief) -> list[Request]:
 
 def _batch_of_one(brief: Brief) -> list[Schedule]:
     return [
-        Schedule(f"of_{length}", (together(ask(brief, "only", length)),))
-        for length in (ONE, LONG)
+        Schedule(f"of_{length}", (together(ask(brief, "only", length)),)) for length in (ONE, LONG)
     ]
 
 
@@ -55,14 +52,14 @@ def _chunked(brief: Brief) -> list[Schedule]:
 
 
 def _early_finish(brief: Brief) -> list[Schedule]:
-    outputs = {LONG: 2, SHORT: 7, MEDIUM: 1, TWO: 4}
+    outputs = {LONG: 2, SHORT: 6, MEDIUM: 1, TWO: 4}
     requests = [ask(brief, f"r{n}", n, max_tokens=out) for n, out in outputs.items()]
     return [Schedule("early_finish", (together(*requests),))]
 
 
 def _slot_reuse(brief: Brief) -> list[Schedule]:
     lengths = (MEDIUM, LONG, SHORT, TWO, MEDIUM)
-    outputs = (3, 6, 4, 6, 2)
+    outputs = (3, 5, 4, 5, 2)
     requests = [
         ask(brief, f"r{i}", n, variant=i, max_tokens=out)
         for i, (n, out) in enumerate(zip(lengths, outputs, strict=True))
@@ -72,14 +69,14 @@ def _slot_reuse(brief: Brief) -> list[Schedule]:
 
 
 def _wide(brief: Brief) -> list[Schedule]:
-    lengths = (SHORT, MEDIUM, TWO)
+    lengths = (SHORT, TWO)
     return [
         Schedule(
             f"of_{width}",
             (
                 together(
                     *(
-                        ask(brief, f"r{i}", lengths[i % 3], variant=i // 3 % 2, max_tokens=2)
+                        ask(brief, f"r{i}", lengths[i % 2], variant=i // 2 % 2, max_tokens=2)
                         for i in range(width)
                     )
                 ),
@@ -91,7 +88,7 @@ def _wide(brief: Brief) -> list[Schedule]:
 
 
 def _threads(brief: Brief) -> list[Schedule]:
-    requests = [ask(brief, f"r{n}", n) for n in (SHORT, MEDIUM)]
+    requests = [ask(brief, f"r{n}", n, max_tokens=3) for n in (SHORT, MEDIUM)]
     return [Schedule("other_thread", (together(*requests),), decode_on_new_thread=True)]
 
 

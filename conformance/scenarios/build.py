@@ -9,8 +9,11 @@ from conformance.schedule import Arrival, Request, Stage, Trigger
 
 # Prompt lengths, in tokens: one that the engine never prefills, short, medium, long.
 ONE, TWO, SHORT, MEDIUM, LONG = 1, 2, 5, 11, 23
-# Output tokens of a request that says nothing else.
-OUTPUT = 6
+# Output tokens of a request that says nothing else, and of one that others join or leave.
+OUTPUT, LASTING = 5, 7
+# Tokens of a prefill piece where prompts are cut. One size for all scenarios: the oracle's stream
+# for a prompt in these pieces is then made once. Divides no prompt's length but its own multiples.
+PIECE = 4
 
 
 def ask(

@@ -6,8 +6,10 @@ from conformance.engine import Capability
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
+    LASTING,
     LONG,
     MEDIUM,
+    PIECE,
     SHORT,
     TWO,
     ask,
@@ -18,9 +20,6 @@ from conformance.scenarios.build import (
 )
 from conformance.schedule import EngineOptions, Removal, Schedule, Stage
 
-# Small enough that a long prompt is in prefill for many steps.
-PIECE = 3
-
 
 def _queued(brief: Brief) -> Schedule:
     """Two rows decode; of four that wait, the first, third and last are removed; then all."""
@@ -30,8 +29,8 @@ def _queued(brief: Brief) -> Schedule:
         "queued",
         (
             together(*requests),
-            together(ask(brief, "next", MEDIUM), when=gone("c", removed=True)),
-            together(ask(brief, "last", SHORT), when=gone("next", removed=True)),
+            together(ask(brief, "next", MEDIUM, max_tokens=3), when=gone("c", removed=True)),
+            together(ask(brief, "last", SHORT, max_tokens=3), when=gone("next", removed=True)),
         ),
         (
             Removal(("c", "e", "f"), produced("a", 1)),
@@ -51,7 +50,7 @@ def _prefill(brief: Brief) -> Schedule:
     ]
     return Schedule(
         "prefill",
-        (together(*requests), together(ask(brief, "next", SHORT), when=gone("d", removed=True))),
+        (together(*requests), together(ask(brief, "next", SHORT, max_tokens=3), when=gone("d", removed=True))),
         (
             Removal(("b",), in_prefill("a", PIECE)),
             Removal(("a",), in_prefill("a", 2 * PIECE)),
@@ -67,11 +66,11 @@ def _prefill_all(brief: Brief) -> Schedule:
         "prefill_all",
         (
             together(ask(brief, "alone", LONG)),
-            together(ask(brief, "beside", SHORT, max_tokens=8), when=gone("alone", removed=True)),
+            together(ask(brief, "beside", SHORT, max_tokens=LASTING), when=gone("alone", removed=True)),
             together(
                 ask(brief, "b", LONG), ask(brief, "c", MEDIUM), when=produced("beside", 1)
             ),
-            together(ask(brief, "next", MEDIUM), when=gone("b", removed=True)),
+            together(ask(brief, "next", MEDIUM, max_tokens=3), when=gone("b", removed=True)),
         ),
         (
             Removal(("alone",), in_prefill("alone", PIECE)),
@@ -84,10 +83,10 @@ def _prefill_all(brief: Brief) -> Schedule:
 def _decode(brief: Brief) -> Schedule:
     """Five rows decode: the first, the last, the middle go, then all; a follow-up comes."""
     lengths = {"a": SHORT, "b": LONG, "c": MEDIUM, "d": TWO, "e": MEDIUM}
-    requests = [ask(brief, name, n, max_tokens=8) for name, n in lengths.items()]
+    requests = [ask(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
     return Schedule(
         "decode",
-        (together(*requests), together(ask(brief, "next", LONG), when=gone("b", removed=True))),
+        (together(*requests), together(ask(brief, "next", LONG, max_tokens=3), when=gone("b", removed=True))),
         (
             Removal(("a",), produced("a", 1)),
             Removal(("e",), produced("e", 2)),
@@ -102,7 +101,7 @@ def _every_stage(brief: Brief) -> Schedule:
     return Schedule(
         "every_stage",
         (
-            together(ask(brief, "a", SHORT, max_tokens=8)),
+            together(ask(brief, "a", SHORT, max_tokens=LASTING)),
             together(ask(brief, "b", LONG), when=produced("a", 1)),
             together(ask(brief, "c", MEDIUM), ask(brief, "d", TWO), when=in_prefill("b", PIECE)),
         ),

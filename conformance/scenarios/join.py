@@ -8,9 +8,11 @@ from conformance.engine import Capability
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
+    LASTING,
     LONG,
     MEDIUM,
     ONE,
+    PIECE,
     SHORT,
     TWO,
     ask,
@@ -22,13 +24,12 @@ from conformance.schedule import Continuation, EngineOptions, Schedule
 from conformance.trace import Trace
 
 # Where a family has no window: the bound that the library puts on its caches instead.
-BOUND = 12
-PIECE = 4
+BOUND = 8
 
 
 def _staggered(brief: Brief) -> list[Schedule]:
-    long, short = ask(brief, "long", LONG, max_tokens=8), ask(brief, "short", SHORT, max_tokens=8)
-    two, one = ask(brief, "two", TWO), ask(brief, "one", ONE)
+    long, short = ask(brief, "long", LONG, max_tokens=LASTING), ask(brief, "short", SHORT)
+    two, one = ask(brief, "two", TWO, max_tokens=4), ask(brief, "one", ONE, max_tokens=3)
     into_long = (together(long), together(short, two, when=produced("long", 1)))
     into_short = (together(short), together(long, when=produced("short", 2)))
     return [
@@ -43,8 +44,12 @@ def _staggered(brief: Brief) -> list[Schedule]:
 def _window(brief: Brief) -> list[Schedule]:
     window = brief.window or BOUND
     lengths = (2 * window + 3, window - 1, window, window + 1)
-    requests = [ask(brief, f"r{n}", n, max_tokens=window + 2) for n in lengths]
-    late = ask(brief, "late", window + 1, variant=1)
+    # The first outlives a whole window; the others only have to cross its edge.
+    outputs = (window + 2, 4, 4, 4)
+    requests = [
+        ask(brief, f"r{n}", n, max_tokens=out) for n, out in zip(lengths, outputs, strict=True)
+    ]
+    late = ask(brief, "late", window + 1, variant=1, max_tokens=3)
     arrivals = (together(*requests), together(late, when=produced(f"r{lengths[0]}", window - 3)))
     bound = None if brief.window else BOUND
     return [
@@ -70,26 +75,32 @@ class _PastWindow:
 
 
 def _prompt_cache(brief: Brief) -> list[Schedule]:
-    first = ask(brief, "first", MEDIUM, max_tokens=4)
-    cold = ask(brief, "cold", LONG)
-    more = ask(brief, "more", SHORT, variant=1, continues=Continuation("first"))
-    other = ask(brief, "other", TWO, variant=1, continues=Continuation("first"))
+    first = ask(brief, "first", MEDIUM, max_tokens=3)
+    cold = ask(brief, "cold", LONG, max_tokens=3)
+    more = ask(
+        brief, "more", SHORT, variant=1, max_tokens=3, continues=Continuation("first")
+    )
+    other = ask(
+        brief, "other", TWO, variant=1, max_tokens=3, continues=Continuation("first")
+    )
     finished = (together(first), together(more, cold, other, when=gone("first")))
     schedules = [Schedule("finished", finished)]
     if Capability.LATE_JOIN in brief.capabilities:
-        source = ask(brief, "source", LONG, max_tokens=8)
-        fork = ask(brief, "fork", SHORT, variant=2, continues=Continuation("source", 3))
+        source = ask(brief, "source", LONG, max_tokens=LASTING)
+        fork = ask(
+            brief, "fork", SHORT, variant=2, max_tokens=3, continues=Continuation("source", 3)
+        )
         arrivals = (together(source), together(fork, when=produced("source", 3)))
         schedules.append(Schedule("live", arrivals))
     if Capability.SEGMENTS in brief.capabilities:
         pieces = [
-            ask(brief, "three", MEDIUM, segments=(3, 6, 2)),
-            ask(brief, "two", LONG, segments=(8, 15)),
-            ask(brief, "last_alone", SHORT, segments=(4, 1)),
-            ask(brief, "plain", MEDIUM, variant=1),
+            ask(brief, "three", MEDIUM, segments=(3, 6, 2), max_tokens=3),
+            ask(brief, "two", LONG, segments=(8, 15), max_tokens=3),
+            ask(brief, "last_alone", SHORT, segments=(4, 1), max_tokens=3),
+            ask(brief, "plain", MEDIUM, variant=1, max_tokens=3),
         ]
         schedules.append(
-            Schedule("segments", (together(*pieces),), options=EngineOptions(prefill_step_size=5))
+            Schedule("segments", (together(*pieces),), options=EngineOptions(prefill_step_size=PIECE))
         )
     return schedules
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from conformance.engine import Capability
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
-from conformance.scenarios.build import LONG, MEDIUM, SHORT, TWO, ask, gone, produced, together
+from conformance.scenarios.build import (
+    LASTING,
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    ask,
+    gone,
+    produced,
+    together,
+)
 from conformance.schedule import EngineOptions, Probe, Processor, Request, Sampler, Schedule
 from conformance.trace import FinishReason, Trace
 
@@ -23,25 +33,25 @@ def _stop_sequences(brief: Brief) -> list[Schedule]:
     options = EngineOptions()
 
     def says(length: int) -> tuple[int, ...]:
-        return brief.solo(ask(brief, "probe", length, max_tokens=8), options).tokens
+        return brief.solo(ask(brief, "probe", length, max_tokens=LASTING), options).tokens
 
     low, high = brief.tokens
     long, medium, short, two = (says(n) for n in (LONG, MEDIUM, SHORT, TWO))
     never = next(t for t in range(low, high) if t not in {*long, *medium, *short, *two})
     rows = [
         # Met across the join that the second arrival makes.
-        ask(brief, "across", LONG, max_tokens=8, stop=(long[:3],)),
+        ask(brief, "across", LONG, max_tokens=LASTING, stop=(long[:3],)),
         # The longer sequence begins to match and fails; the shorter one inside it must be seen.
         ask(
             brief,
             "overlap",
             MEDIUM,
-            max_tokens=8,
+            max_tokens=LASTING,
             stop=((medium[1], medium[2], never), (medium[2], medium[3])),
         ),
-        ask(brief, "single", SHORT, max_tokens=8, stop=((short[4],), (never, short[1]))),
-        ask(brief, "without", TWO, max_tokens=8),
-        ask(brief, "unmet", TWO, max_tokens=8, stop=((two[0], never),)),
+        ask(brief, "single", SHORT, max_tokens=LASTING, stop=((short[4],), (never, short[1]))),
+        ask(brief, "without", TWO, max_tokens=LASTING),
+        ask(brief, "unmet", TWO, max_tokens=LASTING, stop=((two[0], never),)),
     ]
     # Takes the slot of a row whose matcher stood in the middle of a sequence.
     late = ask(brief, "late", SHORT, variant=1, stop=((long[1], long[2]), (short[4],)))
@@ -61,17 +71,25 @@ def _samplers(brief: Brief) -> list[Schedule]:
         "library", {"temp": 0.7, "xtc_probability": 1.0, "xtc_threshold": 0.05, "top_k": 1}
     )
     rows = [
-        ask(brief, "plain", MEDIUM, max_tokens=7),
+        ask(brief, "plain", MEDIUM, max_tokens=6),
         ask(brief, "seeded", LONG, max_tokens=3, sampler=seeded[0]),
-        ask(brief, "penalty", SHORT, max_tokens=7, processors=(penalty,)),
-        ask(brief, "both", TWO, sampler=seeded[1], processors=(biased, counting)),
+        ask(brief, "penalty", SHORT, max_tokens=6, processors=(penalty,)),
+        ask(brief, "both", TWO, max_tokens=4, sampler=seeded[1], processors=(biased, counting)),
     ]
     late = [
-        ask(brief, "late_plain", SHORT, variant=1),
-        ask(brief, "late_biased", TWO, variant=1, sampler=seeded[2], processors=(biased,)),
+        ask(brief, "late_plain", SHORT, variant=1, max_tokens=4),
+        ask(
+            brief,
+            "late_biased",
+            TWO,
+            variant=1,
+            max_tokens=4,
+            sampler=seeded[2],
+            processors=(biased,),
+        ),
     ]
-    shared = [ask(brief, f"s{n}", n, sampler=chain) for n in (LONG, SHORT, TWO)]
-    rare = [ask(brief, f"x{n}", n, sampler=unlikely) for n in (MEDIUM, SHORT, TWO)]
+    shared = [ask(brief, f"s{n}", n, max_tokens=3, sampler=chain) for n in (LONG, SHORT, TWO)]
+    rare = [ask(brief, f"x{n}", n, max_tokens=3, sampler=unlikely) for n in (MEDIUM, SHORT, TWO)]
     return [
         Schedule("per_row", (together(*rows), together(*late, when=produced("plain", 2)))),
         Schedule("shared", (together(*shared),)),
@@ -84,11 +102,11 @@ def _invalid(brief: Brief) -> list[Schedule]:
     for name, prefixes in _PROBE_GROUPS.items():
         kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]
         rows: list[Request] = [
-            ask(brief, "a", MEDIUM),
-            ask(brief, "b", SHORT),
-            ask(brief, "c", TWO, max_tokens=2),
+            ask(brief, "a", SHORT, max_tokens=4),
+            ask(brief, "b", TWO, max_tokens=3),
+            ask(brief, "c", TWO, variant=1, max_tokens=2),
         ]
-        after = together(ask(brief, "next", SHORT), when=gone("b"))
+        after = together(ask(brief, "next", SHORT, variant=1, max_tokens=2), when=gone("b"))
         schedules.append(
             Schedule(
                 name,

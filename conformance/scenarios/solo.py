@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from conformance.engine import Capability
 from conformance.scenarios.base import Brief, Scenario
-from conformance.scenarios.build import LONG, MEDIUM, SHORT, ask, together
+from conformance.scenarios.build import LONG, MEDIUM, PIECE, SHORT, ask, together
 from conformance.schedule import EngineOptions, Schedule
-
-# Cuts the medium prompt in three pieces and the long one in five; divides neither.
-PIECE = 5
 
 
 def _repeat(brief: Brief) -> list[Schedule]:
