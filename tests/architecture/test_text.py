@@ -1,4 +1,4 @@
-"""No file of the project names a package registry: where packages come from is the user's choice."""
+"""No file of the project names a package registry: where packages come from is the user's own."""
 
 import re
 from collections.abc import Iterator
