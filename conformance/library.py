@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from conformance.errors import Unsupported
 from conformance.family import Family
 from conformance.schedule import EngineOptions, Request
+from conformance.sensitivity import Sensitivity
 from conformance.trace import ForwardCall, Stream
 
 
@@ -76,7 +78,7 @@ class Library(ABC):
         prefix: Any = None,  # noqa: ANN401
         forced: tuple[int, ...] | None = None,
     ) -> Solo:
-        """Decode ``request`` alone by the library's own single-stream function for ``steps`` tokens.
+        """Decode ``request`` alone by the library's single-stream function for ``steps`` tokens.
 
         Stop sequences are not applied. ``prefix`` is a cache to go on from, used up by the call.
         ``forced`` are tokens to feed instead of the chosen ones.
@@ -112,3 +114,24 @@ class Library(ABC):
     @abstractmethod
     def device(self) -> str:
         """The device that models run on, with its chip where known."""
+
+    def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:  # noqa: ARG002
+        """How loudly the family's model answers to small defects.
+
+        Raises:
+            Unsupported: the plugin cannot measure it, or the library cannot run the family here.
+            ModelError: the model could not be built, loaded or run.
+        """
+        raise Unsupported(f"the plugin of library {self.name} measures no sensitivity")
+
+    def calibrate(self, family: Family) -> bool:
+        """Search a better weights recipe for a family and put it into its file, if there is one.
+
+        Returns: whether a recipe was written.
+
+        Raises:
+            Unsupported: the plugin cannot do it, or the library cannot run the family here.
+            ModelError: the model could not be built, loaded or run.
+            FamilyError: the family's file could not be written.
+        """
+        raise Unsupported(f"the plugin of library {self.name} has no calibration for {family.name}")

@@ -13,14 +13,14 @@ import click
 from rich.console import Console
 
 from conformance.cli.choices import EXISTING_FILE, JOBS, cores, writable
+from conformance.cli.sensitivity_table import Measured, as_line, table, verdict
 from conformance.errors import ConformanceError, ModelError, Unsupported
-from conformance.family import Family
+from conformance.family import Family, load_family
+from conformance.library import Library
 from conformance.registry import build_registry, select
-from conformance.report.sensitivity import Measured, as_line, table, verdict
 from conformance.selection import DTYPES
 
-LIBRARY = "mlx_lm"
-_PROMPTS = 3
+Subject = tuple[Library, Family]
 
 
 @click.command("calibrate")
@@ -99,44 +99,46 @@ def command(
     ctx.exit(0 if all(item.good for item in measured) else 1)
 
 
-def _chosen(patterns: tuple[str, ...], family_files: tuple[Path, ...]) -> list[Family]:
+def _chosen(patterns: tuple[str, ...], family_files: tuple[Path, ...]) -> list[Subject]:
     registry = build_registry(family_files=family_files)
-    families = {name: f for (library, name), f in registry.families.items() if library == LIBRARY}
-    return [families[name] for name in select(families, patterns, what="family")]
+    names = sorted({name for _, name in registry.families})
+    wanted = set(select(names, patterns, what="family"))
+    return [
+        (registry.libraries[library], family)
+        for (library, name), family in registry.families.items()
+        if name in wanted
+    ]
 
 
 def _measure_all(
-    families: list[Family], *, jobs: int | None, dtype: str, seed: int, write: bool
+    subjects: list[Subject], *, jobs: int | None, dtype: str, seed: int, write: bool
 ) -> Iterator[Measured]:
     """Each family's measurement, in order, as soon as it is there."""
     one = partial(measure_one, dtype=dtype, seed=seed, write=write)
-    workers = min(jobs or cores(), len(families))
+    workers = min(jobs or cores(), len(subjects))
     if workers == 1:
-        yield from map(one, families)
+        yield from map(one, subjects)
         return
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(workers, mp_context=context) as pool:
-            yield from pool.map(one, families)
+            yield from pool.map(one, subjects)
     except BrokenProcessPool as error:
         raise ModelError(
             "a process died while it measured a family; --jobs 1 shows which one"
         ) from error
 
 
-def measure_one(family: Family, *, dtype: str, seed: int, write: bool) -> Measured:
-    """The family's sensitivity; with ``write``, after its recipe was made better."""
-    # Here and not above: the command's help must not wait for a model library.
-    from conformance.plugins.mlx_lm import calibration, loading, sensitivity  # noqa: PLC0415
-
+def measure_one(subject: Subject, *, dtype: str, seed: int, write: bool) -> Measured:
+    """The family's sensitivity, and with ``write`` whether a better recipe was found for it."""
+    library, family = subject
     try:
-        if not write:
-            model = loading.load(family, dtype=dtype, seed=seed)
-            return Measured(family.name, sensitivity.measure(model, prompts=_PROMPTS))
-        found = calibration.calibrate(family)
-        if found.changed:
-            calibration.write_recipe(found.proposal)
-        return Measured(family.name, found.after, written=found.changed)
+        before = library.sensitivity(family, dtype=dtype, seed=seed)
+        if not (write and library.calibrate(family)):
+            return Measured(family.name, before)
+        better = load_family(Path(family.path))
+        after = library.sensitivity(better, dtype=dtype, seed=seed)
+        return Measured(family.name, after, written=True)
     except Unsupported as error:
         return Measured(family.name, None, problem=str(error), unsupported=True)
     except ModelError as error:

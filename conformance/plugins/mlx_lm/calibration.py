@@ -40,6 +40,16 @@ class Calibration:
         return self.proposal.facts != self.family.facts
 
 
+def hearing(family: Family, *, dtype: str = "float32", seed: int = 0) -> Sensitivity:
+    """The sensitivity of a family with the recipe that it has.
+
+    Raises:
+        Unsupported: the installed library or this machine can't run the family.
+        ModelError: the family could not be built, loaded or run.
+    """
+    return measure(load(family, dtype=dtype, seed=seed), prompts=_PROMPTS)
+
+
 def calibrate(family: Family) -> Calibration:
     """Measure a family and, where it falls short, search for better knobs.
 
@@ -49,7 +59,7 @@ def calibrate(family: Family) -> Calibration:
         Unsupported: the installed library or this machine can't run the family.
         ModelError: the family could not be built, loaded or run.
     """
-    before = measure(load(family), prompts=_PROMPTS)
+    before = hearing(family)
     best, best_measured = family, before
     if before.score < _PERFECT:
         for candidate in _candidates(family):
@@ -70,13 +80,13 @@ def _candidates(family: Family) -> Iterator[Family]:
 
 def _with_logit_std(family: Family) -> tuple[Family, Sensitivity]:
     """The family with its logits' spread where it should be; one step is nearly always enough."""
-    measured = measure(load(family), prompts=_PROMPTS)
+    measured = hearing(family)
     for _ in range(2):
         if 0.6 * LOGIT_STD <= measured.logit_std <= 1.6 * LOGIT_STD or not measured.logit_std:
             break
         scale = family.facts.weights.logit_scale * LOGIT_STD / measured.logit_std
         family = _turned(family, logit_scale=_rounded(scale))
-        measured = measure(load(family), prompts=_PROMPTS)
+        measured = hearing(family)
     return family, measured
 
 
@@ -118,7 +128,7 @@ def write_recipe(family: Family) -> None:
         raise FamilyError(f"{path}: cannot write the recipe: {error}") from error
 
 
-def _put(section: dict[str, Any], key: str, value: Any) -> None:
+def _put(section: dict[str, Any], key: str, value: Any) -> None:  # noqa: ANN401
     """Set a key; a default value needs no place in the file."""
     if value:
         section[key] = value

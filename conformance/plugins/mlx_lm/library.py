@@ -16,9 +16,10 @@ from conformance.backend.perturbation import perturbed
 from conformance.errors import ModelError
 from conformance.family import Family
 from conformance.library import Coverage, Library, Solo
-from conformance.plugins.mlx_lm import inventory, loading
+from conformance.plugins.mlx_lm import calibration, inventory, loading
 from conformance.plugins.mlx_lm.sampling import ForcedSampler, make_processors, make_sampler
 from conformance.schedule import EngineOptions, Request
+from conformance.sensitivity import Sensitivity
 from conformance.trace import ForwardCall, Stream
 
 
@@ -113,6 +114,17 @@ class MlxLm(Library):
     def device(self) -> str:
         """See ``Library.device``."""
         return device_name()
+
+    def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:
+        """See ``Library.sensitivity``."""
+        return calibration.hearing(family, dtype=dtype, seed=seed)
+
+    def calibrate(self, family: Family) -> bool:
+        """See ``Library.calibrate``."""
+        found = calibration.calibrate(family)
+        if found.changed:
+            calibration.write_recipe(found.proposal)
+        return found.changed
 
 
 def _logprobs(logits: mx.array) -> np.ndarray:
