@@ -65,7 +65,7 @@ class Engine(ABC):
     capabilities: ClassVar[frozenset[Capability]]
 
     @abstractmethod
-    def __init__(self, model: Any, options: EngineOptions) -> None:  # noqa: ANN401
+    def __init__(self, model: Any, options: EngineOptions) -> None:
         """Make the engine for ``model``, as its library plugin loaded it."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Engine(ABC):
         """Bytes that live caches hold, or ``None`` if the engine cannot tell."""
         return None
 
-    def extract(self, request_id: str) -> Any:  # noqa: ANN401
+    def extract(self, request_id: str) -> Any:
         """The cache of a live or just finished request, as a later ``Submission.prefix``.
 
         Raises:

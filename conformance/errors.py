@@ -34,7 +34,7 @@ class ModelError(ConformanceError):
     """A model could not be built, loaded or run at all."""
 
 
-class Unsupported(ModelError):
+class Unsupported(ModelError):  # noqa: N818 - it is also the name of the verdict
     """The library says in its own words that it cannot do this; the words are the message."""
 
 

@@ -145,9 +145,7 @@ def load_family(path: Path) -> Family:
 
 
 def load_families(folder: Path) -> tuple[Family, ...]:
-    """All families of a folder's ``*.json``, by name. Files that begin with ``_`` are not families."""
+    """All families of a folder's ``*.json``, by name; files that begin with ``_`` are none."""
     return tuple(
-        load_family(path)
-        for path in sorted(folder.glob("*.json"))
-        if not path.name.startswith("_")
+        load_family(path) for path in sorted(folder.glob("*.json")) if not path.name.startswith("_")
     )

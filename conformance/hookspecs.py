@@ -9,8 +9,8 @@ import pluggy
 
 if TYPE_CHECKING:
     from conformance.engine import Engine
-    from conformance.faults import Fault
     from conformance.family import Family
+    from conformance.faults import Fault
     from conformance.library import Library
     from conformance.scenarios import Scenario
 

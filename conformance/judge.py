@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from conformance import numerics
 from conformance.checks import CHECKS, Play
-from conformance.checks.forced import common_steps, measure
+from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
 from conformance.engine import Capability, Engine
 from conformance.runner import play
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
-from conformance.schedule import EngineOptions, Schedule, validate
+from conformance.schedule import Schedule, validate
 from conformance.subject import Subject
 from conformance.trace import Trace
 from conformance.verdict import Finding, ScheduleResult, Verdict
-
-# Steps of the single stream that are made a second time.
-_AGAIN_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,7 @@ def judge_batched(
         traces += played.traces
     if worst(findings) is not Verdict.UNSUPPORTED:
         findings += _witness_findings(scenario, traces)
-    return Outcome(tuple(findings), tuple(results), _worst_numbers(numbers))
+    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
 
 
 def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) -> Play:
@@ -122,109 +117,10 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
     return played(first, second, run(first_tokens))
 
 
-def judge_alone(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
-    """The oracle against itself: the same again, in other pieces, and without a cache."""
-    findings: list[Finding] = []
-    results: list[ScheduleResult] = []
-    numbers: list[Numbers] = []
-    for schedule in schedules:
-        found: list[Finding] = []
-        mark = len(subject.meter)
-        for request in schedule.requests:
-            rechunked = schedule.options.prefill_step_size < len(request.prompt)
-            for judge in (_stateless, _rechunked if rechunked else _repeated):
-                more, figures = judge(subject, schedule, request.request_id)
-                found += more
-                numbers += figures
-        findings += found
-        calls = subject.meter[mark:]
-        seconds = sum(call.seconds for call in calls)
-        results.append(ScheduleResult(schedule.name, worst(found), len(calls), seconds))
-    return Outcome(tuple(findings), tuple(results), _worst_numbers(numbers))
-
-
-Judged = tuple[list[Finding], list[Numbers]]
-
-
-def _repeated(subject: Subject, schedule: Schedule, name: str) -> Judged:
-    request, options = schedule.request(name), schedule.options
-    want = subject.truth.solo(request, options, schedule)
-    subject.library.churn()
-    got = subject.truth.again(request, options, steps=_AGAIN_STEPS)
-    assert got.logprobs is not None
-    assert want.logprobs is not None
-    steps = common_steps(got, want)
-    if np.array_equal(got.logprobs[:steps], want.logprobs[:steps]):
-        return [], []
-    noise = subject.truth.floor_envelope(want)
-    found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
-    if found.within_noise:
-        return [], []
-    what = "the single stream twice differs"
-    return [_alone(Verdict.UNSTABLE, "repeat", what, schedule, name, found, noise)], []
-
-
-def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
-    request, options = schedule.request(name), schedule.options
-    want = subject.truth.solo(request, options, schedule)
-    got = subject.truth.solo(request, EngineOptions(), None)
-    assert got.logprobs is not None
-    assert want.logprobs is not None
-    # Greedy tokens may part at a tie; up to there both saw the same history.
-    steps = common_steps(got, want)
-    noise = subject.truth.envelope(request, options, schedule)
-    found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
-    figures = [_figures(found, noise)]
-    if found.within_noise:
-        return [], figures
-    what = f"prefill in pieces of {options.prefill_step_size} and as a whole differ"
-    return [_alone(Verdict.ORACLE, "rechunked", what, schedule, name, found, noise)], figures
-
-
-def _stateless(subject: Subject, schedule: Schedule, name: str) -> Judged:
-    check = subject.truth.check_stateless(schedule.request(name), schedule.options)
-    if check is None:
-        return [], []
-    figures = [_figures(check.deviation, check.envelope)]
-    if check.deviation.within_noise:
-        return [], figures
-    what = "the single stream and the pass without a cache differ"
-    finding = _alone(
-        Verdict.ORACLE, "stateless", what, schedule, name, check.deviation, check.envelope
-    )
-    return [finding], figures
-
-
-def _alone(
-    verdict: Verdict,
-    check: str,
-    what: str,
-    schedule: Schedule,
-    name: str,
-    found: numerics.Deviation,
-    noise: numerics.Envelope,
-) -> Finding:
-    step = found.first_bad_step or 0
-    return Finding(
-        verdict,
-        check,
-        f"{what} by {found.difference[step]:.3g} nats at output token {step}",
-        schedule=schedule.name,
-        request_id=name,
-        step=step,
-        expected="equal up to rounding",
-        got=f"{found.difference[step]:.6g} nats apart",
-        difference=float(found.difference[step]),
-        noise=float(noise.full[step]),
-        cause="the library's single-stream decoding itself; no batch is involved",
-    )
-
-
-def _figures(found: numerics.Deviation, noise: numerics.Envelope) -> Numbers:
+def figures_of(found: numerics.Deviation, noise: numerics.Envelope) -> Numbers:
+    """The worst step's difference, noise and ratio."""
     step = found.worst_step
-    return Numbers(
-        float(found.difference.max()), float(noise.full[step]), float(found.ratio[step])
-    )
+    return Numbers(float(found.difference.max()), float(noise.full[step]), float(found.ratio[step]))
 
 
 def _numbers(played: Play) -> list[Numbers]:
@@ -232,11 +128,12 @@ def _numbers(played: Play) -> list[Numbers]:
     for request in played.schedule.requests:
         found = measure(played, played.traces[0], request.request_id)
         if found is not None:
-            figures.append(_figures(*found))
+            figures.append(figures_of(*found))
     return figures
 
 
-def _worst_numbers(figures: Sequence[Numbers]) -> Numbers | None:
+def worst_numbers(figures: Sequence[Numbers]) -> Numbers | None:
+    """The figures with the largest ratio, if there are any."""
     return max(figures, key=lambda figure: figure.ratio, default=None)
 
 
@@ -282,5 +179,3 @@ def _witness_findings(scenario: Scenario, traces: Sequence[Trace]) -> list[Findi
         for witness in scenario.witnesses
         if not any(witness.seen(trace) for trace in traces)
     ]
-
-

@@ -51,7 +51,7 @@ class Library(ABC):
         """The modules of the installed release, read at run time."""
 
     @abstractmethod
-    def load(self, family: Family, *, dtype: str, seed: int) -> Any:  # noqa: ANN401
+    def load(self, family: Family, *, dtype: str, seed: int) -> Any:
         """Build the family's tiny model and load it by the library's own loading code.
 
         Raises:
@@ -60,7 +60,7 @@ class Library(ABC):
         """
 
     @abstractmethod
-    def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:  # noqa: ANN401
+    def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:
         """A list to which every later call of ``model`` is appended.
 
         With ``evaluate`` a call's output is computed inside the call, so that its seconds hold
@@ -70,12 +70,12 @@ class Library(ABC):
     @abstractmethod
     def single_stream(
         self,
-        model: Any,  # noqa: ANN401
+        model: Any,
         request: Request,
         *,
         options: EngineOptions,
         steps: int,
-        prefix: Any = None,  # noqa: ANN401
+        prefix: Any = None,
         forced: tuple[int, ...] | None = None,
     ) -> Solo:
         """Decode ``request`` alone by the library's single-stream function for ``steps`` tokens.
@@ -85,13 +85,13 @@ class Library(ABC):
         """
 
     @abstractmethod
-    def stateless(self, model: Any, tokens: tuple[int, ...]) -> np.ndarray:  # noqa: ANN401
+    def stateless(self, model: Any, tokens: tuple[int, ...]) -> np.ndarray:
         """Logprobs ``[vocab]`` of the next token: the whole prefix through the model, no cache."""
 
     @abstractmethod
     def one_pass(
         self,
-        model: Any,  # noqa: ANN401
+        model: Any,
         tokens: tuple[int, ...],
         *,
         ulps: float = 0.0,

@@ -49,7 +49,8 @@ class Deviation:
     Attributes:
         difference: float32 ``[steps]``, largest absolute logprob difference over the vocabulary.
         ratio: float32 ``[steps]``, the worse of top and full difference over their noise.
-        worst_step: step of the largest ratio; ``first_bad_step`` the first that counts, or ``None``.
+        worst_step: step of the largest ratio.
+        first_bad_step: the first step that counts as wrong, or ``None``.
     """
 
     difference: np.ndarray
@@ -90,7 +91,9 @@ def top_tokens(logprobs: np.ndarray, count: int = TOP) -> np.ndarray:
     return np.argpartition(-logprobs, count - 1, axis=-1)[:, :count]
 
 
-def differences(got: np.ndarray, want: np.ndarray, top: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def differences(
+    got: np.ndarray, want: np.ndarray, top: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Largest absolute difference of each step, over the tokens ``top`` and over all.
 
     A logprob that is minus infinity on both sides (a masked token) does not differ; on one side

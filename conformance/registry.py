@@ -225,7 +225,7 @@ def _call_each(manager: pluggy.PluginManager, hook: str) -> list[tuple[str, list
     return results
 
 
-def _check_name(plugin: str, hook: str, item: Any) -> None:  # noqa: ANN401
+def _check_name(plugin: str, hook: str, item: Any) -> None:
     if not _NAME.fullmatch(item.name):
         raise PluginError(
             f"plugin {plugin!r}: {hook}(): the name {item.name!r} must be made of letters, digits "
@@ -260,7 +260,7 @@ def _family_key(family: Family) -> tuple[str, str]:
     return (family.facts.library, family.name)
 
 
-def _item_name(item: Any) -> str:  # noqa: ANN401
+def _item_name(item: Any) -> str:
     name: str = item.name
     return name
 

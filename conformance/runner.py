@@ -28,7 +28,7 @@ _UNSUPPORTED = re.compile(
 
 def play(
     engine_class: type[Engine],
-    model: Any,  # noqa: ANN401
+    model: Any,
     schedule: Schedule,
     *,
     meter: list[ForwardCall],
@@ -53,7 +53,7 @@ class _Run:
     def __init__(
         self,
         engine_class: type[Engine],
-        model: Any,  # noqa: ANN401
+        model: Any,
         schedule: Schedule,
         meter: list[ForwardCall],
         forced: Mapping[str, tuple[int, ...]] | None,
@@ -147,7 +147,7 @@ class _Run:
                 self._stages[name] = Stage.FINISHED
 
     def _fire(self, engine: Engine, index: int) -> tuple[ProbeResult, ...]:
-        """Do everything that is due, in the order of the schedule; one firing can make another due."""
+        """Do all that is due, in the order of the schedule; one firing can make another due."""
         results: list[ProbeResult] = []
         fired = True
         while fired:

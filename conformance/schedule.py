@@ -25,7 +25,7 @@ class Stage(enum.StrEnum):
 
 
 class Sampler(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to choose a token; ``kind`` names a maker of the library plugin, ``args`` its arguments."""
+    """How to choose a token: a ``kind`` that the library plugin knows, and its arguments."""
 
     kind: str
     args: dict[str, float | int] = {}
@@ -94,7 +94,7 @@ class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """An invalid call, by the name of one of the engine's probes: it must be refused, harm nobody."""
+    """An invalid call, by the name of one of the engine's probes: it must be refused."""
 
     kind: str
     when: Trigger
@@ -187,7 +187,11 @@ def validate(schedule: Schedule) -> Schedule:
 
 def triggers(schedule: Schedule) -> tuple[Trigger, ...]:
     """All triggers of a schedule: of its arrivals, removals and probes."""
-    timed = (*schedule.arrivals, *schedule.removals, *schedule.probes)
+    timed: tuple[Arrival | Removal | Probe, ...] = (
+        *schedule.arrivals,
+        *schedule.removals,
+        *schedule.probes,
+    )
     return tuple(item.when for item in timed)
 
 

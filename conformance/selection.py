@@ -33,7 +33,9 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
     Raises:
         ConformanceError: a glob matches nothing, or a family matches but for no selected engine.
     """
-    engines = [registry.engines[n] for n in select(registry.engines, selection.engines, what="engine")]
+    engines = [
+        registry.engines[n] for n in select(registry.engines, selection.engines, what="engine")
+    ]
     families = {f.name for engine in engines for f in registry.families_of(engine)}
     chosen = select(sorted(families), selection.families, what="family")
     wanted = set(select(registry.scenarios, selection.scenarios, what="scenario"))

@@ -7,9 +7,10 @@ from collections import OrderedDict
 
 import msgspec
 
+from conformance.alone import judge_alone
 from conformance.engine import Engine
 from conformance.errors import ModelError
-from conformance.judge import Outcome, brief_for, judge_alone, judge_batched
+from conformance.judge import Outcome, brief_for, judge_batched
 from conformance.registry import Registry
 from conformance.runner import failure_of, says_unsupported
 from conformance.scenarios import Scenario
@@ -50,7 +51,7 @@ class Session:
         except Exception as error:  # noqa: BLE001 - whatever a library raises is a verdict
             outcome = _failed(error)
         seconds = time.perf_counter() - start
-        return self._result(case, engine, scenario, outcome, seconds, meter_seconds)
+        return self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
 
     def _subject(self, engine: type[Engine], case: CaseId) -> Subject:
         key = (engine.library, case.family, case.dtype, case.seed)
@@ -71,19 +72,16 @@ class Session:
         return found
 
     def _result(
-        self,
-        case: CaseId,
-        engine: type[Engine],
-        scenario: Scenario,
-        outcome: Outcome,
-        seconds: float,
-        forward_seconds: float,
+        self, case: CaseId, outcome: Outcome, *, seconds: float, forward_seconds: float
     ) -> CaseResult:
+        engine = self.registry.engines[case.engine]
+        scenario = self.registry.scenarios[case.scenario]
         versions, device = self._environment(engine.library)
         findings = sorted(outcome.findings, key=lambda f: -f.verdict.severity)
         adds = f"what this rung adds: {scenario.summary}"
         findings = [
-            f if f.cause or f.verdict.good else msgspec.structs.replace(f, cause=adds) for f in findings
+            f if f.cause or f.verdict.good else msgspec.structs.replace(f, cause=adds)
+            for f in findings
         ]
         at = [f.step for f in findings if f.step is not None and not f.verdict.good]
         numbers = outcome.numbers
@@ -116,9 +114,7 @@ class Session:
         return self._facts[library]
 
 
-def _judge(
-    subject: Subject, engine: type[Engine], scenario: Scenario, case: CaseId
-) -> Outcome:
+def _judge(subject: Subject, engine: type[Engine], scenario: Scenario, case: CaseId) -> Outcome:
     schedules = scenario.make(brief_for(subject, engine, case.seed))
     if scenario.alone:
         return judge_alone(subject, schedules)

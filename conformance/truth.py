@@ -20,7 +20,7 @@ MIN_STEPS = 7
 # Perturbed runs per envelope, and the size of the perturbation in units in the last place.
 PERTURBED_RUNS = 8
 ULPS = {"float32": 2.0, "float16": 1.0, "bfloat16": 1.0}
-# The stateless oracle takes one whole pass a token: only prompts up to this length, this many tokens.
+# The stateless oracle takes one whole pass a token: only short prompts, and only so many tokens.
 STATELESS_PROMPT = 16
 STATELESS_STEPS = 4
 
@@ -36,7 +36,7 @@ class OracleCheck:
 class Truth:
     """Gives the oracle's answer for any request of a schedule, and how exactly it holds."""
 
-    def __init__(self, library: Library, model: Any, dtype: str) -> None:  # noqa: ANN401
+    def __init__(self, library: Library, model: Any, dtype: str) -> None:
         self._library = library
         self._model = model
         self._dtype = dtype
@@ -157,16 +157,14 @@ class Truth:
         return numerics.envelope_of(runs, base, floor=level)
 
     @staticmethod
-    def _key(request: Request, options: EngineOptions, schedule: Schedule | None) -> Any:  # noqa: ANN401
+    def _key(request: Request, options: EngineOptions, schedule: Schedule | None) -> Any:
         """Requests that must give the same stream have the same key."""
         # All but the last token are cut into pieces: a larger piece than that cuts nothing.
         size = min(options.prefill_step_size, max(len(request.prompt) - 1, 1))
         plain = msgspec.structs.replace(request, request_id="", max_tokens=1, stop=())
         source = None
         if request.continues is not None and schedule is not None:
-            source = Truth._key(
-                schedule.request(request.continues.request_id), options, schedule
-            )
+            source = Truth._key(schedule.request(request.continues.request_id), options, schedule)
             plain = msgspec.structs.replace(plain, continues=None)
             source = (source, request.continues.after)
         return (msgspec.json.encode(plain), size, options.max_kv_size, source)

@@ -148,7 +148,7 @@ class CaseResult(msgspec.Struct, frozen=True):
 
 
 def encode(result: CaseResult) -> str:
-    """The result as one line of JSON, without the newline. Floats that are not finite become null."""
+    """The result as one line of JSON, without the newline; floats that are not finite are null."""
     return msgspec.json.encode(result).decode()
 
 

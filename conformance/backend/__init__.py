@@ -1,1 +1,1 @@
-"""What we ask of mlx itself, for any library built on it: metering, perturbation, memory, device."""
+"""What we ask of mlx itself, for any library built on it: calls, noise, memory, device."""

@@ -19,7 +19,7 @@ def device_name() -> str:
 
 
 def package_versions(*packages: str) -> dict[str, str]:
-    """Installed versions of the packages, and of Python; a package that is not installed is left out."""
+    """Versions of Python and of those of the packages that are installed."""
     found = {"python": platform.python_version()}
     for package in packages:
         try:

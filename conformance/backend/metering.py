@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 import mlx.core as mx
-from mlx import nn
+from mlx.nn.layers.base import Module
 
 from conformance.trace import ForwardCall
 
 
-def attach_meter(model: nn.Module, *, evaluate: bool = False) -> list[ForwardCall]:
+def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
     """A list to which each later call of ``model`` is appended.
 
     The instance's class is replaced by a subclass of the same name, so ``isinstance``, attribute
@@ -24,7 +24,7 @@ def attach_meter(model: nn.Module, *, evaluate: bool = False) -> list[ForwardCal
     calls: list[ForwardCall] = []
     base = type(model)
 
-    def __call__(self: nn.Module, inputs: mx.array, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
+    def __call__(self: Module, inputs: mx.array, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         start = time.perf_counter()
         output = base.__call__(self, inputs, *args, **kwargs)
         if evaluate:

@@ -11,19 +11,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import mlx.core as mx
-from mlx import nn
+from mlx.nn.layers.base import Module
+from mlx.nn.layers.embedding import Embedding
 
 
 @contextlib.contextmanager
-def perturbed(model: nn.Module, *, ulps: float, seed: int) -> Iterator[None]:
-    """Inside the block the embeddings' and layers' outputs are multiplied by ``1 + ulps * eps * u``.
+def perturbed(model: Module, *, ulps: float, seed: int) -> Iterator[None]:
+    """Inside the block embeddings' and layers' outputs are multiplied by ``1 + ulps * eps * u``.
 
     u is uniform in (-1, 1), drawn anew for each element and call; eps is that of the output's
     dtype. Classes are swapped on the instances, not in a list that holds them, because some models
     call their layers through another list than ``model.layers``.
     """
     noise = _noise(ulps, seed)
-    swapped: list[tuple[nn.Module, type]] = []
+    swapped: list[tuple[Module, type]] = []
     try:
         for module in _targets(model):
             base = type(module)
@@ -35,13 +36,13 @@ def perturbed(model: nn.Module, *, ulps: float, seed: int) -> Iterator[None]:
             module.__class__ = base
 
 
-def _targets(model: nn.Module) -> list[nn.Module]:
-    found: dict[int, nn.Module] = {}
+def _targets(model: Module) -> list[Module]:
+    found: dict[int, Module] = {}
     for layer in model.layers:
-        if isinstance(layer, nn.Module):
+        if isinstance(layer, Module):
             found[id(layer)] = layer
     for _, module in model.named_modules():
-        if isinstance(module, nn.Embedding):
+        if isinstance(module, Embedding):
             found[id(module)] = module
     return list(found.values())
 
@@ -63,8 +64,8 @@ def _noise(ulps: float, seed: int) -> Callable[[mx.array], mx.array]:
 
 
 def _noisy_class(base: type, move: Callable[[mx.array], mx.array]) -> type:
-    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
-        output = base.__call__(self, *args, **kwargs)  # type: ignore[operator]
+    def __call__(self: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        output = base.__call__(self, *args, **kwargs)
         if isinstance(output, mx.array):
             return move(output)
         if isinstance(output, tuple):

@@ -63,9 +63,7 @@ def _deviation(got: Stream, want: Stream, steps: int, noise: Envelope) -> Deviat
     return numerics.deviation(got.token_logprobs[:steps, None], theirs, noise)
 
 
-def _finding(
-    play: Play, trace: Trace, name: str, found: Deviation, noise: Envelope
-) -> Finding:
+def _finding(play: Play, trace: Trace, name: str, found: Deviation, noise: Envelope) -> Finding:
     step = found.first_bad_step
     assert step is not None
     want = play.want[name]

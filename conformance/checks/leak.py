@@ -9,7 +9,7 @@ from conformance.verdict import Finding, Verdict
 
 
 def check_leak(play: Play) -> list[Finding]:
-    """``leak`` for cache bytes held after the last request ended, and for rows without a request."""
+    """``leak`` for cache bytes held after the last request, and for rows without a request."""
     findings = []
     for trace in play.traces[:2]:
         if trace.failure is not None or trace.out_of_steps:

@@ -13,7 +13,7 @@ from conformance.verdict import Finding, Verdict
 
 
 def check_nonfinite(play: Play) -> list[Finding]:
-    """``nan`` for each request with NaN or plus infinity in its logprobs; the first step of each."""
+    """``nan`` for each request with NaN or plus infinity in its logprobs, at its first step."""
     findings = []
     for trace in play.traces:
         for request in play.schedule.requests:

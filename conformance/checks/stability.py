@@ -1,4 +1,4 @@
-"""The same run twice: a deterministic device gives the same bits, or memory was read that nobody wrote."""
+"""The same run twice gives the same bits, or memory was read that nobody wrote."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def case_settings(
     family_files: tuple[Path, ...],
     expectations: Path | None,
     no_expectations: bool,
-    **more: Any,  # noqa: ANN401
+    **more: Any,
 ) -> Settings:
     """Settings from the shared options; what a command has no option for is left at its default."""
     unset: dict[str, Any] = {

@@ -166,7 +166,7 @@ def _table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _cell(value: Any) -> str:  # noqa: ANN401
+def _cell(value: Any) -> str:
     """A value in few words: of a list within a dict only how long it is."""
     if isinstance(value, dict):
         pairs = value.items()

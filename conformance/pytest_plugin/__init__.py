@@ -52,13 +52,13 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:  # noqa: ANN401
+def pytest_configure_node(node: Any) -> None:
     """A worker reads the same command line; here it is told what we have changed since."""
     node.workerinput[options.LOADGROUP] = node.config.getoption("dist") == "loadgroup"
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # noqa: ANN401
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """A scheduler that never gives a case that killed its worker to another worker."""
     ledger = find_ledger(config)
     if ledger is None or config.getoption("dist") != "loadgroup":

@@ -21,7 +21,7 @@ class LastWords:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
 
-    def assign(self, node: Any) -> None:  # noqa: ANN401
+    def assign(self, node: Any) -> None:
         """Tell a worker that is about to start which file is its own."""
         node.workerinput[INPUT] = str(self._path(node.gateway.id))
 
@@ -49,7 +49,7 @@ def listen(config: pytest.Config) -> None:
         faulthandler.enable(file=file)
 
 
-def outlet(config: pytest.Config) -> Any:  # noqa: ANN401
+def outlet(config: pytest.Config) -> Any:
     """The open file of ``listen``; ``None`` in processes that do not use one."""
     return config.stash.get(_HELD, None)
 

@@ -23,7 +23,7 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
       A worker begins an item only when it knows the next; with one item it would wait for ever.
     """
 
-    def __init__(self, config: pytest.Config, log: Any, setup: Setup) -> None:  # noqa: ANN401
+    def __init__(self, config: pytest.Config, log: Any, setup: Setup) -> None:
         super().__init__(config, log)
         self._setup = setup
 
@@ -40,7 +40,7 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
             while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
                 self._reschedule(node)
 
-    def remove_node(self, node: Any) -> str | None:  # noqa: ANN401
+    def remove_node(self, node: Any) -> str | None:
         """Take back a dead worker's work; return the item that it died of, if any."""
         work = self.assigned_work.get(node, {})
         crashed: str | None = next(

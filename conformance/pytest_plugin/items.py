@@ -49,7 +49,7 @@ class SuiteFile(pytest.File):
 class SuiteItem(pytest.Item):
     """What both kinds of items share."""
 
-    def __init__(self, *, setup: Setup, group: str, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, setup: Setup, group: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.setup_ = setup
         self.add_marker(pytest.mark.conformance)
@@ -62,7 +62,7 @@ class SuiteItem(pytest.Item):
         """How reports and JUnit files call the item."""
         return self.path, None, self.name
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Our messages as they are; a traceback only for what must not happen."""
         if isinstance(excinfo.value, Unexpected):
             cause = excinfo.value.__cause__
@@ -74,7 +74,7 @@ class SuiteItem(pytest.Item):
 class CaseItem(SuiteItem):
     """One case; it fails if its verdict is not the wanted one."""
 
-    def __init__(self, *, case: CaseId, setup: Setup, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, case: CaseId, setup: Setup, **kwargs: Any) -> None:
         super().__init__(setup=setup, group=setup.group_of(case), **kwargs)
         self.case = case
 
@@ -109,7 +109,7 @@ class CaseItem(SuiteItem):
 class CoverageItem(SuiteItem):
     """Fails if a library ships a model module that nobody accounts for."""
 
-    def __init__(self, *, library: str, setup: Setup, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, library: str, setup: Setup, **kwargs: Any) -> None:
         super().__init__(setup=setup, group="coverage", **kwargs)
         self.library = library
 

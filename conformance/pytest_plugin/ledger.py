@@ -58,7 +58,7 @@ class Ledger:
         self._select(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:  # noqa: ANN401
+    def pytest_configure_node(self, node: Any) -> None:
         """A worker is about to start."""
         self._last_words.assign(node)
 
@@ -85,7 +85,7 @@ class Ledger:
             self._problems.append(problem)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:  # noqa: ANN401
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
         """A worker died: that too is a verdict on the case it was running."""
         case = case_of(crashitem)
         if case is None:
@@ -154,7 +154,7 @@ class Ledger:
         if exitstatus == pytest.ExitCode.OK and self.outcome().problems:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The matrix and the totals, once; pytest itself tells the failures."""
         writer = terminalreporter._tw
         text = summary(self.outcome(), width=writer.fullwidth, failures=False)

@@ -23,7 +23,7 @@ def ask(
     *,
     variant: int = 0,
     max_tokens: int = OUTPUT,
-    **more: Any,  # noqa: ANN401
+    **more: Any,
 ) -> Request:
     """A request called ``name`` with the shared prompt of that length and variant."""
     return Request(name, brief.prompt(length, variant), max_tokens, **more)

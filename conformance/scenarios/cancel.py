@@ -50,7 +50,10 @@ def _prefill(brief: Brief) -> Schedule:
     ]
     return Schedule(
         "prefill",
-        (together(*requests), together(ask(brief, "next", SHORT, max_tokens=3), when=gone("d", removed=True))),
+        (
+            together(*requests),
+            together(ask(brief, "next", SHORT, max_tokens=3), when=gone("d", removed=True)),
+        ),
         (
             Removal(("b",), in_prefill("a", PIECE)),
             Removal(("a",), in_prefill("a", 2 * PIECE)),
@@ -66,10 +69,10 @@ def _prefill_all(brief: Brief) -> Schedule:
         "prefill_all",
         (
             together(ask(brief, "alone", LONG)),
-            together(ask(brief, "beside", SHORT, max_tokens=LASTING), when=gone("alone", removed=True)),
             together(
-                ask(brief, "b", LONG), ask(brief, "c", MEDIUM), when=produced("beside", 1)
+                ask(brief, "beside", SHORT, max_tokens=LASTING), when=gone("alone", removed=True)
             ),
+            together(ask(brief, "b", LONG), ask(brief, "c", MEDIUM), when=produced("beside", 1)),
             together(ask(brief, "next", MEDIUM, max_tokens=3), when=gone("b", removed=True)),
         ),
         (
@@ -86,7 +89,10 @@ def _decode(brief: Brief) -> Schedule:
     requests = [ask(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
     return Schedule(
         "decode",
-        (together(*requests), together(ask(brief, "next", LONG, max_tokens=3), when=gone("b", removed=True))),
+        (
+            together(*requests),
+            together(ask(brief, "next", LONG, max_tokens=3), when=gone("b", removed=True)),
+        ),
         (
             Removal(("a",), produced("a", 1)),
             Removal(("e",), produced("e", 2)),

@@ -77,12 +77,8 @@ class _PastWindow:
 def _prompt_cache(brief: Brief) -> list[Schedule]:
     first = ask(brief, "first", MEDIUM, max_tokens=3)
     cold = ask(brief, "cold", LONG, max_tokens=3)
-    more = ask(
-        brief, "more", SHORT, variant=1, max_tokens=3, continues=Continuation("first")
-    )
-    other = ask(
-        brief, "other", TWO, variant=1, max_tokens=3, continues=Continuation("first")
-    )
+    more = ask(brief, "more", SHORT, variant=1, max_tokens=3, continues=Continuation("first"))
+    other = ask(brief, "other", TWO, variant=1, max_tokens=3, continues=Continuation("first"))
     finished = (together(first), together(more, cold, other, when=gone("first")))
     schedules = [Schedule("finished", finished)]
     if Capability.LATE_JOIN in brief.capabilities:
@@ -100,7 +96,9 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
             ask(brief, "plain", MEDIUM, variant=1, max_tokens=3),
         ]
         schedules.append(
-            Schedule("segments", (together(*pieces),), options=EngineOptions(prefill_step_size=PIECE))
+            Schedule(
+                "segments", (together(*pieces),), options=EngineOptions(prefill_step_size=PIECE)
+            )
         )
     return schedules
 

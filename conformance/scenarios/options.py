@@ -1,4 +1,4 @@
-"""Rungs of per-request options: stop sequences, samplers and processors, and calls that are wrong."""
+"""Rungs of per-request options: stop sequences, samplers, processors; and wrong calls."""
 
 from __future__ import annotations
 

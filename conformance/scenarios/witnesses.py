@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from conformance.scenarios.base import Witness
 from conformance.schedule import Stage
 from conformance.trace import Trace
@@ -83,7 +85,7 @@ def leaves_early() -> Witness:
 
     def seen(trace: Trace) -> bool:
         batches = [c.batch for c in trace.forwards if c.length == 1]
-        return any(0 < later < earlier for earlier, later in zip(batches, batches[1:], strict=False))
+        return any(0 < later < earlier for earlier, later in pairwise(batches))
 
     return Witness("a row that ends before others", seen)
 
@@ -96,8 +98,6 @@ def waits_for_slot() -> Witness:
         return len(trace.schedule.requests) > slots and 0 < _max_batch(trace) <= slots
 
     return Witness("a request that waits for a slot", seen)
-
-
 
 
 def removed_from(stage: Stage, *, among: int = 1) -> Witness:
@@ -131,8 +131,6 @@ def follow_up() -> Witness:
         return False
 
     return Witness("a follow-up request that ends", seen)
-
-
 
 
 def _max_batch(trace: Trace) -> int:

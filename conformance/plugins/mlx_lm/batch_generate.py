@@ -18,7 +18,7 @@ _TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(ma
 
 
 class MlxLmBatchGenerate(Engine):
-    """The function's one call is one step. It shows chosen tokens' logprobs only, and never stages."""
+    """The function's one call is one step; it shows the chosen tokens' logprobs only, no stages."""
 
     name: ClassVar[str] = "mlx_lm_batch_generate"
     library: ClassVar[str] = "mlx_lm"
@@ -26,7 +26,7 @@ class MlxLmBatchGenerate(Engine):
         {Capability.CHUNKED, Capability.SLOTS, Capability.PREFIX, Capability.THREADS}
     )
 
-    def __init__(self, model: Any, options: EngineOptions) -> None:  # noqa: ANN401
+    def __init__(self, model: Any, options: EngineOptions) -> None:
         self._model = model
         self._options = options
         self._waiting: list[Submission] = []
@@ -43,7 +43,7 @@ class MlxLmBatchGenerate(Engine):
             return StepOutput()
         requests = [s.request for s in submissions]
         caches = [s.prefix for s in submissions]
-        response = batch_generate(
+        response: Any = batch_generate(
             self._model,
             _TOKENIZER,
             [list(r.prompt) for r in requests],
@@ -87,6 +87,6 @@ class MlxLmBatchGenerate(Engine):
         """What waits is queued."""
         return {s.request.request_id: Stage.QUEUED for s in self._waiting}
 
-    def extract(self, request_id: str) -> Any:  # noqa: ANN401
+    def extract(self, request_id: str) -> Any:
         """The cache that the call returned for that request."""
         return self._caches[request_id]

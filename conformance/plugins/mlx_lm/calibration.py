@@ -128,7 +128,7 @@ def write_recipe(family: Family) -> None:
         raise FamilyError(f"{path}: cannot write the recipe: {error}") from error
 
 
-def _put(section: dict[str, Any], key: str, value: Any) -> None:  # noqa: ANN401
+def _put(section: dict[str, Any], key: str, value: Any) -> None:
     """Set a key; a default value needs no place in the file."""
     if value:
         section[key] = value

@@ -17,7 +17,7 @@ from conformance.errors import Unsupported
 from conformance.schedule import EngineOptions, Stage
 
 
-def make_generator(model: Any, options: EngineOptions) -> BatchGenerator:  # noqa: ANN401
+def make_generator(model: Any, options: EngineOptions) -> BatchGenerator:
     """The library's batch generator with the sizes of ``options`` and no default stop tokens."""
     return BatchGenerator(
         model,
@@ -77,7 +77,7 @@ def digest(generator: BatchGenerator) -> dict[str, Any]:
     }
 
 
-def _batch_digest(batch: Any) -> list[Any]:  # noqa: ANN401
+def _batch_digest(batch: Any) -> list[Any]:
     return [
         list(batch.uids),
         [list(tokens) for tokens in batch.tokens],

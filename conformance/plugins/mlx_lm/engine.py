@@ -29,7 +29,7 @@ class MlxLmEngine(Engine):
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability)
 
-    def __init__(self, model: Any, options: EngineOptions) -> None:  # noqa: ANN401
+    def __init__(self, model: Any, options: EngineOptions) -> None:
         self._generator = compat.make_generator(model, options)
         self._ids: dict[int, str] = {}
         self._progress: dict[int, int] = {}
@@ -50,7 +50,7 @@ class MlxLmEngine(Engine):
         if any(r.processors for r in requests):
             options["logits_processors"] = [make_processors(r.processors) for r in requests]
         if any(s.prefix is not None for s in submissions):
-            prefixes = [s.prefix or (None, []) for s in submissions]
+            prefixes: list[tuple[Any, Any]] = [s.prefix or (None, []) for s in submissions]
             options["caches"] = [cache for cache, _ in prefixes]
             options["all_tokens"] = [list(tokens) for _, tokens in prefixes]
         options |= compat.stop_argument([r.stop for r in requests])
@@ -96,7 +96,7 @@ class MlxLmEngine(Engine):
         """From the generator's own count."""
         return compat.cache_bytes(self._generator)
 
-    def extract(self, request_id: str) -> Any:  # noqa: ANN401
+    def extract(self, request_id: str) -> Any:
         """Cache and tokens: of the finishing response, or by ``extract_cache`` of a live row."""
         if request_id in self._finished_caches:
             return self._finished_caches[request_id]
@@ -129,7 +129,7 @@ class MlxLmEngine(Engine):
         # A uid that nobody was given is not hidden: the protocol check names it.
         return self._ids.get(uid, f"unknown uid {uid}")
 
-    def _event(self, response: Any) -> TokenEvent:  # noqa: ANN401
+    def _event(self, response: Any) -> TokenEvent:
         name = self._name(response.uid)
         if response.finish_reason is not None:
             self._finished_caches[name] = (response.prompt_cache, response.all_tokens)

@@ -32,22 +32,22 @@ class MlxLm(Library):
         """See ``Library.coverage``."""
         return Coverage(inventory.installed_modules(), inventory.load_exclusions())
 
-    def load(self, family: Family, *, dtype: str, seed: int) -> Any:  # noqa: ANN401
+    def load(self, family: Family, *, dtype: str, seed: int) -> Any:
         """See ``Library.load``."""
         return loading.load(family, dtype=dtype, seed=seed).model
 
-    def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:  # noqa: ANN401
+    def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:
         """See ``Library.meter``."""
         return attach_meter(model, evaluate=evaluate)
 
     def single_stream(
         self,
-        model: Any,  # noqa: ANN401
+        model: Any,
         request: Request,
         *,
         options: EngineOptions,
         steps: int,
-        prefix: Any = None,  # noqa: ANN401
+        prefix: Any = None,
         forced: tuple[int, ...] | None = None,
     ) -> Solo:
         """See ``Library.single_stream``: ``mlx_lm.generate.generate_step``.
@@ -74,17 +74,18 @@ class MlxLm(Library):
         ):
             tokens.append(int(token))
             rows.append(logprobs)
-        logprobs = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
-        return Solo(Stream(tokens=tuple(tokens), logprobs=logprobs), cache)
+        table = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
+        return Solo(Stream(tokens=tuple(tokens), logprobs=table), cache)
 
-    def stateless(self, model: Any, tokens: tuple[int, ...]) -> np.ndarray:  # noqa: ANN401
+    def stateless(self, model: Any, tokens: tuple[int, ...]) -> np.ndarray:
         """See ``Library.stateless``."""
         logits = model(mx.array(tokens)[None])[:, -1, :]
-        return _logprobs(logits)[0]
+        row: np.ndarray = _logprobs(logits)[0]
+        return row
 
     def one_pass(
         self,
-        model: Any,  # noqa: ANN401
+        model: Any,
         tokens: tuple[int, ...],
         *,
         ulps: float = 0.0,

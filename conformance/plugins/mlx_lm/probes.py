@@ -14,12 +14,12 @@ _PROMPTS = [[5, 6, 7], [8, 9]]
 _UNKNOWN_UID = 1_000_003
 
 
-def _insert(**options: Any) -> Callable[[BatchGenerator], object]:  # noqa: ANN401
+def _insert(**options: Any) -> Callable[[BatchGenerator], object]:
     prompts = options.pop("prompts", _PROMPTS)
     return lambda generator: generator.insert([list(p) for p in prompts], **options)
 
 
-def _construct(**options: int) -> Callable[[BatchGenerator], object]:
+def _construct(**options: Any) -> Callable[[BatchGenerator], object]:
     return lambda generator: BatchGenerator(generator.model, **options)
 
 

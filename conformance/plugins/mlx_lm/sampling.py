@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import mlx.core as mx
 from mlx_lm import sample_utils
@@ -24,7 +25,8 @@ class ForcedSampler:
         self._tokens = tokens
         self._calls = 0
 
-    def __call__(self, logprobs: mx.array) -> mx.array:  # [rows, vocab] -> [rows]
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """``[rows, vocab]`` in, ``[rows]`` out."""
         index = min(self._calls, len(self._tokens) - 1)
         self._calls += 1
         return mx.full((logprobs.shape[0],), self._tokens[index], mx.uint32)
@@ -38,7 +40,8 @@ class SeededSampler:
         self._seed = seed
         self._calls = 0
 
-    def __call__(self, logprobs: mx.array) -> mx.array:  # [rows, vocab] -> [rows]
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """``[rows, vocab]`` in, ``[rows]`` out."""
         key = mx.random.key(self._seed * 1_000_003 + self._calls)
         self._calls += 1
         return mx.random.categorical(logprobs.astype(mx.float32) * self._scale, key=key)
@@ -55,7 +58,8 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
     if sampler.kind == "seeded":
         return SeededSampler(float(sampler.args["temperature"]), int(sampler.args["seed"]))
     if sampler.kind == "library":
-        made: SamplerFn = sample_utils.make_sampler(**sampler.args)
+        arguments: dict[str, Any] = dict(sampler.args)
+        made: SamplerFn = sample_utils.make_sampler(**arguments)
         return made
     raise ScheduleError(f"mlx_lm: no sampler of kind {sampler.kind!r}; there are seeded, library")
 
@@ -69,11 +73,11 @@ def make_processors(processors: tuple[Processor, ...]) -> list[ProcessorFn]:
     made: list[ProcessorFn] = []
     for processor in processors:
         if processor.kind != "library":
-            raise ScheduleError(f"mlx_lm: no processor of kind {processor.kind!r}; there is library")
+            raise ScheduleError(
+                f"mlx_lm: no processor of kind {processor.kind!r}; there is library"
+            )
         arguments = dict(processor.args)
         if "logit_bias" in arguments:  # JSON has no integer keys
             arguments["logit_bias"] = {int(k): v for k, v in arguments["logit_bias"].items()}
         made += sample_utils.make_logits_processors(**arguments)
     return made
-
-

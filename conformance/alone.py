@@ -1,0 +1,115 @@
+"""Judges the oracle against itself: the same again, in other pieces, and without a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from conformance import numerics
+from conformance.checks.forced import common_steps
+from conformance.judge import Numbers, Outcome, figures_of, worst, worst_numbers
+from conformance.schedule import EngineOptions, Schedule
+from conformance.subject import Subject
+from conformance.verdict import Finding, ScheduleResult, Verdict
+
+# Steps of the single stream that are made a second time.
+_AGAIN_STEPS = 4
+
+Compared = tuple[numerics.Deviation, numerics.Envelope]
+
+
+def judge_alone(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
+    """The oracle against itself: the same again, in other pieces, and without a cache."""
+    findings: list[Finding] = []
+    results: list[ScheduleResult] = []
+    numbers: list[Numbers] = []
+    for schedule in schedules:
+        found: list[Finding] = []
+        mark = len(subject.meter)
+        for request in schedule.requests:
+            rechunked = schedule.options.prefill_step_size < len(request.prompt)
+            for judge in (_stateless, _rechunked if rechunked else _repeated):
+                more, figures = judge(subject, schedule, request.request_id)
+                found += more
+                numbers += figures
+        findings += found
+        calls = subject.meter[mark:]
+        seconds = sum(call.seconds for call in calls)
+        results.append(ScheduleResult(schedule.name, worst(found), len(calls), seconds))
+    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
+
+
+Judged = tuple[list[Finding], list[Numbers]]
+
+
+def _repeated(subject: Subject, schedule: Schedule, name: str) -> Judged:
+    request, options = schedule.request(name), schedule.options
+    want = subject.truth.solo(request, options, schedule)
+    subject.library.churn()
+    got = subject.truth.again(request, options, steps=_AGAIN_STEPS)
+    assert got.logprobs is not None
+    assert want.logprobs is not None
+    steps = common_steps(got, want)
+    if np.array_equal(got.logprobs[:steps], want.logprobs[:steps]):
+        return [], []
+    noise = subject.truth.floor_envelope(want)
+    found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
+    if found.within_noise:
+        return [], []
+    at = (schedule.name, name)
+    what = "the single stream twice differs"
+    return [_finding(Verdict.UNSTABLE, "repeat", what, at=at, found=(found, noise))], []
+
+
+def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
+    request, options = schedule.request(name), schedule.options
+    want = subject.truth.solo(request, options, schedule)
+    got = subject.truth.solo(request, EngineOptions(), None)
+    assert got.logprobs is not None
+    assert want.logprobs is not None
+    # Greedy tokens may part at a tie; up to there both saw the same history.
+    steps = common_steps(got, want)
+    noise = subject.truth.envelope(request, options, schedule)
+    found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
+    figures = [figures_of(found, noise)]
+    if found.within_noise:
+        return [], figures
+    at = (schedule.name, name)
+    what = f"prefill in pieces of {options.prefill_step_size} and as a whole differ"
+    return [_finding(Verdict.ORACLE, "rechunked", what, at=at, found=(found, noise))], figures
+
+
+def _stateless(subject: Subject, schedule: Schedule, name: str) -> Judged:
+    check = subject.truth.check_stateless(schedule.request(name), schedule.options)
+    if check is None:
+        return [], []
+    figures = [figures_of(check.deviation, check.envelope)]
+    if check.deviation.within_noise:
+        return [], figures
+    at = (schedule.name, name)
+    what = "the single stream and the pass without a cache differ"
+    compared = (check.deviation, check.envelope)
+    finding = _finding(Verdict.ORACLE, "stateless", what, at=at, found=compared)
+    return [finding], figures
+
+
+def _finding(
+    verdict: Verdict, check: str, what: str, *, at: tuple[str, str], found: Compared
+) -> Finding:
+    deviation, noise = found
+    schedule, request_id = at
+    step = deviation.first_bad_step or 0
+    return Finding(
+        verdict,
+        check,
+        f"{what} by {deviation.difference[step]:.3g} nats at output token {step}",
+        schedule=schedule,
+        request_id=request_id,
+        step=step,
+        expected="equal up to rounding",
+        got=f"{deviation.difference[step]:.6g} nats apart",
+        difference=float(deviation.difference[step]),
+        noise=float(noise.full[step]),
+        cause="the library's single-stream decoding itself; no batch is involved",
+    )
