@@ -1,0 +1,187 @@
+"""The scripts of docs/defects/: each belongs to an entry of expectations/ and shows its defect."""
+
+import ast
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.expectations import Defect, load_expectations
+from conformance.verdict import Verdict
+
+ROOT = Path(__file__).parents[2]
+DEFECTS = load_expectations().defects
+LIBRARIES = {"mlx", "mlx_lm", "mlx_vlm"}
+PLACE = re.compile(r"(?P<package>\w+)/(?P<path>[\w/]+\.py):(?P<line>\d+)")
+
+
+def unpaired(root, defects):
+    """Entries whose script is not there, and scripts that no entry names."""
+    there = {str(path.relative_to(root)) for path in (root / "docs" / "defects").rglob("*.py")}
+    named = {entry.script for entry in defects}
+    missing = [f"{e.id}: there is no {e.script}" for e in defects if e.script not in there]
+    return missing + [f"{script}: no entry names it" for script in sorted(there - named)]
+
+
+def foreign_imports(path):
+    """Packages that the script imports though an upstream reader need not have them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    names |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    return sorted({name.split(".")[0] for name in names} - LIBRARIES - sys.stdlib_module_names)
+
+
+def place_problem(entry):
+    """What is wrong with the file and line that the entry names, in the installed release."""
+    places = list(PLACE.finditer(entry.where))
+    if not places:
+        return f"{entry.where!r} names no file and line such as mlx_lm/models/llama.py:12"
+    for place in places:
+        spec = importlib.util.find_spec(place["package"])
+        folders = (spec.submodule_search_locations if spec else None) or []
+        files = [Path(folder) / place["path"] for folder in folders]
+        lines = [
+            len(file.read_text(encoding="utf-8").splitlines()) for file in files if file.is_file()
+        ]
+        if not lines or int(place["line"]) > max(lines):
+            return f"{place[0]!r} is not in the installed release"
+    return ""
+
+
+def is_active(entry):
+    return entry.in_release(importlib.metadata.version(entry.package))
+
+
+def run(script):
+    return subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def script_problem(script, *, active):
+    """What is wrong with how the script ends; empty if nothing. Skips what cannot run here."""
+    done = run(script)
+    said = (done.stdout + done.stderr).strip()
+    if done.returncode == 2:
+        pytest.skip(f"cannot run here: {said}")
+    if done.returncode not in (0, 1) or "Traceback" in done.stderr:
+        return f"it failed, exit code {done.returncode}: {said}"
+    if not done.stdout.strip():
+        return "it prints no evidence"
+    if active and done.returncode == 0:
+        return f"the defect does not show, though the entry is active: {said}"
+    if not active and done.returncode == 1:
+        return f"the defect shows, though the entry is for other releases: {said}"
+    return ""
+
+
+def by_id(entries):
+    return [pytest.param(entry, id=entry.id) for entry in entries]
+
+
+def test_each_script_has_an_entry_and_each_entry_a_script():
+    assert unpaired(ROOT, DEFECTS) == []
+
+
+@pytest.mark.parametrize("entry", by_id(DEFECTS))
+def test_the_script_needs_nothing_but_the_library(entry):
+    assert foreign_imports(ROOT / entry.script) == []
+
+
+@pytest.mark.parametrize("entry", by_id(e for e in DEFECTS if is_active(e)))
+def test_the_entry_points_at_a_line_of_the_installed_release(entry):
+    assert place_problem(entry) == ""
+
+
+@pytest.mark.parametrize("script", sorted({entry.script for entry in DEFECTS}))
+def test_the_script_shows_the_defect_where_an_entry_says_so(script):
+    active = any(is_active(entry) for entry in DEFECTS if entry.script == script)
+    assert script_problem(ROOT / script, active=active) == ""
+
+
+# The rules themselves, on planted scripts and entries ---------------------------------------------
+
+
+def defect(**changes):
+    fields = {
+        "id": "planted",
+        "engines": ("mlx_lm",),
+        "families": ("llama",),
+        "package": "mlx-lm",
+        "versions": ">0",
+        "where": "mlx_lm/models/llama.py:1",
+        "why": "it is",
+        "script": "docs/defects/mlx_lm/planted.py",
+        "verdicts": {"ragged": Verdict.DRIFT},
+    }
+    return Defect(**(fields | changes))
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text="print('evidence')\nraise SystemExit(1)\n"):
+        path = tmp_path / "docs" / "defects" / "mlx_lm" / "planted.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_pair_is_told_from_a_lone_entry_and_a_lone_script(script, tmp_path):
+    assert unpaired(tmp_path, [defect()]) == ["planted: there is no docs/defects/mlx_lm/planted.py"]
+    script()
+    assert unpaired(tmp_path, []) == ["docs/defects/mlx_lm/planted.py: no entry names it"]
+    assert unpaired(tmp_path, [defect()]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import sys\nimport mlx.core as mx\nfrom mlx_lm.models import cache\n", []),
+        ("import numpy as np\n", ["numpy"]),
+        ("def f():\n    from conformance import weights\n", ["conformance"]),
+        ("from . import helper\n", [""]),
+    ],
+)
+def test_foreign_imports_are_found(script, text, found):
+    assert foreign_imports(script(text)) == found
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("mlx_lm/models/llama.py:1", ""),
+        ("the cache, mlx_lm/models/llama.py:1 and mlx_lm/generate.py:2", ""),
+        ("somewhere", "names no file and line"),
+        ("mlx_lm/models/lama.py:1", "is not in the installed release"),
+        ("mlx_lm/models/llama.py:99999", "is not in the installed release"),
+        ("no_such_library/x.py:1", "is not in the installed release"),
+    ],
+)
+def test_a_place_that_is_not_there_is_told(where, problem):
+    found = place_problem(defect(where=where))
+    assert problem in found
+    assert bool(problem) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "active", "problem"),
+    [
+        ("print('evidence')\nraise SystemExit(1)", True, ""),
+        ("print('evidence')", False, ""),
+        ("print('evidence')", True, "the defect does not show"),
+        ("print('evidence')\nraise SystemExit(1)", False, "the defect shows"),
+        ("raise SystemExit(1)", True, "prints no evidence"),
+        ("print('evidence')\nraise ValueError('boom')", True, "it failed"),
+        ("print('evidence')\nraise SystemExit(3)", True, "it failed"),
+    ],
+)
+def test_how_a_script_ends_is_judged(script, text, active, problem):
+    found = script_problem(script(text), active=active)
+    assert problem in found
+    assert bool(problem) == bool(found)
