@@ -1,0 +1,59 @@
+"""``--json``."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jsonschema
+
+from conformance.report.schema import published_schema
+
+
+def test_each_case_is_a_line_of_the_published_schema(toy_run):
+    done = toy_run("--family", "broken", "--family", "tied", "--json", "r.jsonl")
+    validator = jsonschema.Draft202012Validator(published_schema())
+    assert len(done.results()) == 6
+    for result in done.results():
+        validator.validate(result)
+
+
+def test_lines_have_the_order_of_the_selection_however_workers_finish(toy_run):
+    done = toy_run("--family", "[cqt]*", "--jobs", "2", "--json", "r.jsonl", TOY_SECONDS="0.02")
+    families = [r["family"] for r in done.results()]
+    assert families == sorted(families)
+    assert [r["scenario"] for r in done.results()[:3]] == ["repeat", "ragged", "staggered"]
+
+
+def test_nothing_else_is_left(toy_run):
+    done = toy_run("--family", "calm", "--json", "r.jsonl")
+    assert [path.name for path in done.folder.iterdir()] == ["r.jsonl"]
+
+
+def test_a_missing_folder_is_told_before_the_run(toy_run, tmp_path):
+    done = toy_run("--family", "calm", "--json", "no/r.jsonl", TOY_LOG=str(tmp_path / "log"))
+    assert done.code == 2
+    assert done.err == f"conformance: --json: there is no folder {tmp_path / 'no'}\n"
+    assert not (tmp_path / "log").exists()
+
+
+def test_an_interrupted_run_leaves_the_old_file_whole(environment, tmp_path):
+    (tmp_path / "r.jsonl").write_text("old\n")
+    command = "run --engine toy --family calm --family quiet --jobs 1 --json r.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from conformance.cli import main; main()", *command.split()],
+        cwd=tmp_path,
+        env={**environment, "TOY_SECONDS": "0.5"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    partial = tmp_path / "r.jsonl.partial"
+    deadline = time.monotonic() + 30
+    while not (partial.exists() and partial.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert (tmp_path / "r.jsonl").read_text() == "old\n"
+    assert partial.read_text().startswith('{"case":"toy/calm/repeat')

@@ -1,0 +1,96 @@
+"""Runs the command line and pytest as a user does, in processes of their own, with toy families."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOY = Path(__file__).parents[1] / "toy"
+
+
+class Finished:
+    """A process that is over: exit code, what it wrote, and the folder it ran in."""
+
+    def __init__(self, process, folder):
+        self.code = process.returncode
+        self.out = process.stdout
+        self.err = process.stderr
+        self.folder = folder
+
+    def __repr__(self):
+        return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+    def results(self, name="r.jsonl"):
+        """The lines of a result file."""
+        return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+
+    def verdicts(self, name="r.jsonl"):
+        """Family/scenario of each line, with its verdict."""
+        return {f"{r['family']}/{r['scenario']}": r["verdict"] for r in self.results(name)}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Variables of the processes to start; the toy plugin is the only one that they see."""
+    found = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
+    for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE"):
+        found.pop(name, None)
+    return {**found, "PYTHONPATH": str(TOY), "COLUMNS": "100"}
+
+
+@pytest.fixture
+def start(environment, tmp_path):
+    """Start a process and wait for its end."""
+
+    def run(*arguments, **variables):
+        process = subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**environment, **variables},
+            timeout=120,
+            check=False,
+        )
+        return Finished(process, tmp_path)
+
+    return run
+
+
+@pytest.fixture
+def conformance(start):
+    """The ``conformance`` command."""
+
+    def run(*arguments, **variables):
+        return start("-c", "from conformance.cli import main; main()", *arguments, **variables)
+
+    return run
+
+
+@pytest.fixture
+def toy_run(conformance):
+    """``conformance run`` on toy families; in one process unless told otherwise."""
+
+    def run(*arguments, **variables):
+        jobs = [] if "--jobs" in arguments else ["--jobs", "1"]
+        return conformance("run", "--engine", "toy", *jobs, *arguments, **variables)
+
+    return run
+
+
+@pytest.fixture
+def suite(start):
+    """``pytest --pyargs conformance.suite`` on toy families."""
+
+    def run(*arguments, **variables):
+        return start(
+            *("-m", "pytest", "--pyargs", "conformance.suite", "-p", "no:cacheprovider"),
+            *("--conformance-engine", "toy"),
+            *arguments,
+            **variables,
+        )
+
+    return run
