@@ -10,6 +10,7 @@ from conformance.checks import CHECKS, Play
 from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
 from conformance.engine import Capability, Engine
+from conformance.numerics import Envelope
 from conformance.runner import play
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
@@ -70,7 +71,8 @@ def judge_batched(
     traces: list[Trace] = []
     for schedule in schedules:
         played = play_schedule(subject, engine, schedule)
-        found = [finding for check in CHECKS for finding in check(played)]
+        with subject.phases("checks"):
+            found = [finding for check in CHECKS for finding in check(played)]
         found += _missed(played)
         findings += found
         results.append(_result(schedule, found, played.traces))
@@ -89,13 +91,20 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
     """
     validate(schedule)
     options, truth = schedule.options, subject.truth
-    want = {r.request_id: truth.solo(r, options, schedule) for r in schedule.requests}
+    with subject.phases("single stream"):
+        want = {r.request_id: truth.solo(r, options, schedule) for r in schedule.requests}
     forced = {name: stream.tokens for name, stream in want.items()}
     first_tokens = forced if Capability.FORCED in engine.capabilities else None
 
     def run(tokens: dict[str, tuple[int, ...]] | None) -> Trace:
-        subject.library.churn()
-        return play(engine, subject.model, schedule, meter=subject.meter, forced=tokens)
+        with subject.phases("memory churn"):
+            subject.library.churn()
+        with subject.phases("engine"):
+            return play(engine, subject.model, schedule, meter=subject.meter, forced=tokens)
+
+    def envelope(name: str) -> Envelope:
+        with subject.phases("noise"):
+            return truth.envelope(schedule.request(name), options, schedule)
 
     def played(*traces: Trace) -> Play:
         return Play(
@@ -103,7 +112,7 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
             traces,
             want,
             floor=lambda name: truth.floor_envelope(want[name]),
-            envelope=lambda name: truth.envelope(schedule.request(name), options, schedule),
+            envelope=envelope,
             full_logprobs=Capability.LOGPROBS in engine.capabilities,
             staged=Capability.STAGES in engine.capabilities,
         )

@@ -11,6 +11,7 @@ from conformance.alone import judge_alone
 from conformance.engine import Engine
 from conformance.errors import ModelError
 from conformance.judge import Outcome, brief_for, judge_batched
+from conformance.phases import Phases
 from conformance.registry import Registry
 from conformance.runner import failure_of, says_unsupported
 from conformance.scenarios import Scenario
@@ -33,6 +34,7 @@ class Session:
 
     def __init__(self, registry: Registry, *, evaluate: bool = False) -> None:
         self.registry = registry
+        self.phases = Phases()
         self._evaluate = evaluate
         self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
         self._facts: dict[str, tuple[dict[str, str], str]] = {}
@@ -46,6 +48,7 @@ class Session:
         try:
             subject = self._subject(engine, case)
             mark = len(subject.meter)
+            self.phases.read(subject.meter)
             outcome = _judge(subject, engine, scenario, case)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
         except Exception as error:  # noqa: BLE001 - whatever a library raises is a verdict
@@ -60,7 +63,12 @@ class Session:
             family = self.registry.families[engine.library, case.family]
             try:
                 self._subjects[key] = Subject.load(
-                    library, family, dtype=case.dtype, seed=case.seed, evaluate=self._evaluate
+                    library,
+                    family,
+                    dtype=case.dtype,
+                    seed=case.seed,
+                    phases=self.phases,
+                    evaluate=self._evaluate,
                 )
             except ModelError as error:
                 self._subjects[key] = error

@@ -7,6 +7,7 @@ from typing import Any
 
 from conformance.family import Family
 from conformance.library import Library
+from conformance.phases import Phases
 from conformance.trace import ForwardCall
 from conformance.truth import Truth
 
@@ -20,16 +21,25 @@ class Subject:
     model: Any
     meter: list[ForwardCall]
     truth: Truth
+    phases: Phases
 
     @classmethod
     def load(
-        cls, library: Library, family: Family, *, dtype: str, seed: int, evaluate: bool = False
+        cls,
+        library: Library,
+        family: Family,
+        *,
+        dtype: str,
+        seed: int,
+        phases: Phases,
+        evaluate: bool = False,
     ) -> Subject:
         """Load the family's model.
 
         Raises:
             ModelError: the library cannot build or load it.
         """
-        model = library.load(family, dtype=dtype, seed=seed)
+        with phases("load"):
+            model = library.load(family, dtype=dtype, seed=seed)
         meter = library.meter(model, evaluate=evaluate)
-        return cls(family, library, model, meter, Truth(library, model, dtype))
+        return cls(family, library, model, meter, Truth(library, model, dtype), phases)

@@ -18,6 +18,7 @@ _COMMANDS = {
     "list": ("conformance.cli.listing", "List families, engines, scenarios or plugins."),
     "show": ("conformance.cli.show", "Print the whole evidence of one case."),
     "calibrate": ("conformance.cli.calibrate", "Measure how loudly families answer to defects."),
+    "bench": ("conformance.cli.bench", "Measure coverage, overhead and speed-up of runs."),
 }
 
 

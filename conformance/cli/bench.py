@@ -1,0 +1,100 @@
+"""``conformance bench``: coverage, overhead and speed-up, measured on this machine now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from conformance import bench
+from conformance.cli.choices import JOBS, cores
+from conformance.registry import build_registry
+from conformance.selection import DEFAULT_ENGINES, Selection
+
+
+@click.command("bench")
+@click.option(
+    "--engine", "engines", multiple=True, metavar="GLOB", help="Engines; default: as for run."
+)
+@click.option("--family", "families", multiple=True, metavar="GLOB", help="Families; default: all.")
+@click.option(
+    "--scenario", "scenarios", multiple=True, metavar="GLOB", help="Scenarios; default: all."
+)
+@click.option(
+    "--jobs",
+    type=JOBS,
+    default="auto",
+    show_default=True,
+    metavar="auto|N",
+    help="Worker processes to compare with one.",
+)
+@click.option(
+    "--skip",
+    type=click.Choice(["overhead", "speedup"]),
+    multiple=True,
+    help="Leave a part out: each runs all selected cases once (speedup: twice).",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the figures as JSON.",
+)
+def command(
+    *,
+    engines: tuple[str, ...],
+    families: tuple[str, ...],
+    scenarios: tuple[str, ...],
+    jobs: int | None,
+    skip: tuple[str, ...],
+    json_file: Path | None,
+) -> None:
+    """Measure how fast a run is, and where its time goes.
+
+    Figures are ratios within one call: seconds differ from machine to machine.
+    """
+    registry = build_registry()
+    selection = Selection(engines or DEFAULT_ENGINES, families, scenarios)
+    console = Console()
+    libraries = {registry.engines[n].library for n in registry.engines}
+    covered = [bench.measure_coverage(registry, name) for name in sorted(libraries)]
+    for row in covered:
+        console.print(
+            f"coverage  {row.library}: {row.modules} modules, {row.covered} with a family "
+            f"({row.families} families), {row.excluded} excluded, {row.uncovered} uncovered"
+        )
+    overhead = speedup = None
+    if "overhead" not in skip:
+        overhead = bench.measure_overhead(registry, selection)
+        console.print(
+            f"overhead  {overhead.ratio:.2f}: {overhead.wall:.1f} s of wall time, "
+            f"{overhead.forward:.1f} s in model calls, {overhead.cases} cases in one process"
+        )
+        console.print(_phase_table(overhead))
+    if "speedup" not in skip:
+        speedup = bench.measure_speedup(registry, selection, jobs=jobs or cores())
+        console.print(
+            f"speed-up  {speedup.ratio:.2f}: {speedup.one:.1f} s with 1 process, "
+            f"{speedup.many:.1f} s with {speedup.jobs}, {speedup.cases} cases"
+        )
+    if json_file is not None:
+        figures = {"coverage": covered, "overhead": overhead, "speedup": speedup}
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
+
+
+def _phase_table(overhead: bench.Overhead) -> Table:
+    table = Table("phase", "seconds", "in model calls", "rest", "rest of wall time", box=None)
+    for phase in overhead.phases:
+        rest = phase.wall - phase.forward
+        table.add_row(
+            phase.name,
+            f"{phase.wall:.2f}",
+            f"{phase.forward:.2f}",
+            f"{rest:.2f}",
+            f"{rest / overhead.wall:.1%}",
+        )
+    return table
