@@ -14,7 +14,7 @@ LAYERS = {
     1: "errors schedule trace verdict family",
     2: "numerics compare checks golden expectations hookspecs",
     3: "engine library registry selection coverage weights noise truth subject runner alone judge "
-    "session sensitivity scenarios faults backend reference report schema bench explore explain "
+    "session phases sensitivity scenarios faults backend reference report schema bench explore explain "
     "repro",
     4: "plugins",
     5: "cli pytest_plugin suite __main__",
