@@ -1,0 +1,55 @@
+"""The suite under pytest-xdist."""
+
+from collections import defaultdict
+
+
+def families_by_process(path):
+    found = defaultdict(set)
+    for line in path.read_text().splitlines():
+        pid, case = line.split()
+        found[pid].add(case.split("/")[1])
+    return list(found.values())
+
+
+def test_a_family_stays_on_one_worker_without_being_told(suite, tmp_path):
+    log = tmp_path / "log"
+    options = [part for name in ("calm", "quiet", "tied") for part in ("--conformance-family", name)]
+    done = suite(*options, "-n", "2", TOY_LOG=str(log), TOY_SECONDS="0.05")
+    assert done.code == 0, done
+    split = families_by_process(log)
+    assert len(split) == 2
+    assert not split[0] & split[1]
+
+
+def test_another_distribution_is_respected(suite, tmp_path):
+    log = tmp_path / "log"
+    options = ("--conformance-family", "calm", "-n", "2", "--dist", "load")
+    done = suite(*options, TOY_LOG=str(log), TOY_SECONDS="0.2")
+    assert done.code == 0, done
+    assert families_by_process(log) == [{"calm"}, {"calm"}]
+
+
+def test_a_dead_worker_is_a_verdict_and_the_others_go_on(suite):
+    options = ("--conformance-family", "fatal", "--conformance-family", "calm", "-n", "2")
+    done = suite(*options, "--conformance-json", "r.jsonl")
+    assert done.code == 1, done
+    assert "1 failed, 5 passed" in done.out
+    assert "crash: toy/fatal/ragged/float32/0" in done.out
+    assert done.verdicts()["fatal/ragged"] == "crash"
+    assert done.verdicts()["fatal/staggered"] == "exact"
+
+
+def test_a_dead_worker_that_is_expected_passes(suite, tmp_path):
+    folder = tmp_path / "known"
+    folder.mkdir()
+    (folder / "toy.toml").write_text(
+        'package = "toy"\n[[defect]]\nid = "bounds"\nfamilies = ["fatal"]\nversions = ">=1"\n'
+        'where = "x.py:1"\nwhy = "x"\nscript = "x.py"\nverdicts = { ragged = "crash" }\n'
+    )
+    done = suite(
+        *("--conformance-family", "fatal", "-n", "1", "--conformance-expectations", "known"),
+        *("--conformance-json", "r.jsonl"),
+    )
+    assert done.code == 0, done
+    assert "3 passed" in done.out
+    assert done.verdicts()["fatal/ragged"] == "crash"
