@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from importlib import resources
 from typing import Any
@@ -26,8 +27,18 @@ def derived_schema() -> dict[str, Any]:
         "$schema": DIALECT,
         "title": "mlx-conformance result",
         "description": "One line of a result file of `conformance run --json`: one case.",
-        **msgspec.json.schema(CaseResult),
+        **_clean(msgspec.json.schema(CaseResult)),
     }
+
+
+def _clean(node: Any) -> Any:  # noqa: ANN401
+    """Descriptions as every Python gives them; before 3.13 docstrings keep their indentation."""
+    if isinstance(node, dict):
+        return {
+            key: inspect.cleandoc(value) if key == "description" else _clean(value)
+            for key, value in node.items()
+        }
+    return [_clean(item) for item in node] if isinstance(node, list) else node
 
 
 def schema_text() -> str:

@@ -53,4 +53,3 @@ def test_a_broken_plugin_is_one_sentence(conformance, tmp_path):
         "conformance: plugin 'toy' (toy_plugin) could not be loaded: "
         "ImportError: the toy is in pieces\n"
     )
-

@@ -51,7 +51,9 @@ def test_a_mistake_of_ours_shows_its_traceback(suite):
 
 def test_junit_has_the_figures(suite, tmp_path):
     suite("--conformance-family", "broken", "--junitxml", "j.xml", "-n", "2")
-    cases = {case.get("name"): case for case in ElementTree.parse(tmp_path / "j.xml").iter("testcase")}
+    cases = {
+        case.get("name"): case for case in ElementTree.parse(tmp_path / "j.xml").iter("testcase")
+    }
     broken = cases["toy/broken/ragged/float32/0"]
     figures = {p.get("name"): p.get("value") for p in broken.iter("property")}
     assert figures["conformance.verdict"] == "diverged"

@@ -37,7 +37,7 @@ def test_a_conftest_can_bring_a_family(suite, tmp_path):
     (tmp_path / "conftest.py").write_text(
         "from conformance.family import parse_family\n"
         "from conformance.hookspecs import hookimpl\n"
-        "TEXT = '{\"vocab_size\": 16, \"conformance\": {\"library\": \"toy\"}}'\n"
+        'TEXT = \'{"vocab_size": 16, "conformance": {"library": "toy"}}\'\n'
         "@hookimpl\n"
         "def conformance_families():\n"
         "    return [parse_family(TEXT, name='own')]\n"

@@ -13,7 +13,9 @@ def families_by_process(path):
 
 def test_a_family_stays_on_one_worker_without_being_told(suite, tmp_path):
     log = tmp_path / "log"
-    options = [part for name in ("calm", "quiet", "tied") for part in ("--conformance-family", name)]
+    options = [
+        part for name in ("calm", "quiet", "tied") for part in ("--conformance-family", name)
+    ]
     done = suite(*options, "-n", "2", TOY_LOG=str(log), TOY_SECONDS="0.05")
     assert done.code == 0, done
     split = families_by_process(log)

@@ -1,0 +1,60 @@
+"""What a run comes to."""
+
+import pytest
+
+from conformance.report.outcome import Outcome, Tally, duration, slowest, tallies
+from conformance.verdict import Verdict
+
+
+def test_totals_go_from_best_to_worst_and_count_the_unexpected(result):
+    found = tallies(
+        [
+            result(verdict=Verdict.CRASH, expected=True),
+            result(verdict=Verdict.CRASH),
+            result(),
+            result(verdict=Verdict.TIE),
+        ]
+    )
+    assert found == (
+        Tally(Verdict.EXACT, 1, 0),
+        Tally(Verdict.TIE, 1, 0),
+        Tally(Verdict.CRASH, 2, 1),
+    )
+
+
+def test_the_slowest_come_first(result):
+    times = [0.1, 3.0, 0.2]
+    found = slowest([result(seconds=seconds) for seconds in times], 2)
+    assert [r.seconds for r in found] == [3.0, 0.2]
+
+
+def test_unexpected_results_are_sorted_by_case(result):
+    bad = [result(f"e/{name}/s/d/0", Verdict.DRIFT) for name in "ba"]
+    assert [r.family for r in Outcome((*bad, result())).unexpected] == ["a", "b"]
+
+
+def test_a_run_is_ok_only_if_nothing_is_wrong_or_missing(result):
+    assert Outcome((result(),)).ok
+    assert Outcome((result(verdict=Verdict.DRIFT, expected=True),)).ok
+    assert not Outcome((result(expected=False),)).ok
+    assert not Outcome((result(),), problems=("uncovered",)).ok
+    assert not Outcome((result(),), missing=1).ok
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0.00 s"),
+        (0.42, "0.42 s"),
+        (0.996, "1.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 00 s"),
+        (307, "5 min 07 s"),
+        (3599.6, "1 h 00 min"),
+        (3720, "1 h 02 min"),
+    ],
+)
+def test_durations_in_words(seconds, text):
+    assert duration(seconds) == text
