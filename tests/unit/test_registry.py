@@ -125,6 +125,13 @@ def test_one_plugin_can_build_on_another():
     assert set(found.engines) == {"beads"}
 
 
+def test_an_engine_gets_the_families_of_its_own_library():
+    other = type("Other", (Abacus,), {"name": "other"})()
+    more = plugin("more", libraries=[other], families=[family("far", "other")])
+    found = build_registry([plugin(**WHOLE), more])
+    assert [f.name for f in found.families_of(Beads)] == ["Bold", "calm"]
+
+
 def test_the_installed_plugins_are_loaded(entry):
     entry(plugin(**WHOLE), name="counting")
     found = build_registry()

@@ -151,6 +151,12 @@ def test_a_schedule_may_show_less_than_the_worst_one():
     assert expected(case("diverged", a="diverged", b="drift", c="exact"), defect())
 
 
+def test_no_schedule_may_show_more_than_the_entry_says():
+    entry = defect(verdicts={"ragged": Verdict.DRIFT})
+    assert expected(case("drift", a="drift"), entry)
+    assert not expected(case("diverged", a="drift", b="diverged"), entry)
+
+
 def test_only_claimed_schedules_may_be_bad():
     entry = defect(schedules={"ragged": ("a", "b")})
     assert expected(case("diverged", a="diverged", b="drift", c="tie"), entry)
