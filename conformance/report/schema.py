@@ -31,14 +31,14 @@ def derived_schema() -> dict[str, Any]:
     }
 
 
-def _clean(node: Any) -> Any:  # noqa: ANN401
+def _clean(node: Any) -> Any:
     """Descriptions as every Python gives them; before 3.13 docstrings keep their indentation."""
     if isinstance(node, dict):
         return {
             key: inspect.cleandoc(value) if key == "description" else _clean(value)
             for key, value in node.items()
         }
-    return [_clean(item) for item in node] if isinstance(node, list) else node
+    return [_clean(item) for item in node] if isinstance(node, list | tuple) else node
 
 
 def schema_text() -> str:
