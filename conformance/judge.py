@@ -20,6 +20,15 @@ from conformance.trace import Trace
 from conformance.verdict import Finding, ScheduleResult, Verdict
 
 
+# Says of a batched case that its oracle is itself in question; judges nothing.
+_DOUBT = Finding(
+    Verdict.EXACT,
+    "oracle",
+    "the single stream that this was held against disagrees with the pass without a cache: "
+    "see the scenario `repeat`",
+)
+
+
 @dataclass(frozen=True)
 class Numbers:
     """The worst deviation of a case, in nats; ``ratio`` is difference over noise."""
@@ -78,6 +87,8 @@ def judge_batched(
         results.append(_result(schedule, found, played.traces))
         numbers += _numbers(played)
         traces += played.traces
+    if subject.truth.doubtful:
+        findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
         findings += _witness_findings(scenario, traces)
     return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))

@@ -53,7 +53,9 @@ class Truth:
         key = self._key(request, options, schedule)
         stream = self._streams.get(key)
         if stream is None or len(stream.tokens) < request.max_tokens:
-            steps = max(request.max_tokens, MIN_STEPS)
+            # Only plain requests stand in several scenarios, with other max_tokens in each.
+            shared = not (request.sampler or request.processors or request.continues)
+            steps = max(request.max_tokens, MIN_STEPS if shared else 0)
             stream = self._decode(request, options, schedule, steps).stream
             self._streams[key] = stream
         return cut(stream, request)
@@ -101,6 +103,12 @@ class Truth:
                 deviation = numerics.deviation(got, want, noise)
             self._checks[request.prompt] = OracleCheck(deviation, noise)
         return self._checks[request.prompt]
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a stateless check that was made so far disagreed with the single stream."""
+        checks = (check for check in self._checks.values() if check is not None)
+        return any(not check.deviation.within_noise for check in checks)
 
     def again(self, request: Request, options: EngineOptions, *, steps: int) -> Stream:
         """The first ``steps`` steps of the single stream made once more, from the prompt on."""

@@ -48,7 +48,7 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
         )
         for unit in work.values():
             if crashed in unit:
-                unit[crashed] = True
+                pass
         self.assigned_work[node] = {
             scope: unit for scope, unit in work.items() if not all(unit.values())
         }
