@@ -1,0 +1,43 @@
+"""How a toy row chooses its token: greedy, seeded, by a filter chain; after logits processors."""
+
+import numpy as np
+
+from miniatures.model import normalise
+
+
+class Chooser:
+    """Shared by the single stream and the engines, as a library shares its samplers."""
+
+    def __init__(self, request, forced=None):
+        self.sampler = request.sampler
+        self.processors = [dict(processor.args) for processor in request.processors]
+        self.forced = forced
+        self.calls = 0
+
+    def logprobs(self, history, logits):
+        """``[VOCAB]`` after the processors, which see all tokens of the row so far."""
+        logits = logits.copy()
+        for arguments in self.processors:
+            for token, bias in arguments.get("logit_bias", {}).items():
+                logits[int(token)] += bias
+            if "repetition_penalty" in arguments:
+                recent = list(set(history[-arguments["repetition_context_size"] :]))
+                logits[recent] -= np.float32(arguments["repetition_penalty"])
+            if "frequency_penalty" in arguments:
+                for token in history:
+                    logits[token] -= np.float32(0.1)
+        return normalise(logits)
+
+    def token(self, logprobs):
+        """The next token: of ``forced``, if they are given."""
+        call, self.calls = self.calls, self.calls + 1
+        if self.forced is not None:
+            return self.forced[min(call, len(self.forced) - 1)]
+        if self.sampler is None:
+            return int(logprobs.argmax())
+        if self.sampler.kind == "seeded":
+            rng = np.random.default_rng((int(self.sampler.args["seed"]), call))
+            scaled = logprobs / self.sampler.args["temperature"]
+            return int((scaled + rng.gumbel(size=len(logprobs))).argmax())
+        place = -2 if "xtc_probability" in self.sampler.args else -1
+        return int(np.argsort(logprobs, kind="stable")[place])

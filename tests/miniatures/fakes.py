@@ -1,0 +1,105 @@
+"""Engines whose answers are right, but which do not do what a scenario is about."""
+
+import msgspec
+
+from conformance.trace import StepOutput
+from miniatures.right import ContinuousBatching
+
+
+class OneByOne(ContinuousBatching):
+    """Decodes one request after another; the others wait."""
+
+    def __init__(self, model, options):
+        super().__init__(model, msgspec.structs.replace(options, completion_batch_size=1))
+
+
+class NeverPads(ContinuousBatching):
+    """Prefills each prompt in a call of its own."""
+
+    def prefill_step(self, processed):
+        together = self.prefill
+        for row in together:
+            self.prefill = [row]
+            super().prefill_step(processed)
+        self.prefill = together
+
+
+class JoinsLate(ContinuousBatching):
+    """Takes late requests only when all others have ended."""
+
+    def admit(self):
+        if not self.decode:
+            super().admit()
+
+
+class PrefillsWhole(ContinuousBatching):
+    """Ignores the size of prefill pieces."""
+
+    def piece(self):
+        return 10_000
+
+
+class HasMoreSlots(ContinuousBatching):
+    """Takes whatever comes, however few slots it was given."""
+
+    def admit(self):
+        self.prefill += self.queue
+        self.queue = []
+
+
+class PadsAlways(ContinuousBatching):
+    """Computes one column more than any prompt has."""
+
+    def forward(self, rows, length):
+        return super().forward(rows, length + 1 if length > 1 else 1)
+
+
+class Unmetered(ContinuousBatching):
+    """Computes by another path than the model's call, so nobody knows what was computed."""
+
+    def forward(self, rows, length):
+        logits = super().forward(rows, length)
+        self.model.calls.pop()
+        return logits
+
+
+class WithoutProbes(ContinuousBatching):
+    """Says that it can make invalid calls, and names none."""
+
+    @classmethod
+    def probes(cls):
+        return ()
+
+
+class WithoutStages(ContinuousBatching):
+    """Does not tell where its requests are, so that nothing that waits for a stage can fire."""
+
+    def stages(self):
+        return {}
+
+
+class AnswersAtOnce(ContinuousBatching):
+    """Runs to the end whenever it is asked for a step: nobody can join or be removed."""
+
+    def step(self):
+        events, processed = [], {}
+        while self.queue or self.prefill or self.decode:
+            output = super().step()
+            events += output.events
+            for name, count in output.processed.items():
+                processed[name] = processed.get(name, 0) + count
+        return StepOutput(tuple(events), processed)
+
+
+FAKES = (
+    OneByOne,
+    NeverPads,
+    JoinsLate,
+    PrefillsWhole,
+    HasMoreSlots,
+    PadsAlways,
+    Unmetered,
+    WithoutProbes,
+    WithoutStages,
+    AnswersAtOnce,
+)

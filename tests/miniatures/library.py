@@ -1,0 +1,128 @@
+"""The toy library, and libraries that are wrong before any batch is made."""
+
+import numpy as np
+
+from conformance.family import Facts, Family
+from conformance.library import Coverage, Library, Solo
+from conformance.phases import Phases
+from conformance.subject import Subject
+from conformance.trace import Stream
+from miniatures.choosing import Chooser
+from miniatures.model import VOCAB, ToyModel, normalise
+
+EPS = 2.0**-23
+
+
+class ToyLibrary(Library):
+    """Decodes one request at a time; counts what it was asked."""
+
+    name = "toy"
+    tied = False
+
+    def __init__(self):
+        self.streams: list[tuple[str, int]] = []
+        self.passes = 0
+        self.churns = 0
+
+    def coverage(self):
+        return Coverage(("toy",), {})
+
+    def load(self, family, *, dtype, seed):
+        return ToyModel(tied=self.tied)
+
+    def meter(self, model, *, evaluate=False):
+        return model.calls
+
+    def single_stream(self, model, request, *, options, steps, prefix=None, forced=None):
+        self.streams.append((request.request_id, steps))
+        fed = [*(prefix or ()), *request.prompt]
+        chooser, tokens, rows = Chooser(request, forced), [], []
+        for _ in range(steps):
+            logits = self.logits(model, fed, options, alone=len(request.prompt))
+            rows.append(chooser.logprobs(fed, logits))
+            tokens.append(chooser.token(rows[-1]))
+            fed.append(tokens[-1])
+        table = np.stack(rows) if rows else np.zeros((0, VOCAB), np.float32)
+        return Solo(Stream(tuple(tokens), table), fed)
+
+    def logits(self, model, fed, options, *, alone):
+        return model([fed], bound=options.max_kv_size)[0]
+
+    def stateless(self, model, tokens):
+        return normalise(model([tokens])[0])
+
+    def one_pass(self, model, tokens, *, ulps=0.0, seed=0):
+        self.passes += 1
+        logits = np.stack([model([tokens[: end + 1]])[0] for end in range(len(tokens))])
+        u = np.random.default_rng(seed).uniform(-1, 1, logits.shape)
+        return normalise((logits * (1 + ulps * EPS * u)).astype(np.float32))
+
+    def churn(self):
+        self.churns += 1
+
+    def versions(self):
+        return {"toy": "1"}
+
+    def device(self):
+        return "abacus"
+
+
+class TiedLibrary(ToyLibrary):
+    """Its model has a near-tie at each step."""
+
+    tied = True
+
+
+class DeafLibrary(ToyLibrary):
+    """Its layers are not reached by the perturbation."""
+
+    def one_pass(self, model, tokens, *, ulps=0.0, seed=0):
+        return super().one_pass(model, tokens)
+
+
+class RestlessLibrary(ToyLibrary):
+    """The single stream gives something else each time, as where unwritten memory is read."""
+
+    def logits(self, model, fed, options, *, alone):
+        model.drift = getattr(model, "drift", 0.0) + 1e-3
+        logits = super().logits(model, fed, options, alone=alone).copy()
+        logits[0] += np.float32(model.drift)
+        return logits
+
+
+class PieceworkLibrary(ToyLibrary):
+    """A prompt that is cut into pieces gives something else than as a whole."""
+
+    def logits(self, model, fed, options, *, alone):
+        logits = super().logits(model, fed, options, alone=alone).copy()
+        if options.prefill_step_size < alone:
+            logits[0] += np.float32(0.01)
+        return logits
+
+
+class ForgetfulLibrary(ToyLibrary):
+    """Its cache is off by one: the pass without a cache knows better."""
+
+    def logits(self, model, fed, options, *, alone):
+        return model([fed], offsets=[len(fed) + 1], bound=options.max_kv_size)[0]
+
+
+class ShakyLibrary(ToyLibrary):
+    """The single stream again, with its last bit rounded otherwise: nothing to report."""
+
+    def logits(self, model, fed, options, *, alone):
+        model.turn = getattr(model, "turn", 0) + 1
+        logits = super().logits(model, fed, options, alone=alone)
+        return logits * np.float32(1 + EPS * (model.turn % 2))
+
+
+def family(window=None):
+    """The toy family."""
+    return Family("toy", Facts(library="toy", window=window), {"vocab_size": VOCAB})
+
+
+def subject(library=None, *, window=None, seed=0):
+    """The toy family's model, loaded."""
+    return Subject.load(
+        library or ToyLibrary(), family(window), dtype="float32", seed=seed, phases=Phases()
+    )

@@ -1,0 +1,62 @@
+"""The oracle against itself: what it must find in libraries that are wrong without any batch."""
+
+import pytest
+from miniatures.library import (
+    ForgetfulLibrary,
+    PieceworkLibrary,
+    RestlessLibrary,
+    ShakyLibrary,
+    ToyLibrary,
+    subject,
+)
+from miniatures.right import ContinuousBatching
+
+from conformance.alone import judge_alone
+from conformance.judge import brief_for
+from conformance.scenarios.solo import RECHUNKED, REPEAT
+from conformance.verdict import Verdict
+
+
+def judge(library, scenario):
+    toy = subject(library)
+    return judge_alone(toy, scenario.make(brief_for(toy, ContinuousBatching, 0)))
+
+
+@pytest.mark.parametrize(
+    ("library", "scenario", "verdict", "checks"),
+    [
+        (ToyLibrary, REPEAT, Verdict.EXACT, set()),
+        (ToyLibrary, RECHUNKED, Verdict.EXACT, set()),
+        (ShakyLibrary, REPEAT, Verdict.EXACT, set()),
+        (ShakyLibrary, RECHUNKED, Verdict.EXACT, set()),
+        (RestlessLibrary, REPEAT, Verdict.ORACLE, {"repeat", "stateless"}),
+        (PieceworkLibrary, REPEAT, Verdict.EXACT, set()),
+        (PieceworkLibrary, RECHUNKED, Verdict.ORACLE, {"rechunked", "stateless"}),
+        (ForgetfulLibrary, REPEAT, Verdict.ORACLE, {"stateless"}),
+    ],
+)
+def test_verdict(library, scenario, verdict, checks):
+    outcome = judge(library(), scenario)
+    assert outcome.verdict is verdict
+    assert {finding.check for finding in outcome.findings} == checks
+
+
+def test_a_stream_that_is_other_the_second_time_is_unstable():
+    outcome = judge(RestlessLibrary(), REPEAT)
+    found = [f for f in outcome.findings if f.check == "repeat"]
+    assert {f.verdict for f in found} == {Verdict.UNSTABLE}
+    assert {f.request_id for f in found} == {"r5", "r11", "r23"}
+    assert all(f.difference > f.noise for f in found)
+
+
+def test_only_short_prompts_are_held_against_the_pass_without_a_cache():
+    found = [f for f in judge(ForgetfulLibrary(), REPEAT).findings if f.check == "stateless"]
+    assert {f.request_id for f in found} == {"r5", "r11"}
+    assert {f.step for f in found} == {0}
+
+
+def test_each_request_has_its_figures():
+    outcome = judge(ToyLibrary(), RECHUNKED)
+    assert outcome.numbers.difference == 0.0
+    assert [s.name for s in outcome.schedules] == ["rechunked"]
+    assert outcome.schedules[0].forward_calls > 0

@@ -1,0 +1,292 @@
+"""Each tiny engine gets the verdict of its one wrongness, in the scenarios that can see it."""
+
+import numpy as np
+import pytest
+from miniatures.fakes import FAKES
+from miniatures.library import ForgetfulLibrary, TiedLibrary, subject
+from miniatures.right import AllAtOnce, ContinuousBatching
+from miniatures.wrong import WRONG, DriftsALittle, JoinsOneOff, RoundsOtherwise, SaysUnsupported
+
+from conformance.alone import judge_alone
+from conformance.judge import (
+    Numbers,
+    brief_for,
+    judge_batched,
+    play_schedule,
+    worst,
+    worst_numbers,
+)
+from conformance.scenarios import LADDER, Scenario
+from conformance.scenarios.build import ask, together
+from conformance.scenarios.solo import REPEAT
+from conformance.schedule import Schedule
+from conformance.trace import Mode
+from conformance.verdict import Finding, Verdict
+
+BATCHED = tuple(scenario for scenario in LADDER if not scenario.alone)
+ALL = frozenset(scenario.name for scenario in BATCHED)
+SEVERAL = ALL - {"batch_of_one"}
+# Where rows are padded, or are at different positions.
+RAGGED = SEVERAL - {"identical", "equal_length"}
+# Where a row ends, and another one decodes on or comes later.
+ENDS = RAGGED - {"wide", "threads"}
+PIECES = frozenset({"chunked", "staggered", "window", "cancelled", "prompt_cache"})
+# Where a row that decodes waits for one that joins; a prompt of two tokens joins before long ones.
+JOINS = ENDS - {"early_finish"}
+
+EXPECTED = {
+    "LosesFirstToken": (Verdict.PROTOCOL, JOINS),
+    "RepeatsToken": (Verdict.PROTOCOL, ENDS),
+    "SpeaksAfterFinish": (Verdict.PROTOCOL, ENDS),
+    "SpeaksAfterRemoval": (Verdict.PROTOCOL, {"cancelled"}),
+    "CallsEveryEndStop": (Verdict.PROTOCOL, ALL),
+    "SpeaksForAStranger": (Verdict.PROTOCOL, {"cancelled"}),
+    "HidesLogprobs": (Verdict.PROTOCOL, SEVERAL),
+    "AttendsToPadding": (Verdict.DIVERGED, RAGGED),
+    "NanInPadding": (Verdict.NAN, RAGGED),
+    "RowZeroOffset": (Verdict.DIVERGED, RAGGED),
+    "AnswersFirstRow": (Verdict.DIVERGED, SEVERAL - {"identical"}),
+    "JoinsOneOff": (
+        Verdict.DIVERGED,
+        {"staggered", "window", "cancelled", "prompt_cache", "stop_sequences"}
+        | {"samplers", "invalid"},
+    ),
+    "WrongBeyondEightRows": (Verdict.DIVERGED, {"wide"}),
+    "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish"}),
+    "SwapsRowsAfterFilter": (
+        Verdict.DIVERGED,
+        {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers"},
+    ),
+    "KeepsCache": (Verdict.LEAK, {"cancelled"}),
+    "InheritsSlotState": (Verdict.DIVERGED, {"slot_reuse", "samplers", "invalid"}),
+    "ComputesGhostRows": (Verdict.LEAK, ENDS),
+    "LosesTokenBetweenPieces": (Verdict.DIVERGED, PIECES),
+    "ForgetsBound": (Verdict.DIVERGED, {"window"}),
+    "SharesExtractedCache": (Verdict.DIVERGED, {"prompt_cache"}),
+    "KeepsFirstSampler": (Verdict.DIVERGED, {"samplers"}),
+    "ShiftsProcessors": (Verdict.DIVERGED, {"samplers"}),
+    "StopsLate": (Verdict.PROTOCOL, {"stop_sequences"}),
+    "AcceptsInvalid": (Verdict.PROTOCOL, {"invalid"}),
+    "RefusesUnclearly": (Verdict.PROTOCOL, {"invalid"}),
+    "HalfAppliesInvalid": (Verdict.PROTOCOL, {"invalid"}),
+    "CrashesOnJoin": (Verdict.CRASH, JOINS),
+    "SaysUnsupported": (Verdict.UNSUPPORTED, {"window"}),
+    "NeverEnds": (
+        Verdict.HANG,
+        {"slot_reuse", "window", "prompt_cache", "samplers", "invalid"},
+    ),
+    "CrashesOnOtherThread": (Verdict.CRASH, {"threads"}),
+    "ReadsUnwrittenMemory": (Verdict.UNSTABLE, SEVERAL),
+    "DriftsALittle": (Verdict.DRIFT, SEVERAL),
+}
+
+# What each fake leaves out: these scenarios are vacuous on it, and all others exact.
+VACUOUS = {
+    "OneByOne": SEVERAL,
+    "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache"},
+    "JoinsLate": {"staggered", "window", "stop_sequences", "samplers"},
+    "PrefillsWhole": {"chunked", "staggered"},
+    "HasMoreSlots": {"slot_reuse", "cancelled"},
+    "PadsAlways": {"identical", "equal_length"},
+    "Unmetered": ALL - {"window", "cancelled", "stop_sequences", "samplers"},
+    "WithoutProbes": {"invalid"},
+    "WithoutStages": {
+        *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
+        *("samplers", "invalid"),
+    },
+    "AnswersAtOnce": {
+        *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
+        *("samplers", "invalid"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def toy():
+    """One subject for all: its single streams are made once."""
+    return subject()
+
+
+def judge(toy, engine, scenario):
+    return judge_batched(toy, engine, scenario, scenario.make(brief_for(toy, engine, 0)))
+
+
+def verdicts(toy, engine):
+    """The verdict of each scenario that the engine can express."""
+    return {
+        scenario.name: judge(toy, engine, scenario).verdict
+        for scenario in BATCHED
+        if scenario.needs <= engine.capabilities
+    }
+
+
+@pytest.mark.parametrize("scenario", BATCHED, ids=lambda s: s.name)
+def test_a_right_engine_is_exact(toy, scenario):
+    outcome = judge(toy, ContinuousBatching, scenario)
+    assert outcome.verdict is Verdict.EXACT
+    assert outcome.findings == ()
+    assert outcome.numbers == Numbers(0.0, outcome.numbers.noise, 0.0)
+
+
+def test_an_engine_that_shows_little_is_exact_on_what_it_can_express(toy):
+    found = verdicts(toy, AllAtOnce)
+    assert set(found.values()) == {Verdict.EXACT}
+    assert {"ragged", "chunked", "slot_reuse", "prompt_cache", "threads"} < set(found)
+    assert not {"staggered", "cancelled", "samplers", "invalid"} & set(found)
+
+
+@pytest.mark.parametrize("engine", WRONG, ids=lambda e: e.__name__)
+def test_a_wrong_engine_gets_its_verdict_where_its_wrongness_can_show(toy, engine):
+    verdict, where = EXPECTED[engine.__name__]
+    assert verdicts(toy, engine) == {
+        name: verdict if name in where else Verdict.EXACT for name in (s.name for s in BATCHED)
+    }
+
+
+@pytest.mark.parametrize("engine", FAKES, ids=lambda e: e.__name__)
+def test_a_fake_is_vacuous_where_it_leaves_out_what_is_tested(toy, engine):
+    vacuous = VACUOUS[engine.__name__]
+    assert verdicts(toy, engine) == {
+        name: Verdict.VACUOUS if name in vacuous else Verdict.EXACT
+        for name in (s.name for s in BATCHED)
+    }
+
+
+def test_every_scenario_can_be_vacuous():
+    assert set().union(*VACUOUS.values()) == ALL
+
+
+def test_every_scenario_is_the_first_of_the_ladder_to_see_some_wrongness():
+    order = [scenario.name for scenario in BATCHED]
+    first = {min(where, key=order.index) for _, where in EXPECTED.values()}
+    assert set(order) - first == set()
+
+
+def test_other_rounding_is_exact_where_no_token_hangs_on_it(toy):
+    assert set(verdicts(toy, RoundsOtherwise).values()) == {Verdict.EXACT}
+
+
+def test_other_rounding_is_a_tie_where_a_token_hangs_on_it():
+    found = verdicts(subject(TiedLibrary()), RoundsOtherwise)
+    assert found == {name: Verdict.TIE if name in SEVERAL else Verdict.EXACT for name in ALL}
+
+
+def test_a_window_of_the_family_is_used_in_place_of_a_bound():
+    windowed = subject(window=6)
+    scenario = next(s for s in BATCHED if s.name == "window")
+    schedules = scenario.make(brief_for(windowed, ContinuousBatching, 0))
+    assert {s.options.max_kv_size for s in schedules} == {None}
+    assert judge(windowed, ContinuousBatching, scenario).verdict is Verdict.EXACT
+
+
+def one_schedule(toy, engine=ContinuousBatching):
+    brief = brief_for(toy, engine, 0)
+    return Schedule("pair", (together(ask(brief, "a", 5), ask(brief, "b", 11)),))
+
+
+def test_equal_runs_are_made_twice_and_no_third_time(toy):
+    before = toy.library.churns
+    played = play_schedule(toy, ContinuousBatching, one_schedule(toy))
+    assert [trace.mode for trace in played.traces] == [Mode.FORCED, Mode.FREE]
+    assert toy.library.churns == before + 2
+
+
+def test_the_first_run_is_made_again_where_the_two_differ():
+    tied = subject(TiedLibrary())
+    played = play_schedule(tied, RoundsOtherwise, one_schedule(tied, RoundsOtherwise))
+    assert [trace.mode for trace in played.traces] == [Mode.FORCED, Mode.FREE, Mode.FORCED]
+
+
+def test_an_engine_that_cannot_be_forced_runs_free_twice(toy):
+    played = play_schedule(toy, AllAtOnce, one_schedule(toy, AllAtOnce))
+    assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
+
+
+def test_a_run_that_failed_is_not_made_again(toy):
+    scenario = next(s for s in BATCHED if s.name == "window")
+    schedule = scenario.make(brief_for(toy, SaysUnsupported, 0))[0]
+    assert len(play_schedule(toy, SaysUnsupported, schedule).traces) == 1
+
+
+def test_the_noise_is_not_measured_where_the_floor_explains_all():
+    fresh = subject()
+    play_schedule(fresh, ContinuousBatching, one_schedule(fresh))
+    assert fresh.library.passes == 0
+    judge(fresh, DriftsALittle, next(s for s in BATCHED if s.name == "identical"))
+    assert fresh.library.passes > 0
+
+
+def test_results_of_schedules_count_calls_and_padding(toy):
+    ragged = next(s for s in BATCHED if s.name == "ragged")
+    outcome = judge(toy, ContinuousBatching, ragged)
+    first = outcome.schedules[0]
+    # 23, 5, 11 and 2 tokens: four rows of 22 columns, of which 22 + 4 + 10 + 1 are prompt; twice.
+    assert (first.name, first.verdict) == ("ragged", Verdict.EXACT)
+    assert first.padded_positions == 2 * (4 * 22 - 37)
+    assert first.forward_calls == 2 * (1 + 5)
+    assert first.real_positions > 0
+
+
+def test_each_schedule_has_the_verdict_of_its_own_findings(toy):
+    ragged = next(s for s in BATCHED if s.name == "ragged")
+    broken = next(e for e in WRONG if e.__name__ == "NanInPadding")
+    assert [s.verdict for s in judge(toy, broken, ragged).schedules] == [
+        Verdict.NAN,
+        Verdict.EXACT,  # a prompt of one token is never prefilled
+    ]
+    cancelled = next(s for s in BATCHED if s.name == "cancelled")
+    leaky = next(e for e in WRONG if e.__name__ == "KeepsCache")
+    by_name = {s.name: s.verdict for s in judge(toy, leaky, cancelled).schedules}
+    assert by_name["prefill"] is Verdict.LEAK
+    assert by_name["decode"] is Verdict.EXACT
+
+
+def test_a_case_that_is_unsupported_is_not_vacuous_too(toy):
+    window = next(s for s in BATCHED if s.name == "window")
+    found = judge(toy, SaysUnsupported, window)
+    assert {f.verdict for f in found.findings} == {Verdict.UNSUPPORTED}
+
+
+def test_a_scenario_without_schedules_is_vacuous(toy):
+    ragged = next(s for s in BATCHED if s.name == "ragged")
+    empty = Scenario("empty", 1, "nothing", frozenset(), lambda brief: [], ragged.witnesses)
+    outcome = judge(toy, ContinuousBatching, empty)
+    assert outcome.verdict is Verdict.VACUOUS
+    assert [f.expected for f in outcome.findings] == [w.name for w in ragged.witnesses]
+    assert outcome.numbers is None
+
+
+def test_a_doubtful_oracle_is_told_and_judges_nothing():
+    """The library is off by one without a batch, and an engine that is off alike is exact."""
+    doubtful = subject(ForgetfulLibrary())
+    judge_alone(doubtful, REPEAT.make(brief_for(doubtful, JoinsOneOff, 0)))
+    scenario = next(s for s in BATCHED if s.name == "batch_of_one")
+    outcome = judge(doubtful, OffByOne, scenario)
+    assert outcome.verdict is Verdict.EXACT
+    assert [f.check for f in outcome.findings] == ["oracle"]
+
+
+class OffByOne(ContinuousBatching):
+    """Wrong as its library is."""
+
+    def offsets(self, rows):
+        return [len(row.fed) + 1 for row in rows]
+
+
+def test_worst_is_exact_without_findings_and_the_most_severe_with_them():
+    assert worst([]) is Verdict.EXACT
+    some = [Finding(v, "c", "w") for v in (Verdict.TIE, Verdict.NAN, Verdict.DRIFT)]
+    assert worst(some) is Verdict.NAN
+
+
+def test_worst_numbers_are_those_of_the_largest_ratio():
+    small, large = Numbers(5.0, 4.0, 1.25), Numbers(0.1, 0.01, 10.0)
+    assert worst_numbers([small, large]) is large
+    assert worst_numbers([]) is None
+
+
+def test_the_numbers_of_a_drift_are_its_difference_over_its_noise(toy):
+    numbers = judge(toy, DriftsALittle, next(s for s in BATCHED if s.name == "identical")).numbers
+    assert numbers.difference == pytest.approx(1e-3, rel=0.01)
+    assert numbers.ratio > 100
+    assert np.isfinite(numbers.noise)
