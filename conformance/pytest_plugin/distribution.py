@@ -48,7 +48,7 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
         )
         for unit in work.values():
             if crashed in unit:
-                pass
+                unit[crashed] = True
         self.assigned_work[node] = {
             scope: unit for scope, unit in work.items() if not all(unit.values())
         }
