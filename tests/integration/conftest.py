@@ -52,7 +52,7 @@ def start(environment, tmp_path):
             text=True,
             cwd=tmp_path,
             env={**environment, **variables},
-            timeout=120,
+            timeout=100,
             check=False,
         )
         return Finished(process, tmp_path)

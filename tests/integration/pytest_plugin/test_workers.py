@@ -41,6 +41,12 @@ def test_a_dead_worker_is_a_verdict_and_the_others_go_on(suite):
     assert done.verdicts()["fatal/staggered"] == "exact"
 
 
+def test_a_replaced_worker_does_not_wait_for_a_second_item_for_ever(suite):
+    options = ("--conformance-family", "fatal", "--conformance-family", "quiet", "-n", "1")
+    done = suite(*options)
+    assert "1 failed, 5 passed" in done.out, done
+
+
 def test_a_dead_worker_that_is_expected_passes(suite, tmp_path):
     folder = tmp_path / "known"
     folder.mkdir()
