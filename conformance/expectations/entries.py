@@ -21,6 +21,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         id: names it; unique in the folder.
         engines: globs; by default the engine that the file is named after.
         families: globs of the families that have it.
+        except_families: globs of those that do not, or in which a worse defect hides it.
         dtypes: globs of the dtypes in which it must show.
         may_show_in: globs of further dtypes, in which noise can hide it.
         package: whose ``versions`` are meant; the file's.
@@ -35,6 +36,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     id: str
     engines: tuple[str, ...]
     families: tuple[str, ...]
+    except_families: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     may_show_in: tuple[str, ...] = ()
     package: str
@@ -60,6 +62,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             result.scenario in self.verdicts
             and matches(result.engine, self.engines)
             and matches(result.family, self.families)
+            and not matches(result.family, self.except_families)
             and matches(result.dtype, (*self.dtypes, *self.may_show_in))
             and self.active(result)
         )

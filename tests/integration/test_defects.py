@@ -16,7 +16,7 @@ from conformance.verdict import Verdict
 ROOT = Path(__file__).parents[2]
 DEFECTS = load_expectations().defects
 LIBRARIES = {"mlx", "mlx_lm", "mlx_vlm"}
-PLACE = re.compile(r"(?P<package>\w+)/(?P<path>[\w/]+\.py):(?P<line>\d+)")
+PLACE = re.compile(r"(?P<package>\w+)/(?P<path>[\w/-]+\.py):(?P<line>\d+)")
 
 
 def unpaired(root, defects):
@@ -157,6 +157,7 @@ def test_foreign_imports_are_found(script, text, found):
     [
         ("mlx_lm/models/llama.py:1", ""),
         ("the cache, mlx_lm/models/llama.py:1 and mlx_lm/generate.py:2", ""),
+        ("mlx_lm/models/nemotron-nas.py:1", ""),
         ("somewhere", "names no file and line"),
         ("mlx_lm/models/lama.py:1", "is not in the installed release"),
         ("mlx_lm/models/llama.py:99999", "is not in the installed release"),

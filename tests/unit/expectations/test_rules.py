@@ -119,6 +119,13 @@ def test_an_entry_says_nothing_about_other_cases(elsewhere):
     assert expected(case("exact", **elsewhere), defect())
 
 
+def test_families_can_be_excepted_by_globs():
+    entry = defect(families=("*",), except_families=("bitnet", "llama4*"))
+    assert expected(case("diverged"), entry)
+    for family in ("bitnet", "llama4_text"):
+        assert judged(case("diverged", family=family), entry).known is None
+
+
 def test_a_prerelease_counts_as_a_release():
     assert expected(case("diverged", version="0.32.2rc1"), defect())
 
