@@ -52,8 +52,13 @@ def lost_paths(text, root):
         name
         for name in names
         if not re.match(r"(mlx_lm|mlx_vlm|my_\w+)/", name)
-        and not any((place / name).exists() for place in places)
+        and not any(_tracked(place / name) for place in places)
     ]
+
+
+def _tracked(path):
+    """Whether a clone would have it too: a file, or a folder with files in it."""
+    return path.is_file() or (path.is_dir() and any(p.is_file() for p in path.rglob("*.*")))
 
 
 def test_the_readmes_table_has_every_verdict_with_its_glyph():
@@ -81,6 +86,11 @@ def test_a_wrong_call_within_a_sentence_is_found():
 def test_a_lost_path_is_found():
     text = "`ci/setup.sh` and `ci/lost.sh`, `README.md` and `LOST.md`, `mlx_lm/models/plamo2.py`"
     assert lost_paths(text, ROOT) == ["ci/lost.sh", "LOST.md"]
+
+
+def test_a_folder_without_files_is_lost(tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert lost_paths("`empty/`", tmp_path) == ["empty/"]
 
 
 def test_a_wrong_table_is_found():
