@@ -139,7 +139,7 @@ class Ledger:
             versions = ", ".join(f"{k} {v}" for k, v in library.versions().items())
             lines.append(f"conformance {conformance.__version__}: {versions}; {library.device()}")
         count = len(self.setup.cases)
-        lines.append(f"conformance: {count} cases selected; with -n, a family stays on one worker")
+        lines.append(f"conformance: {count} cases; those of a family share a process")
         return lines
 
     @pytest.hookimpl(tryfirst=True)
