@@ -1,0 +1,94 @@
+"""The first other token of a free run: a tie, or a divergence."""
+
+import pytest
+from miniatures.plays import NOISE, Script
+
+from conformance.checks.free import check_free
+from conformance.numerics import FACTOR
+from conformance.verdict import Verdict
+
+
+def other_token(script, name, step, *, moved=0.0):
+    """Let the free run choose the runner-up at a step, its logprob moved by ``moved``."""
+    runner_up = (script.want[name].tokens[step] + 1) % 8
+    script.free.change(name, step, token=runner_up)
+    if moved:
+        script.free.move(name, step, moved, token=runner_up)
+    return runner_up
+
+
+def test_a_right_play_has_no_finding():
+    assert check_free(Script().play()) == []
+
+
+def test_a_token_within_the_noise_is_a_tie():
+    script = Script(margins={2: 1e-6})
+    token = other_token(script, "a", 2, moved=2e-6)
+    (found,) = check_free(script.play())
+    assert (found.verdict, found.request_id, found.step, found.row) == (Verdict.TIE, "a", 2, 0)
+    assert found.got == f"token {token}"
+    assert found.expected == f"token {script.want['a'].tokens[2]}"
+    assert found.margin == pytest.approx(1e-6, abs=5e-7)
+    assert found.noise == pytest.approx(NOISE)
+
+
+@pytest.mark.parametrize(
+    ("margin", "verdict"),
+    [(1.9 * FACTOR * NOISE, Verdict.TIE), (2.2 * FACTOR * NOISE, Verdict.DIVERGED)],
+)
+def test_the_margin_may_be_the_noise_of_both_tokens(margin, verdict):
+    script = Script(margins={1: margin})
+    other_token(script, "b", 1)
+    assert [f.verdict for f in check_free(script.play())] == [verdict]
+
+
+def test_a_token_with_a_margin_is_a_divergence():
+    script = Script()
+    other_token(script, "b", 1, moved=1.5)
+    (found,) = check_free(script.play())
+    assert (found.verdict, found.request_id, found.step) == (Verdict.DIVERGED, "b", 1)
+    assert found.margin == pytest.approx(1.0, rel=1e-3)
+    assert found.difference == pytest.approx(1.5, rel=1e-3)
+
+
+def test_near_tokens_do_not_excuse_numbers_beyond_the_noise():
+    script = Script(margins={2: 1e-6})
+    other_token(script, "a", 2)
+    script.free.move("a", 1, 0.01, token=0)
+    assert [f.verdict for f in check_free(script.play())] == [Verdict.DIVERGED]
+
+
+def test_only_the_first_other_token_of_a_request_is_told():
+    script = Script()
+    other_token(script, "a", 1)
+    other_token(script, "a", 3)
+    assert [f.step for f in check_free(script.play())] == [1]
+
+
+def test_a_sampled_token_may_differ_where_a_number_moved():
+    """What a sampler draws hangs on sums that only it knows, so the margin says nothing."""
+    script = Script(sampler="seeded")
+    other_token(script, "a", 1, moved=NOISE)
+    assert [f.verdict for f in check_free(script.play())] == [Verdict.TIE]
+
+
+def test_a_sampled_token_may_not_differ_on_equal_numbers():
+    script = Script(sampler="seeded", margins={1: 1e-6})
+    other_token(script, "a", 1)
+    assert [f.verdict for f in check_free(script.play())] == [Verdict.DIVERGED]
+
+
+def test_a_forced_run_is_not_looked_at():
+    script = Script()
+    script.forced.change("a", 1, token=7)
+    assert check_free(script.play()) == []
+
+
+def test_without_any_number_another_token_is_a_divergence():
+    script = Script(margins={1: 1e-6})
+    other_token(script, "b", 1)
+    for step in range(3):
+        script.free.change("b", step, logprobs=None, token_logprob=None)
+    (found,) = check_free(script.play())
+    assert found.verdict is Verdict.DIVERGED
+    assert found.difference is None

@@ -1,0 +1,54 @@
+"""What is held after the end, and rows that nobody asked for."""
+
+import pytest
+from miniatures.plays import Script
+
+from conformance.checks.leak import check_leak
+from conformance.trace import Failure, ForwardCall
+from conformance.verdict import Verdict
+
+
+def test_a_right_play_has_no_finding():
+    assert check_leak(Script().play()) == []
+
+
+def test_bytes_held_at_the_end():
+    script = Script()
+    script.free.held = 4096
+    (found,) = check_leak(script.play())
+    assert (found.verdict, found.mode, found.got) == (Verdict.LEAK, "free", "4096 bytes")
+
+
+def test_an_engine_that_cannot_tell_its_bytes_leaks_none():
+    script = Script()
+    script.forced.held = None
+    assert check_leak(script.play()) == []
+
+
+def test_a_ghost_row_after_a_removal():
+    script = Script()
+    script.forced.moments[3].forwards = [ForwardCall(3, 1)]  # c was removed before this step
+    (found,) = check_leak(script.play())
+    assert (found.verdict, found.mode) == (Verdict.LEAK, "forced")
+    assert found.what == "step 3 computed 3 rows with 2 requests live"
+
+
+def test_a_ghost_row_after_the_last_finish():
+    script = Script()
+    script.free.moments[7].forwards = [ForwardCall(1, 1)]
+    (found,) = check_leak(script.play())
+    assert found.what == "step 7 computed 1 rows with 0 requests live"
+
+
+def test_rows_are_not_counted_where_stages_are_not_told():
+    script = Script()
+    script.free.moments[7].forwards = [ForwardCall(1, 1)]
+    assert check_leak(script.play(staged=False)) == []
+
+
+@pytest.mark.parametrize("field", ["failure", "out_of_steps"])
+def test_a_run_without_an_end_may_hold_what_it_has(field):
+    script = Script()
+    script.forced.held = 4096
+    setattr(script.forced, field, Failure("E", "m", "f:1", "s") if field == "failure" else True)
+    assert check_leak(script.play()) == []

@@ -1,0 +1,100 @@
+"""The same run twice."""
+
+import numpy as np
+import pytest
+from miniatures.plays import NOISE, Script
+
+from conformance.checks.stability import check_stability, same_bits
+from conformance.trace import Failure
+from conformance.verdict import Verdict
+
+
+def bits(script):
+    play = script.play()
+    return same_bits(play, play.traces[0], play.traces[1])
+
+
+def test_a_right_play_gives_the_same_bits():
+    assert bits(Script())
+
+
+def test_one_bit_is_another():
+    script = Script()
+    script.free.move("a", 4, np.float32(1e-6), token=1)
+    assert not bits(script)
+
+
+def test_another_token_or_a_shorter_stream_is_not_the_same():
+    script = Script()
+    script.free.change("a", 4, token=7)
+    assert not bits(script)
+    script = Script()
+    moment, place = script.free.event("b", 2)
+    del moment.events[place]
+    assert not bits(script)
+
+
+def test_equal_nan_is_the_same():
+    script = Script()
+    for take in (script.forced, script.free):
+        take.move("a", 2, np.nan, token=1)
+    assert bits(script)
+
+
+def test_two_runs_are_no_repetition():
+    script = Script()
+    script.free.move("a", 2, 1.0)
+    assert check_stability(script.play()) == []
+
+
+def test_a_third_run_like_the_first_is_stable():
+    script = Script()
+    script.free.move("a", 2, 1.0)
+    script.repeat_forced()
+    assert check_stability(script.play()) == []
+
+
+@pytest.mark.parametrize(("by", "told"), [(0.5 * NOISE, False), (0.125, True)])
+def test_a_third_run_unlike_the_first_by_more_than_the_floor_is_unstable(by, told):
+    script = Script()
+    script.repeat_forced().move("b", 1, by)
+    findings = check_stability(script.play())
+    assert [f.verdict for f in findings] == [Verdict.UNSTABLE] * told
+    for found in findings:
+        assert (found.request_id, found.step, found.row) == ("b", 1, 1)
+        assert found.difference == pytest.approx(by, rel=1e-3)
+        assert found.noise == pytest.approx(NOISE)
+
+
+def test_nan_in_one_of_the_runs_is_unstable():
+    script = Script()
+    script.repeat_forced().move("a", 0, np.nan, token=2)
+    (found,) = check_stability(script.play())
+    assert (found.step, found.difference) == (0, np.inf)
+
+
+def test_other_tokens_are_unstable():
+    script = Script()
+    script.repeat_forced().change("b", 2, token=7)
+    (found,) = check_stability(script.play())
+    assert (found.request_id, found.step, found.difference) == ("b", 2, np.inf)
+
+
+def test_a_failed_run_is_no_repetition():
+    script = Script()
+    third = script.repeat_forced()
+    third.move("a", 0, 1.0)
+    third.failure = Failure("E", "m", "f:1", "step 1")
+    assert check_stability(script.play()) == []
+
+
+def test_chosen_logprobs_are_compared_where_they_are_all_there_is():
+    script = Script()
+    third = script.repeat_forced()
+    for take in (script.forced, third):
+        for step in range(3):
+            take.change("b", step, logprobs=None)
+    assert check_stability(script.play()) == []
+    third.change("b", 2, token_logprob=-9.0)
+    (found,) = check_stability(script.play())
+    assert (found.request_id, found.step) == ("b", 2)
