@@ -7,7 +7,6 @@ published form.
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 import msgspec
 
@@ -162,9 +161,3 @@ def decode(line: str | bytes, *, where: str = "result") -> CaseResult:
         return msgspec.json.decode(line, type=CaseResult)
     except msgspec.MsgspecError as error:
         raise ResultError(f"{where}: {error}") from error
-
-
-def as_dict(result: CaseResult) -> dict[str, Any]:
-    """The result as plain dicts, lists and numbers."""
-    plain: dict[str, Any] = msgspec.to_builtins(result)
-    return plain

@@ -1,0 +1,201 @@
+"""When a difference is rounding: the arithmetic, on numbers that are made up."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from conformance import numerics
+from conformance.numerics import FACTOR, WIDE_FACTOR, WIDE_STEPS, Envelope
+
+INF = np.inf
+finite = st.floats(-30, 0, width=32)
+tables = hnp.arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(2, 30)), elements=finite)
+
+
+def table(*rows):
+    return np.array(rows, np.float32)
+
+
+def everything(want):
+    return np.broadcast_to(np.arange(want.shape[1]), want.shape)
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "difference"),
+    [
+        (-1.0, -1.5, 0.5),
+        (-INF, -INF, 0.0),
+        (-INF, -1.0, INF),
+        (-1.0, -INF, INF),
+        (np.nan, -1.0, INF),
+        (-1.0, np.nan, INF),
+        (np.nan, np.nan, INF),
+        (INF, INF, 0.0),
+        (INF, -INF, INF),
+    ],
+)
+def test_differences_of_numbers_that_are_none(got, want, difference):
+    near, full = numerics.differences(table([got]), table([want]), np.array([[0]]))
+    assert near.tolist() == full.tolist() == [difference]
+
+
+def test_differences_are_over_the_likely_tokens_and_over_all():
+    want = table([-0.1, -3.0, -9.0], [-2.0, -0.2, -4.0])
+    got = want + table([0.25, 0.0, 1.0], [0.0, 0.0, -0.5])
+    near, full = numerics.differences(got, want, np.array([[0], [1]]))
+    assert near.tolist() == [0.25, 0.0]
+    assert full.tolist() == [1.0, 0.5]
+
+
+@given(tables)
+def test_nothing_differs_from_itself(rows):
+    near, full = numerics.differences(rows, rows, everything(rows))
+    assert not near.any()
+    assert not full.any()
+
+
+@given(tables, st.integers(1, 40))
+def test_differences_over_fewer_tokens_are_no_larger_and_do_not_care_for_the_side(rows, count):
+    other = rows[:, ::-1].copy()
+    top = numerics.top_tokens(rows, count)
+    near, full = numerics.differences(other, rows, top)
+    back = numerics.differences(rows, other, top)
+    assert (near <= full).all()
+    assert np.array_equal(near, back[0])
+    assert np.array_equal(full, back[1])
+
+
+def test_margins_are_top_one_minus_top_two():
+    assert numerics.margins(table([-3.0, -0.5, -2.0], [-1.0, -7.0, -1.0])).tolist() == [1.5, 0.0]
+
+
+@given(tables)
+def test_margins_are_those_of_a_full_sort(rows):
+    ranked = np.sort(rows, axis=-1)
+    assert np.array_equal(numerics.margins(rows), ranked[:, -1] - ranked[:, -2])
+
+
+@given(tables, st.integers(1, 40))
+def test_top_tokens_are_the_largest(rows, count):
+    top = numerics.top_tokens(rows, count)
+    kept = min(count, rows.shape[1])
+    assert top.shape == (len(rows), kept)
+    found = np.sort(np.take_along_axis(rows, top, axis=-1), axis=-1)
+    assert np.array_equal(found, np.sort(rows, axis=-1)[:, -kept:])
+
+
+def test_the_floor_is_two_units_in_the_last_place_of_the_scale():
+    assert numerics.floor("float32", table([-8.0] * 10)) == 2 * 2.0**-23 * 8
+    assert numerics.floor("bfloat16", table([-8.0] * 10)) == 2 * 2.0**-7 * 8
+    assert numerics.floor("float16", table([-0.25] * 10)) == 2 * 2.0**-10
+
+
+def test_the_floor_does_not_look_at_masked_tokens_or_outliers():
+    rows = table([-4.0] * 95 + [-INF] * 4 + [-1e9])
+    assert numerics.floor("float32", rows) == 2 * 2.0**-23 * 4
+    assert numerics.floor("float32", table([-INF, -INF])) == 2 * 2.0**-23
+
+
+def test_the_envelope_is_the_largest_move_of_any_run_and_never_below_the_floor():
+    base = table([-0.1, -3.0, -5.0], [-0.2, -2.0, -4.0])
+    runs = np.stack([base, base, base])
+    runs[0, 0, 1] += 0.5
+    runs[1, 0, 1] -= 0.75
+    found = numerics.envelope_of(runs, base, floor=0.01)
+    assert found.full.tolist() == pytest.approx([0.75, 0.01])
+    assert found.top.tolist() == pytest.approx([0.75, 0.01])
+    assert found.floor == 0.01
+    assert found.measured
+
+
+def test_unlikely_tokens_count_in_the_full_envelope_only():
+    base = -np.arange(1.0, 41.0, dtype=np.float32)[None]
+    runs = base[None].copy()
+    runs[0, 0, 39] += 2.0
+    found = numerics.envelope_of(runs, base, floor=1e-6)
+    assert found.full[0] == 2.0
+    assert found.top[0] == pytest.approx(1e-6)
+
+
+def test_a_flat_envelope_is_the_floor_and_says_that_it_was_not_measured():
+    found = numerics.flat_envelope(3, 0.5)
+    assert found.full.tolist() == found.top.tolist() == [0.5] * 3
+    assert not found.measured
+
+
+def judge(*ratios, noise=0.01):
+    """The deviation of a run whose differences are these multiples of the noise."""
+    want = np.tile(table([-1.0, -2.0, -4.0]), (len(ratios), 1))
+    got = want.astype(np.float64)
+    got[:, 1] += np.array(ratios) * noise
+    return numerics.deviation(got, want, numerics.flat_envelope(len(ratios), noise))
+
+
+def test_the_factor_is_the_limit_of_a_single_step():
+    assert judge(0.0, FACTOR - 0.01, 0.0, 0.0).within_noise
+    found = judge(0.0, FACTOR + 0.01, 0.0, 0.0)
+    assert not found.within_noise
+    assert found.first_bad_step == 1
+
+
+def test_the_wide_rule_wants_three_steps_and_half_of_them():
+    wide = WIDE_FACTOR + 0.1
+    assert judge(wide, wide).within_noise  # all steps, but only two
+    assert judge(*[wide] * WIDE_STEPS, *[0.0] * 4).within_noise  # three, but of seven
+    found = judge(0.0, *[wide] * WIDE_STEPS, 0.0, 0.0)  # three of six
+    assert found.first_bad_step == 1
+    assert judge(*[WIDE_FACTOR - 0.1] * 9).within_noise
+
+
+def test_the_worst_step_and_the_first_bad_one_are_told_apart():
+    found = judge(1.0, 6.0, 50.0, 5.0)
+    assert (found.first_bad_step, found.worst_step) == (1, 2)
+    assert found.ratio.tolist() == pytest.approx([1.0, 6.0, 50.0, 5.0])
+    assert found.difference.tolist() == pytest.approx([0.01, 0.06, 0.5, 0.05])
+
+
+def test_likely_tokens_have_a_noise_of_their_own():
+    want = -np.arange(1.0, 41.0, dtype=np.float32)[None]
+    envelope = Envelope(np.array([0.01]), np.array([1.0]), 0.01)
+    got = want.copy()
+    got[0, 39] += 2.0  # the last of 40 tokens moves by twice the noise of all
+    assert numerics.deviation(got, want, envelope).within_noise
+    got = want.copy()
+    got[0, 0] += 0.05  # the first by five times the noise of the likely ones
+    assert not numerics.deviation(got, want, envelope).within_noise
+
+
+def test_nan_is_never_within_noise():
+    want = table([-1.0, -2.0])
+    found = numerics.deviation(table([-1.0, np.nan]), want, numerics.flat_envelope(1, 1e9))
+    assert not found.within_noise
+    assert found.difference.tolist() == [INF]
+
+
+def test_an_envelope_may_have_more_steps_than_the_run():
+    want = table([-1.0, -2.0])
+    assert numerics.deviation(want, want, numerics.flat_envelope(5, 0.1)).within_noise
+
+
+@given(tables, st.floats(1e-6, 1.0))
+def test_a_run_within_its_own_envelope_is_never_wrong(rows, floor):
+    """A benign run that was itself one of the perturbed ones has a ratio of at most one."""
+    moved = rows + np.float32(0.1) * np.sin(np.arange(rows.size, dtype=np.float32)).reshape(
+        rows.shape
+    )
+    envelope = numerics.envelope_of(moved[None], rows, floor=floor)
+    found = numerics.deviation(moved, rows, envelope)
+    assert found.ratio.max() <= 1.0
+    assert found.within_noise
+
+
+@given(st.floats(0, 100), st.floats(1, 10))
+def test_more_noise_never_makes_a_run_wrong(ratio, more):
+    if judge(ratio).within_noise:
+        want = table([-1.0, -2.0, -4.0])
+        got = want.copy()
+        got[0, 1] += ratio * 0.01
+        envelope = numerics.flat_envelope(1, 0.0101 * more)
+        assert numerics.deviation(got, want, envelope).within_noise
