@@ -19,7 +19,6 @@ from conformance.subject import Subject
 from conformance.trace import Trace
 from conformance.verdict import Finding, ScheduleResult, Verdict
 
-
 # Says of a batched case that its oracle is itself in question; judges nothing.
 _DOUBT = Finding(
     Verdict.EXACT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,8 @@ def prepare_distribution(config: pytest.Config) -> None:
     if not getattr(option, "numprocesses", None) or option.dist not in ("no", "loadgroup"):
         return
     option.dist = "loadgroup"
+    # Workers inherit it: processes that each use every core slow each other down.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Our order is on purpose, and a crash is a verdict: the run goes on.
     option.loadscopereorder = False
     if option.maxworkerrestart is None:
