@@ -21,8 +21,12 @@ class ToyLibrary(Library):
 
     def __init__(self):
         self.streams: list[tuple[str, int]] = []
-        self.passes = 0
+        self.passed: list[tuple[int, ...]] = []
         self.churns = 0
+
+    @property
+    def passes(self):
+        return len(self.passed)
 
     def coverage(self):
         return Coverage(("toy",), {})
@@ -52,7 +56,7 @@ class ToyLibrary(Library):
         return normalise(model([tokens])[0])
 
     def one_pass(self, model, tokens, *, ulps=0.0, seed=0):
-        self.passes += 1
+        self.passed.append(tuple(tokens))
         logits = np.stack([model([tokens[: end + 1]])[0] for end in range(len(tokens))])
         u = np.random.default_rng(seed).uniform(-1, 1, logits.shape)
         return normalise((logits * (1 + ulps * EPS * u)).astype(np.float32))

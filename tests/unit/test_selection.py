@@ -1,0 +1,85 @@
+"""Which cases a selection is made of, and in which order."""
+
+import pytest
+from miniatures.library import ToyLibrary
+from miniatures.right import AllAtOnce, ContinuousBatching
+
+from conformance.errors import ConformanceError
+from conformance.family import Facts, Family
+from conformance.registry import Registry
+from conformance.scenarios import LADDER
+from conformance.selection import Selection, cases
+
+OTHER = type("Other", (ContinuousBatching,), {"name": "other", "library": "other"})
+
+
+def registry():
+    engines = (ContinuousBatching, AllAtOnce, OTHER)
+    families = {
+        (library, name): Family(name, Facts(library=library), {"vocab_size": 8})
+        for library, name in (("toy", "llama"), ("toy", "mamba"), ("other", "gemma"))
+    }
+    return Registry(
+        libraries={"toy": ToyLibrary()},
+        families=families,
+        engines={engine.name: engine for engine in engines},
+        scenarios={scenario.name: scenario for scenario in LADDER},
+        faults={},
+        plugins=(),
+    )
+
+
+def select(**globs):
+    return [str(case) for case in cases(registry(), Selection(**{"engines": (), **globs}))]
+
+
+def test_globs_choose_each_part():
+    assert select(
+        engines=("right",),
+        families=("ll*",),
+        scenarios=("r?gged",),
+        dtypes=("float16",),
+        seeds=(3,),
+    ) == ["right/llama/ragged/float16/3"]
+
+
+def test_cases_of_a_family_come_together_and_scenarios_in_ladder_order():
+    found = select(engines=("right", "all_at_once"), scenarios=("wide", "identical"), seeds=(0, 1))
+    assert found[:4] == [
+        "right/llama/identical/float32/0",
+        "right/llama/wide/float32/0",
+        "right/llama/identical/float32/1",
+        "right/llama/wide/float32/1",
+    ]
+    assert [case.split("/")[1] for case in found] == ["llama"] * 8 + ["mamba"] * 8
+
+
+def test_an_engine_gets_only_scenarios_that_it_can_express():
+    found = select(engines=("all_at_once",), families=("llama",))
+    names = {case.split("/")[2] for case in found}
+    assert "ragged" in names
+    assert "cancelled" not in names
+
+
+def test_families_are_those_of_the_chosen_engines():
+    assert {case.split("/")[1] for case in select(engines=("other",))} == {"gemma"}
+
+
+@pytest.mark.parametrize(
+    "globs",
+    [
+        {"engines": ("vllm*",)},
+        {"families": ("gemma",), "engines": ("right",)},
+        {"scenarios": ("raged",)},
+    ],
+)
+def test_a_glob_that_matches_nothing_is_an_error(globs):
+    with pytest.raises(ConformanceError):
+        select(**globs)
+
+
+def test_a_selection_is_whole_if_no_family_or_scenario_is_left_out():
+    assert Selection().whole
+    assert Selection(engines=("right",), seeds=(1, 2)).whole
+    assert not Selection(families=("llama",)).whole
+    assert not Selection(scenarios=("ragged",)).whole
