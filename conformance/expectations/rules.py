@@ -28,8 +28,9 @@ class Expectations:
         """
         entries = [entry for entry in self.defects if entry.concerns(result)]
         hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
-        if not entries or hidden:
-            refusal = next((r for r in self.refusals if r.explains(result)), None)
+        # What the library refuses can show no defect.
+        refusal = next((r for r in self.refusals if r.explains(result)), None)
+        if refusal or not entries or hidden:
             return msgspec.structs.replace(
                 result,
                 expected=result.verdict.good or refusal is not None,

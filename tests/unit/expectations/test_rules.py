@@ -119,6 +119,15 @@ def test_an_entry_says_nothing_about_other_cases(elsewhere):
     assert expected(case("exact", **elsewhere), defect())
 
 
+def test_a_refused_case_is_asked_for_no_defect():
+    refused = case("unsupported", family="bitnet", words="metal_kernel: no back-end")
+    entry = defect(families=("*",))
+    assert judged(refused, entry, refusal()).known == "metal-only"
+    assert expected(refused, entry, refusal())
+    assert not expected(refused, entry)
+    assert not expected(case("crash", family="bitnet"), entry, refusal())
+
+
 def test_families_can_be_excepted_by_globs():
     entry = defect(families=("*",), except_families=("bitnet", "llama4*"))
     assert expected(case("diverged"), entry)
