@@ -1,0 +1,190 @@
+"""The ladder: order, schedules that can be played, and a witness for all that is claimed."""
+
+import pytest
+from miniatures.fakes import FAKES
+from miniatures.library import subject
+from miniatures.right import ContinuousBatching
+
+from conformance.engine import Capability
+from conformance.judge import brief_for, judge_batched
+from conformance.scenarios import LADDER
+from conformance.schedule import Arrival, EngineOptions, Request, Schedule, from_json, to_json
+from conformance.schedule import validate as valid
+from conformance.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
+
+BATCHED = [scenario for scenario in LADDER if not scenario.alone]
+# These look at what was asked, or at ends: an engine that misses one breaks the protocol.
+ASKED = {
+    ("window", "a prompt of two windows"),
+    ("window", "an output of one window"),
+    ("samplers", "other samplers beside none"),
+    ("stop_sequences", "rows that stop beside rows that do not"),
+    ("prompt_cache", "a request that goes on from a cache"),
+}
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return subject()
+
+
+def test_rungs_go_up_and_names_are_used_once():
+    rungs = [scenario.rung for scenario in LADDER]
+    assert rungs == sorted(set(rungs))
+    assert len({scenario.name for scenario in LADDER}) == len(LADDER)
+    assert all(scenario.summary for scenario in LADDER)
+
+
+def test_the_oracle_is_held_against_itself_before_any_batch():
+    assert [scenario.name for scenario in LADDER if scenario.alone] == ["repeat", "rechunked"]
+    assert all(scenario.alone for scenario in LADDER[:2])
+
+
+@pytest.mark.parametrize("scenario", BATCHED, ids=lambda s: s.name)
+def test_a_batched_scenario_has_witnesses(scenario):
+    names = [witness.name for witness in scenario.witnesses]
+    assert names
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("scenario", LADDER, ids=lambda s: s.name)
+def test_schedules_can_be_played_and_written_down(toy, scenario, seed):
+    schedules = scenario.make(brief_for(toy, ContinuousBatching, seed))
+    assert schedules
+    assert len({schedule.name for schedule in schedules}) == len(schedules)
+    for schedule in schedules:
+        assert from_json(to_json(valid(schedule))) == schedule
+
+
+@pytest.mark.parametrize("scenario", LADDER, ids=lambda s: s.name)
+def test_schedules_are_the_same_each_time_and_others_for_another_seed(toy, scenario):
+    one, two, other = (
+        scenario.make(brief_for(toy, ContinuousBatching, seed)) for seed in (0, 0, 1)
+    )
+    assert list(one) == list(two)
+    assert list(one) != list(other)
+
+
+@pytest.mark.parametrize("scenario", LADDER, ids=lambda s: s.name)
+def test_schedules_ask_for_no_more_than_the_scenario_says_it_needs(toy, scenario):
+    """Made for an engine that has just what is needed."""
+    modest = type("Modest", (ContinuousBatching,), {"capabilities": scenario.needs})
+    for schedule in scenario.make(brief_for(toy, modest, 0)):
+        assert needed(schedule) <= scenario.needs
+
+
+def needed(schedule):
+    """The capabilities that a schedule uses, as far as it shows them."""
+    used = set()
+    requests = schedule.requests
+    if any(r.sampler for r in requests):
+        used.add(Capability.SAMPLERS)
+    if any(r.processors for r in requests):
+        used.add(Capability.PROCESSORS)
+    if any(r.stop for r in requests):
+        used.add(Capability.STOP)
+    if any(r.segments for r in requests):
+        used.add(Capability.SEGMENTS)
+    if any(r.continues for r in requests):
+        used.add(Capability.PREFIX)
+    if schedule.removals:
+        used.add(Capability.CANCEL)
+    if schedule.probes:
+        used.add(Capability.PROBES)
+    if schedule.decode_on_new_thread:
+        used.add(Capability.THREADS)
+    return used
+
+
+def test_every_witness_is_missed_by_some_fake(toy):
+    """Else nobody knows whether it can be missed at all."""
+    missed = set()
+    for engine in FAKES:
+        for scenario in BATCHED:
+            schedules = scenario.make(brief_for(toy, engine, 0))
+            findings = judge_batched(toy, engine, scenario, schedules).findings
+            missed |= {(scenario.name, f.expected) for f in findings if f.check == "witness"}
+    claimed = {(s.name, witness.name) for s in BATCHED for witness in s.witnesses}
+    assert claimed - missed == ASKED
+
+
+def silent(schedule, **tokens):
+    """A trace in which each request named gives out so many tokens and ends as ``reasons`` say."""
+    events = [
+        TokenEvent(name, 1, finish_reason=reason if index == count - 1 else None)
+        for name, (count, reason) in tokens.items()
+        for index in range(count)
+    ]
+    return Trace(schedule, Mode.FREE, (Step(0, {}, StepOutput(tuple(events))),))
+
+
+def witness(scenario, name):
+    (found,) = [w for s in BATCHED if s.name == scenario for w in s.witnesses if w.name == name]
+    return found
+
+
+def schedule_of(toy, scenario, index=0):
+    (found,) = [s for s in BATCHED if s.name == scenario]
+    return found.make(brief_for(toy, ContinuousBatching, 0))[index]
+
+
+L, S = FinishReason.LENGTH, FinishReason.STOP
+
+
+def test_an_output_of_one_window_must_have_come_out(toy):
+    needs = witness("window", "an output of one window")
+    bounded = schedule_of(toy, "window")
+    assert needs.seen(silent(bounded, r19=(9, L)))
+    assert not needs.seen(silent(bounded, r19=(8, L)))
+
+
+def test_a_prompt_of_two_windows_is_longer_than_both():
+    needs = witness("window", "a prompt of two windows")
+
+    def asked(length):
+        requests = (Request("a", (1,) * length, 1), Request("b", (1,) * 7, 1))
+        return Schedule("s", (Arrival(requests),), options=EngineOptions(max_kv_size=8))
+
+    assert needs.seen(silent(asked(17)))
+    assert not needs.seen(silent(asked(16)))
+
+
+def test_the_familys_own_window_is_known_from_the_second_request():
+    windowed = subject(window=6)
+    schedule = schedule_of(windowed, "window")
+    assert schedule.options.max_kv_size is None
+    needs = witness("window", "an output of one window")
+    first = schedule.requests[0].request_id
+    assert needs.seen(silent(schedule, **{first: (7, L)}))
+    assert not needs.seen(silent(schedule, **{first: (6, L)}))
+
+
+def test_stops_must_be_met_beside_ends_by_length(toy):
+    needs = witness("stop_sequences", "rows that stop beside rows that do not")
+    schedule = schedule_of(toy, "stop_sequences")
+    assert needs.seen(silent(schedule, across=(3, S), without=(7, L)))
+    assert not needs.seen(silent(schedule, across=(3, S), single=(5, S)))
+    assert not needs.seen(silent(schedule, across=(7, L), without=(7, L)))
+
+
+def test_a_continued_request_must_have_ended(toy):
+    needs = witness("prompt_cache", "a request that goes on from a cache")
+    schedule = schedule_of(toy, "prompt_cache")
+    assert needs.seen(silent(schedule, more=(3, L)))
+    assert not needs.seen(silent(schedule, first=(3, L), cold=(3, L)))
+
+
+def test_other_samplers_must_stand_beside_none(toy):
+    needs = witness("samplers", "other samplers beside none")
+    assert needs.seen(silent(schedule_of(toy, "samplers", 0)))
+    assert not needs.seen(silent(schedule_of(toy, "samplers", 1)))
+
+
+def test_a_prompt_of_equal_arguments_is_shared_and_others_are_others(toy):
+    brief = brief_for(toy, ContinuousBatching, 0)
+    assert brief.prompt(11) == brief.prompt(11)
+    assert brief.prompt(11, 1) != brief.prompt(11)
+    assert len(brief.prompt(23)) == 23
+    low, high = brief.tokens
+    assert all(low <= token < high for token in brief.prompt(500))
