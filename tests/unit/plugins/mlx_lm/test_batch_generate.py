@@ -1,0 +1,70 @@
+"""``batch_generate`` as an engine: one call is one step."""
+
+import pytest
+
+from conformance.engine import Submission
+from conformance.errors import Unsupported
+from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
+from conformance.plugins.mlx_lm.library import MlxLm
+from conformance.schedule import EngineOptions, Request, Stage
+from conformance.trace import FinishReason
+
+LONG, SHORT = Request("long", tuple(range(1, 10)), 3), Request("short", (20, 21), 2)
+
+
+@pytest.fixture
+def engine(model):
+    made = MlxLmBatchGenerate(model, EngineOptions())
+    yield made
+    made.close()
+
+
+def solo(model, request):
+    return (
+        MlxLm()
+        .single_stream(model, request, options=EngineOptions(), steps=request.max_tokens)
+        .stream
+    )
+
+
+def test_one_step_gives_all_answers(model, engine):
+    engine.insert([Submission(LONG), Submission(SHORT)])
+    assert engine.stages() == {"long": Stage.QUEUED, "short": Stage.QUEUED}
+    output = engine.step()
+    assert output.processed == {"long": 9, "short": 2}
+    for request in (LONG, SHORT):
+        events = [e for e in output.events if e.request_id == request.request_id]
+        want = solo(model, request)
+        assert tuple(e.token for e in events) == want.tokens
+        assert [e.finish_reason for e in events] == [None] * (len(events) - 1) + [
+            FinishReason.LENGTH
+        ]
+        chosen = [want.logprobs[i, token] for i, token in enumerate(want.tokens)]
+        assert [e.token_logprob for e in events] == pytest.approx(chosen, abs=1e-4)
+        assert all(e.logprobs is None for e in events)
+
+
+def test_a_step_without_requests_does_nothing(engine):
+    assert engine.step().events == ()
+
+
+def test_what_is_removed_before_the_call_is_not_answered(engine):
+    engine.insert([Submission(LONG), Submission(SHORT)])
+    engine.remove(["long"])
+    assert {event.request_id for event in engine.step().events} == {"short"}
+
+
+def test_a_returned_cache_goes_on(model, engine):
+    engine.insert([Submission(LONG)])
+    engine.step()
+    more = Request("more", (3, 4), 2)
+    engine.insert([Submission(more, prefix=engine.extract("long"))])
+    got = tuple(event.token for event in engine.step().events)
+    whole = Request("whole", (*LONG.prompt, *solo(model, LONG).tokens, 3, 4), 2)
+    assert got == solo(model, whole).tokens
+
+
+def test_it_has_no_probes(engine):
+    assert engine.probes() == ()
+    with pytest.raises(Unsupported, match="mlx_lm_batch_generate has no probe 'x'"):
+        engine.probe("x")

@@ -1,0 +1,97 @@
+"""From plain descriptions to the library's callables."""
+
+import mlx.core as mx
+import pytest
+
+from conformance.errors import ScheduleError
+from conformance.plugins.mlx_lm.sampling import (
+    ForcedSampler,
+    SeededSampler,
+    make_processors,
+    make_sampler,
+)
+from conformance.schedule import Processor, Sampler
+
+FLAT = mx.zeros((1, 64))
+
+
+def test_forced_tokens_come_one_a_call_for_every_row_and_the_last_again():
+    sampler = ForcedSampler((7, 8))
+    assert [sampler(mx.zeros((2, 16))).tolist() for _ in range(4)] == [
+        [7, 7],
+        [8, 8],
+        [8, 8],
+        [8, 8],
+    ]
+    assert sampler(FLAT).dtype == mx.uint32
+
+
+def draws(sampler, count=12):
+    return [sampler(FLAT).item() for _ in range(count)]
+
+
+def test_a_seed_gives_the_same_draws_and_each_call_another():
+    one, two = (SeededSampler(1.0, 5) for _ in range(2))
+    drawn = draws(one)
+    assert drawn == draws(two)
+    assert len(set(drawn)) > 6
+    assert draws(SeededSampler(1.0, 6)) != drawn
+
+
+def test_a_seeded_row_does_not_hang_on_the_global_random_state():
+    mx.random.seed(1)
+    drawn = draws(SeededSampler(1.0, 5))
+    mx.random.seed(2)
+    assert draws(SeededSampler(1.0, 5)) == drawn
+
+
+def test_a_low_temperature_is_greedy():
+    logprobs = mx.array([[-3.0, -0.1, -4.0]])
+    sampler = SeededSampler(0.01, 1)
+    assert {sampler(logprobs).item() for _ in range(20)} == {1}
+
+
+def test_no_sampler_is_none():
+    assert make_sampler(None) is None
+
+
+def test_kinds_of_samplers():
+    assert isinstance(
+        make_sampler(Sampler("seeded", {"temperature": 0.5, "seed": 1})), SeededSampler
+    )
+    top_one = make_sampler(Sampler("library", {"temp": 0.7, "top_k": 1}))
+    assert top_one(mx.array([[-3.0, -0.1, -4.0]])).item() == 1
+
+
+def test_a_stateful_sampler_is_made_anew():
+    description = Sampler("seeded", {"temperature": 1.0, "seed": 1})
+    assert draws(make_sampler(description)) == draws(make_sampler(description))
+
+
+def test_an_unknown_sampler_is_told_with_those_there_are():
+    with pytest.raises(ScheduleError) as raised:
+        make_sampler(Sampler("beam"))
+    assert str(raised.value) == "mlx_lm: no sampler of kind 'beam'; there are seeded, library"
+
+
+def test_processors_are_made_by_the_library_with_integer_tokens():
+    (bias,) = make_processors((Processor("library", {"logit_bias": {"2": 5.0}}),))
+    assert bias(mx.array([1]), mx.zeros((1, 4))).tolist() == [[0.0, 0.0, 5.0, 0.0]]
+
+
+def test_several_processors_stay_in_order():
+    made = make_processors(
+        (
+            Processor("library", {"logit_bias": {"2": 5.0}}),
+            Processor("library", {"repetition_penalty": 2.0, "repetition_context_size": 4}),
+        )
+    )
+    assert len(made) == 2
+    assert made[1](mx.array([2]), mx.full((1, 4), 4.0)).tolist() == [[4.0, 4.0, 2.0, 4.0]]
+    assert make_processors(()) == []
+
+
+def test_an_unknown_processor_is_told():
+    with pytest.raises(ScheduleError) as raised:
+        make_processors((Processor("grammar"),))
+    assert str(raised.value) == "mlx_lm: no processor of kind 'grammar'; there is library"
