@@ -45,15 +45,15 @@ Judged = tuple[list[Finding], list[Numbers]]
 
 def _repeated(subject: Subject, schedule: Schedule, name: str) -> Judged:
     request, options = schedule.request(name), schedule.options
-    want = subject.truth.solo(request, options, schedule)
+    want = subject.oracle.solo(request, options, schedule)
     subject.library.churn()
-    got = subject.truth.again(request, options, steps=_AGAIN_STEPS)
+    got = subject.oracle.again(request, options, steps=_AGAIN_STEPS)
     assert got.logprobs is not None
     assert want.logprobs is not None
     steps = common_steps(got, want)
     if np.array_equal(got.logprobs[:steps], want.logprobs[:steps]):
         return [], []
-    noise = subject.truth.floor_envelope(want)
+    noise = subject.oracle.floor_envelope(want)
     found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
     if found.within_noise:
         return [], []
@@ -64,13 +64,13 @@ def _repeated(subject: Subject, schedule: Schedule, name: str) -> Judged:
 
 def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
     request, options = schedule.request(name), schedule.options
-    want = subject.truth.solo(request, options, schedule)
-    got = subject.truth.solo(request, EngineOptions(), None)
+    want = subject.oracle.solo(request, options, schedule)
+    got = subject.oracle.solo(request, EngineOptions(), None)
     assert got.logprobs is not None
     assert want.logprobs is not None
     # Greedy tokens may part at a tie; up to there both saw the same history.
     steps = common_steps(got, want)
-    noise = subject.truth.envelope(request, options, schedule)
+    noise = subject.oracle.envelope(request, options, schedule)
     found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
     figures = [figures_of(found, noise)]
     if found.within_noise:
@@ -81,7 +81,7 @@ def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
 
 
 def _stateless(subject: Subject, schedule: Schedule, name: str) -> Judged:
-    check = subject.truth.check_stateless(schedule.request(name), schedule.options)
+    check = subject.oracle.check_stateless(schedule.request(name), schedule.options)
     if check is None:
         return [], []
     figures = [figures_of(check.deviation, check.envelope)]

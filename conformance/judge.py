@@ -65,7 +65,7 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         seed=seed,
         capabilities=engine.capabilities,
         probes=engine.probes(),
-        solo=lambda request, options: subject.truth.solo(request, options, None),
+        solo=lambda request, options: subject.oracle.solo(request, options, None),
     )
 
 
@@ -86,7 +86,7 @@ def judge_batched(
         results.append(_result(schedule, found, played.traces))
         numbers += _numbers(played)
         traces += played.traces
-    if subject.truth.doubtful:
+    if subject.oracle.doubtful:
         findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
         findings += _witness_findings(scenario, traces)
@@ -100,9 +100,9 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
     tokens: then they must agree to the bit. Where they do not, the first is run once more.
     """
     validate(schedule)
-    options, truth = schedule.options, subject.truth
+    options, oracle = schedule.options, subject.oracle
     with subject.phases("single stream"):
-        want = {r.request_id: truth.solo(r, options, schedule) for r in schedule.requests}
+        want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
     forced = {name: stream.tokens for name, stream in want.items()}
     first_tokens = forced if Capability.FORCED in engine.capabilities else None
 
@@ -114,14 +114,14 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
 
     def envelope(name: str) -> Envelope:
         with subject.phases("noise"):
-            return truth.envelope(schedule.request(name), options, schedule)
+            return oracle.envelope(schedule.request(name), options, schedule)
 
     def played(*traces: Trace) -> Play:
         return Play(
             schedule,
             traces,
             want,
-            floor=lambda name: truth.floor_envelope(want[name]),
+            floor=lambda name: oracle.floor_envelope(want[name]),
             envelope=envelope,
             full_logprobs=Capability.LOGPROBS in engine.capabilities,
             staged=Capability.STAGES in engine.capabilities,

@@ -1,7 +1,7 @@
 """When is a difference rounding? Envelopes, margins and ratios; arrays in, numbers out.
 
 An envelope says for each step how far a right answer may move for rounding alone. It is measured
-(``truth.py``), never assumed; here is only the arithmetic of it.
+(``reference/oracle.py``), never assumed; here is only the arithmetic of it.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any
 from conformance.family import Family
 from conformance.library import Library
 from conformance.phases import Phases
+from conformance.reference.oracle import Oracle
 from conformance.trace import ForwardCall
-from conformance.truth import Truth
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Subject:
     library: Library
     model: Any
     meter: list[ForwardCall]
-    truth: Truth
+    oracle: Oracle
     phases: Phases
 
     @classmethod
@@ -42,4 +42,4 @@ class Subject:
         with phases("load"):
             model = library.load(family, dtype=dtype, seed=seed)
         meter = library.meter(model, evaluate=evaluate)
-        return cls(family, library, model, meter, Truth(library, model, dtype), phases)
+        return cls(family, library, model, meter, Oracle(library, model, dtype), phases)

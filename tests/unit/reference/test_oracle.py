@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from miniatures.library import DeafLibrary, ForgetfulLibrary, ShakyLibrary, ToyLibrary
 
 from conformance.errors import VoidNoiseError
+from conformance.reference.oracle import MIN_STEPS, PERTURBED_RUNS, Oracle, cut
 from conformance.schedule import (
     Arrival,
     Continuation,
@@ -17,13 +18,12 @@ from conformance.schedule import (
     Schedule,
 )
 from conformance.trace import FinishReason, Stream
-from conformance.truth import MIN_STEPS, PERTURBED_RUNS, Truth, cut
 
 DEFAULT = EngineOptions()
 
 
-def truth_of(library):
-    return Truth(library, library.load(None, dtype="float32", seed=0), "float32")
+def oracle_of(library):
+    return Oracle(library, library.load(None, dtype="float32", seed=0), "float32")
 
 
 def ask(name="a", length=5, max_tokens=4, **more):
@@ -82,10 +82,10 @@ def test_no_stop_sequence_is_complete_before_the_end(tokens, stops):
 
 def test_a_stream_is_made_once_however_often_it_is_asked_for():
     library = ToyLibrary()
-    truth = truth_of(library)
-    first = truth.solo(ask(), DEFAULT, None)
-    again = truth.solo(ask("b"), DEFAULT, None)  # under another name
-    shorter = truth.solo(ask(max_tokens=2), DEFAULT, None)
+    oracle = oracle_of(library)
+    first = oracle.solo(ask(), DEFAULT, None)
+    again = oracle.solo(ask("b"), DEFAULT, None)  # under another name
+    shorter = oracle.solo(ask(max_tokens=2), DEFAULT, None)
     assert again.tokens == first.tokens
     assert shorter.tokens == first.tokens[:2]
     assert library.streams == [("a", MIN_STEPS)]
@@ -93,13 +93,13 @@ def test_a_stream_is_made_once_however_often_it_is_asked_for():
 
 def test_a_longer_request_makes_the_stream_longer_and_keeps_what_it_was():
     library = ToyLibrary()
-    truth = truth_of(library)
-    first = truth.solo(ask(), DEFAULT, None)
-    longer = truth.solo(ask(max_tokens=MIN_STEPS + 3), DEFAULT, None)
+    oracle = oracle_of(library)
+    first = oracle.solo(ask(), DEFAULT, None)
+    longer = oracle.solo(ask(max_tokens=MIN_STEPS + 3), DEFAULT, None)
     assert len(longer.tokens) == MIN_STEPS + 3
     assert longer.tokens[:4] == first.tokens
     assert library.streams == [("a", MIN_STEPS), ("a", MIN_STEPS + 3)]
-    truth.solo(ask(max_tokens=MIN_STEPS + 1), DEFAULT, None)
+    oracle.solo(ask(max_tokens=MIN_STEPS + 1), DEFAULT, None)
     assert len(library.streams) == 2
 
 
@@ -112,17 +112,17 @@ def test_a_longer_request_makes_the_stream_longer_and_keeps_what_it_was():
 )
 def test_requests_that_choose_otherwise_have_streams_of_their_own(more):
     library = ToyLibrary()
-    truth = truth_of(library)
-    truth.solo(ask(), DEFAULT, None)
-    truth.solo(ask(**more), DEFAULT, None)
+    oracle = oracle_of(library)
+    oracle.solo(ask(), DEFAULT, None)
+    oracle.solo(ask(**more), DEFAULT, None)
     assert library.streams == [("a", MIN_STEPS), ("a", 4)]  # no more than asked: nobody shares it
 
 
 def test_stop_sequences_do_not_make_another_stream():
     library = ToyLibrary()
-    truth = truth_of(library)
-    whole = truth.solo(ask(max_tokens=5), DEFAULT, None)
-    stopped = truth.solo(ask(max_tokens=5, stop=((whole.tokens[1],),)), DEFAULT, None)
+    oracle = oracle_of(library)
+    whole = oracle.solo(ask(max_tokens=5), DEFAULT, None)
+    stopped = oracle.solo(ask(max_tokens=5, stop=((whole.tokens[1],),)), DEFAULT, None)
     assert stopped.tokens == whole.tokens[:2]
     assert len(library.streams) == 1
 
@@ -139,17 +139,17 @@ def test_stop_sequences_do_not_make_another_stream():
 )
 def test_piece_sizes_that_cut_nothing_share_a_stream(length, sizes, streams):
     library = ToyLibrary()
-    truth = truth_of(library)
+    oracle = oracle_of(library)
     for size in sizes:
-        truth.solo(ask(length=length), EngineOptions(prefill_step_size=size), None)
+        oracle.solo(ask(length=length), EngineOptions(prefill_step_size=size), None)
     assert len(library.streams) == streams
 
 
 def test_a_bounded_cache_makes_another_stream_and_batch_sizes_do_not():
     library = ToyLibrary()
-    truth = truth_of(library)
+    oracle = oracle_of(library)
     for options in (DEFAULT, EngineOptions(max_kv_size=3), EngineOptions(completion_batch_size=2)):
-        truth.solo(ask(), options, None)
+        oracle.solo(ask(), options, None)
     assert len(library.streams) == 2
 
 
@@ -163,26 +163,26 @@ CHAIN = Schedule("chain", (Arrival((SOURCE, TO_THE_END, FROM_TWO)),))
 
 @pytest.mark.parametrize(("request_", "produced"), [(TO_THE_END, 5), (FROM_TWO, 2)])
 def test_a_continued_request_sees_what_was_before_it(request_, produced):
-    truth = truth_of(ToyLibrary())
-    before = truth.solo(SOURCE, DEFAULT, CHAIN).tokens[:produced]
-    got = truth.solo(request_, DEFAULT, CHAIN)
-    whole = truth.solo(Request("x", (*SOURCE.prompt, *before, 9, 8), 3), DEFAULT, None)
+    oracle = oracle_of(ToyLibrary())
+    before = oracle.solo(SOURCE, DEFAULT, CHAIN).tokens[:produced]
+    got = oracle.solo(request_, DEFAULT, CHAIN)
+    whole = oracle.solo(Request("x", (*SOURCE.prompt, *before, 9, 8), 3), DEFAULT, None)
     assert got.tokens == whole.tokens
     assert np.array_equal(got.logprobs, whole.logprobs)
 
 
 def test_continuations_from_other_places_are_other_streams():
-    truth = truth_of(ToyLibrary())
-    one, two = (truth.solo(r, DEFAULT, CHAIN) for r in (TO_THE_END, FROM_TWO))
+    oracle = oracle_of(ToyLibrary())
+    one, two = (oracle.solo(r, DEFAULT, CHAIN) for r in (TO_THE_END, FROM_TWO))
     assert not np.array_equal(one.logprobs[0], two.logprobs[0])
 
 
 def test_the_noise_of_a_continued_request_is_measured_over_all_its_history():
     library = ToyLibrary()
-    truth = truth_of(library)
-    before = truth.solo(SOURCE, DEFAULT, CHAIN).tokens[:2]
-    got = truth.solo(FROM_TWO, DEFAULT, CHAIN)
-    noise = truth.envelope(FROM_TWO, DEFAULT, CHAIN)
+    oracle = oracle_of(library)
+    before = oracle.solo(SOURCE, DEFAULT, CHAIN).tokens[:2]
+    got = oracle.solo(FROM_TWO, DEFAULT, CHAIN)
+    noise = oracle.envelope(FROM_TWO, DEFAULT, CHAIN)
     assert len(noise.full) == len(got.tokens)
     assert set(library.passed) == {(*SOURCE.prompt, *before, 9, 8, *got.tokens[:-1])}
 
@@ -192,36 +192,36 @@ def test_the_noise_of_a_continued_request_is_measured_over_all_its_history():
 
 def test_the_envelope_is_measured_once_a_stream():
     library = ToyLibrary()
-    truth = truth_of(library)
-    truth.solo(ask(), DEFAULT, None)
-    first = truth.envelope(ask(), DEFAULT, None)
+    oracle = oracle_of(library)
+    oracle.solo(ask(), DEFAULT, None)
+    first = oracle.envelope(ask(), DEFAULT, None)
     assert first.measured
     assert len(first.full) == MIN_STEPS
     assert (first.full >= first.floor).all()
-    assert truth.envelope(ask("b", max_tokens=2), DEFAULT, None) is first
+    assert oracle.envelope(ask("b", max_tokens=2), DEFAULT, None) is first
     assert library.passes == PERTURBED_RUNS + 1
 
 
 def test_a_longer_stream_is_measured_anew():
-    truth = truth_of(ToyLibrary())
-    truth.solo(ask(), DEFAULT, None)
-    truth.envelope(ask(), DEFAULT, None)
-    truth.solo(ask(max_tokens=MIN_STEPS + 2), DEFAULT, None)
-    longer = truth.envelope(ask(max_tokens=MIN_STEPS + 2), DEFAULT, None)
+    oracle = oracle_of(ToyLibrary())
+    oracle.solo(ask(), DEFAULT, None)
+    oracle.envelope(ask(), DEFAULT, None)
+    oracle.solo(ask(max_tokens=MIN_STEPS + 2), DEFAULT, None)
+    longer = oracle.envelope(ask(max_tokens=MIN_STEPS + 2), DEFAULT, None)
     assert len(longer.full) == MIN_STEPS + 2
 
 
 def test_a_perturbation_that_moves_nothing_is_an_error():
-    truth = truth_of(DeafLibrary())
-    truth.solo(ask(), DEFAULT, None)
+    oracle = oracle_of(DeafLibrary())
+    oracle.solo(ask(), DEFAULT, None)
     with pytest.raises(VoidNoiseError, match="moved no logprob"):
-        truth.envelope(ask(), DEFAULT, None)
+        oracle.envelope(ask(), DEFAULT, None)
 
 
 def test_the_floor_costs_no_run():
     library = ToyLibrary()
-    truth = truth_of(library)
-    floor = truth.floor_envelope(truth.solo(ask(), DEFAULT, None))
+    oracle = oracle_of(library)
+    floor = oracle.floor_envelope(oracle.solo(ask(), DEFAULT, None))
     assert len(floor.full) == 4
     assert library.passes == 0
 
@@ -230,25 +230,25 @@ def test_the_floor_costs_no_run():
 
 
 def test_a_right_stream_agrees_with_the_pass_without_a_cache():
-    truth = truth_of(ToyLibrary())
-    found = truth.check_stateless(ask(), DEFAULT)
+    oracle = oracle_of(ToyLibrary())
+    found = oracle.check_stateless(ask(), DEFAULT)
     assert found.deviation.within_noise
     assert found.deviation.difference.tolist() == [0.0] * 4
-    assert not truth.doubtful
+    assert not oracle.doubtful
 
 
 def test_a_stream_that_is_off_is_found_out_and_remembered():
-    truth = truth_of(ForgetfulLibrary())
-    found = truth.check_stateless(ask(), DEFAULT)
+    oracle = oracle_of(ForgetfulLibrary())
+    found = oracle.check_stateless(ask(), DEFAULT)
     assert found.deviation.first_bad_step == 0
     assert found.envelope.measured
-    assert truth.doubtful
-    assert truth.check_stateless(ask("b"), DEFAULT) is found
+    assert oracle.doubtful
+    assert oracle.check_stateless(ask("b"), DEFAULT) is found
 
 
 def test_a_last_bit_is_excused_by_the_floor_alone():
     library = ShakyLibrary()
-    found = truth_of(library).check_stateless(ask(), DEFAULT)
+    found = oracle_of(library).check_stateless(ask(), DEFAULT)
     assert found.deviation.within_noise
     assert library.passes == 0
 
@@ -262,13 +262,13 @@ def test_a_last_bit_is_excused_by_the_floor_alone():
     ],
 )
 def test_what_the_pass_without_a_cache_cannot_say_is_not_asked(request_):
-    assert truth_of(ToyLibrary()).check_stateless(request_, DEFAULT) is None
+    assert oracle_of(ToyLibrary()).check_stateless(request_, DEFAULT) is None
 
 
 def test_again_is_a_run_of_its_own():
     library = ToyLibrary()
-    truth = truth_of(library)
-    want = truth.solo(ask(), DEFAULT, None)
-    got = truth.again(ask(), DEFAULT, steps=3)
+    oracle = oracle_of(library)
+    want = oracle.solo(ask(), DEFAULT, None)
+    got = oracle.again(ask(), DEFAULT, steps=3)
     assert got.tokens == want.tokens[:3]
     assert library.streams == [("a", MIN_STEPS), ("a", 3)]

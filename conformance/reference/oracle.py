@@ -33,7 +33,7 @@ class OracleCheck:
     envelope: Envelope
 
 
-class Truth:
+class Oracle:
     """Gives the oracle's answer for any request of a schedule, and how exactly it holds."""
 
     def __init__(self, library: Library, model: Any, dtype: str) -> None:
@@ -172,7 +172,7 @@ class Truth:
         plain = msgspec.structs.replace(request, request_id="", max_tokens=1, stop=())
         source = None
         if request.continues is not None and schedule is not None:
-            source = Truth._key(schedule.request(request.continues.request_id), options, schedule)
+            source = Oracle._key(schedule.request(request.continues.request_id), options, schedule)
             plain = msgspec.structs.replace(plain, continues=None)
             source = (source, request.continues.after)
         return (msgspec.json.encode(plain), size, options.max_kv_size, source)
