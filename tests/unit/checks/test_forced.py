@@ -26,6 +26,9 @@ def test_a_step_beyond_the_noise_is_a_drift(take):
     assert found.difference == pytest.approx(0.25, rel=1e-3)
     assert found.noise == pytest.approx(NOISE)
     assert found.margin == pytest.approx(1.0, rel=1e-3)
+    assert found.expected == "the single stream's logprobs" + (
+        " at the fed tokens" if take == "forced" else ""
+    )
 
 
 def test_a_difference_within_the_factor_is_rounding():

@@ -92,3 +92,10 @@ def test_without_any_number_another_token_is_a_divergence():
     (found,) = check_free(script.play())
     assert found.verdict is Verdict.DIVERGED
     assert found.difference is None
+
+
+def test_the_third_run_is_left_to_the_check_of_stability():
+    script = Script()
+    script.free, script.third = script.repeat_forced(), script.free
+    script.third.change("a", 1, token=7)
+    assert check_free(script.play()) == []

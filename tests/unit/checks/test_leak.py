@@ -52,3 +52,9 @@ def test_a_run_without_an_end_may_hold_what_it_has(field):
     script.forced.held = 4096
     setattr(script.forced, field, Failure("E", "m", "f:1", "s") if field == "failure" else True)
     assert check_leak(script.play()) == []
+
+
+def test_a_third_run_is_the_first_once_more_and_says_nothing_new():
+    script = Script()
+    script.repeat_forced().held = 4096
+    assert check_leak(script.play()) == []

@@ -53,3 +53,9 @@ def test_the_third_run_is_looked_at_too():
     script = Script()
     script.repeat_forced().move("a", 0, np.nan)
     assert [f.verdict for f in check_nonfinite(script.play())] == [Verdict.NAN]
+
+
+def test_a_token_without_any_number_has_none_that_is_wrong():
+    script = Script()
+    script.free.change("a", 2, logprobs=None, token_logprob=None)
+    assert check_nonfinite(script.play()) == []

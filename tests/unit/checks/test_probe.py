@@ -46,3 +46,9 @@ def test_each_change_of_state_is_told_even_after_a_clear_refusal():
 
 def test_all_probes_of_a_step_are_looked_at():
     assert len(found_for(ProbeResult("p", None), ProbeResult("q", None))) == 2
+
+
+def test_a_third_run_is_the_first_once_more_and_says_nothing_new():
+    script = Script()
+    script.repeat_forced().moments[2].probes = [ProbeResult("p", None)]
+    assert check_probes(script.play()) == []

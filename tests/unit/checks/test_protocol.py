@@ -151,3 +151,18 @@ def test_a_removal_that_is_seen_only_in_the_stages_counts():
         moment.stages["b"] = Stage.REMOVED
     found = found_in(script)
     assert ("a token after its removal, in step 1", "b", "forced") in found
+
+
+def test_a_request_may_come_to_its_end_before_its_removal():
+    """It then had all its tokens, and the removal is of something that is gone."""
+    script = Script()
+    for take in (script.forced, script.free):
+        late = script.want["c"]
+        for moment, step in zip(take.moments[3:], (2, 3, 4), strict=False):
+            reason = FinishReason.LENGTH if step == 4 else None
+            moment.events.append(
+                TokenEvent("c", late.tokens[step], late.logprobs[step], -1.0, reason)
+            )
+        for moment in take.moments[1:]:
+            moment.stages["c"] = Stage.DECODE
+    assert found_in(script) == []

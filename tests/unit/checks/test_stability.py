@@ -98,3 +98,22 @@ def test_chosen_logprobs_are_compared_where_they_are_all_there_is():
     third.change("b", 2, token_logprob=-9.0)
     (found,) = check_stability(script.play())
     assert (found.request_id, found.step) == ("b", 2)
+
+
+def test_a_stream_that_is_only_shorter_differs_from_its_beginning_on():
+    script = Script()
+    third = script.repeat_forced()
+    moment, place = third.event("b", 2)
+    del moment.events[place]
+    (found,) = check_stability(script.play())
+    assert (found.request_id, found.step, found.difference) == ("b", 0, np.inf)
+
+
+def test_the_worst_difference_is_told_with_the_first_step():
+    script = Script()
+    third = script.repeat_forced()
+    third.move("a", 1, 0.125)
+    third.move("a", 3, 0.5)
+    (found,) = check_stability(script.play())
+    assert found.step == 1
+    assert found.difference == pytest.approx(0.5, rel=1e-3)
