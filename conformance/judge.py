@@ -62,6 +62,7 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
     return Brief(
         tokens=family.tokens,
         window=family.facts.window,
+        bounded=subject.library.bounds_caches(subject.model),
         seed=seed,
         capabilities=engine.capabilities,
         probes=engine.probes(),

@@ -67,6 +67,10 @@ class Library(ABC):
         all of its cost; for benchmarks.
         """
 
+    def bounds_caches(self, model: Any) -> bool:  # noqa: ARG002
+        """Whether ``EngineOptions.max_kv_size`` has an effect: the model makes no caches itself."""
+        return False
+
     @abstractmethod
     def single_stream(
         self,

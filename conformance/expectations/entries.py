@@ -30,7 +30,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         why: why it is wrong.
         script: the standalone script that shows it, relative to the repository.
         verdicts: for each scenario that shows it, the one verdict expected there.
-        schedules: for a scenario, the only schedules of it that may be bad; where absent, any.
+        schedules: for a scenario, the only schedules of it that may be bad; where absent, any. A
+            case that plays none of them is not concerned.
     """
 
     id: str
@@ -65,7 +66,15 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             and not matches(result.family, self.except_families)
             and matches(result.dtype, (*self.dtypes, *self.may_show_in))
             and self.active(result)
+            and self._reaches(result)
         )
+
+    def _reaches(self, result: CaseResult) -> bool:
+        """Whether the case played a schedule that the entry names, if it names any."""
+        names = self.schedules.get(result.scenario)
+        if names is None or not result.schedules:
+            return True
+        return any(schedule.name in names for schedule in result.schedules)
 
     def strict(self, result: CaseResult) -> bool:
         """Whether the defect must show in the case, with its very verdict.

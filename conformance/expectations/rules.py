@@ -110,12 +110,13 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
         return []
     met = [result for result in could if entry.concerns(result)]
     families, scenarios = {r.family for r in met}, {r.scenario for r in met}
+    played = {r.scenario for r in could}  # an engine may be unable to express the others
     parts = [f"family {glob!r}" for glob in entry.families if not _any(families, glob)]
-    parts += [f"scenario {name!r}" for name in entry.verdicts if name not in scenarios]
+    parts += [f"scenario {name!r}" for name in entry.verdicts if name in played - scenarios]
     for scenario, names in entry.schedules.items():
-        played = {s.name for r in met if r.scenario == scenario for s in r.schedules}
+        seen = {s.name for r in met if r.scenario == scenario for s in r.schedules}
         if scenario in scenarios:
-            parts += [f"schedule {n!r} of {scenario!r}" for n in names if n not in played]
+            parts += [f"schedule {n!r} of {scenario!r}" for n in names if n not in seen]
     return [f"{part} matches no case" for part in parts]
 
 

@@ -21,6 +21,7 @@ class Brief:
     Attributes:
         tokens: half-open range of token ids for prompts.
         window: the model's smallest sliding window or chunk, ``None`` if it has none.
+        bounded: whether ``max_kv_size`` bounds the model's caches.
         seed: of the case; other seeds give other prompts of the same lengths.
         capabilities: what the engine can be asked.
         probes: the invalid calls that the engine's ``probe`` can make.
@@ -29,6 +30,7 @@ class Brief:
 
     tokens: tuple[int, int]
     window: int | None
+    bounded: bool
     seed: int
     capabilities: frozenset[Capability]
     probes: tuple[str, ...]

@@ -23,7 +23,7 @@ from conformance.scenarios.build import (
 from conformance.schedule import Continuation, EngineOptions, Schedule
 from conformance.trace import Trace
 
-# Where a family has no window: the bound that the library puts on its caches instead.
+# Where a family has no window: tokens at which the library may bound its caches instead.
 BOUND = 8
 
 
@@ -51,9 +51,14 @@ def _window(brief: Brief) -> list[Schedule]:
     ]
     late = ask(brief, "late", window + 1, variant=1, max_tokens=3)
     arrivals = (together(*requests), together(late, when=produced(f"r{lengths[0]}", window - 3)))
-    bound = None if brief.window else BOUND
+    bound = BOUND if brief.bounded and not brief.window else None
+    prefix = "bounded_" if bound else ""
     return [
-        Schedule(name, arrivals, options=EngineOptions(prefill_step_size=size, max_kv_size=bound))
+        Schedule(
+            prefix + name,
+            arrivals,
+            options=EngineOptions(prefill_step_size=size, max_kv_size=bound),
+        )
         for name, size in (("whole", 2048), ("chunked", PIECE))
     ]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conformance.expectations import Defect, load_expectations
+from conformance.scenarios import LADDER
 from conformance.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +86,11 @@ def by_id(entries):
 
 def test_each_script_has_an_entry_and_each_entry_a_script():
     assert unpaired(ROOT, DEFECTS) == []
+
+
+def test_entries_name_scenarios_that_there_are():
+    known = {scenario.name for scenario in LADDER}
+    assert {name for entry in DEFECTS for name in entry.verdicts} <= known
 
 
 @pytest.mark.parametrize("entry", by_id(DEFECTS))

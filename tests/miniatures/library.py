@@ -24,6 +24,9 @@ class ToyLibrary(Library):
         self.passed: list[tuple[int, ...]] = []
         self.churns = 0
 
+    def bounds_caches(self, model):
+        return True
+
     @property
     def passes(self):
         return len(self.passed)

@@ -40,6 +40,10 @@ class MlxLm(Library):
         """See ``Library.meter``."""
         return attach_meter(model, evaluate=evaluate)
 
+    def bounds_caches(self, model: Any) -> bool:
+        """See ``Library.bounds_caches`` and ``mlx_lm.models.cache.make_prompt_cache``."""
+        return not hasattr(model, "make_cache")
+
     def single_stream(
         self,
         model: Any,

@@ -250,6 +250,7 @@ RAN = (
     case("diverged", a="diverged"),
     case("protocol", scenario="invalid", a="protocol"),
     case("unsupported", family="bitnet", words="metal_kernel"),
+    case("exact", scenario="threads", family="llama"),
 )
 
 
@@ -257,6 +258,16 @@ def stale(entry, results=RAN, *, whole=True):
     is_defect = isinstance(entry, Defect)
     entries = Expectations((entry,) if is_defect else (), () if is_defect else (entry,))
     return entries.stale(results, whole=whole)
+
+
+def test_a_scenario_that_the_engines_cannot_express_is_not_missed():
+    assert stale(defect(verdicts={"ragged": Verdict.DIVERGED, "staggered": Verdict.DRIFT})) == ()
+
+
+def test_an_entry_for_schedules_that_a_case_does_not_play_says_nothing_of_it():
+    entry = defect(schedules={"ragged": ("bounded",)})
+    assert expected(case("exact", whole="exact"), entry)
+    assert not expected(case("diverged", whole="diverged"), entry)
 
 
 @pytest.mark.parametrize("entry", [defect(schedules={"ragged": ("a",)}), refusal()])
@@ -269,8 +280,8 @@ def test_an_entry_that_is_met_is_not_stale(entry):
     [
         (defect(families=("plamo*", "plamo9")), "family 'plamo9' matches no case"),
         (
-            defect(verdicts={"ragged": Verdict.DIVERGED, "typo": Verdict.DRIFT}),
-            "scenario 'typo' matches no case",
+            defect(verdicts={"ragged": Verdict.DIVERGED, "threads": Verdict.DRIFT}),
+            "scenario 'threads' matches no case",
         ),
         (
             defect(schedules={"ragged": ("a", "typo")}),
