@@ -1,0 +1,57 @@
+"""recurrent_gemma: a right-padded row keeps the convolution and RG-LRU state of its padding.
+
+mlx_lm/models/recurrent_gemma.py:101 returns the last columns of the padded batch as the convolution
+state, and the scan called at line 161 runs on over the padding: no mask is made for recurrent
+layers. Mended by taking the columns that end at each row's own length (``cache.lengths``), and by
+leaving the state as it is where ``cache.make_mask`` is false.
+"""
+
+import sys
+from importlib.metadata import version
+
+try:
+    import mlx.core as mx
+    from mlx.utils import tree_map
+    from mlx_lm.generate import BatchGenerator
+    from mlx_lm.models import recurrent_gemma
+except ImportError as error:
+    print(f"cannot run: {error}")
+    sys.exit(2)
+
+CONFIG = {
+    "model_type": "recurrent_gemma", "vocab_size": 64, "hidden_size": 32,
+    "intermediate_size": 64, "num_hidden_layers": 2, "block_types": ["recurrent", "attention"],
+    "num_attention_heads": 4, "num_key_value_heads": 1, "attention_bias": False,
+    "conv1d_width": 4, "attention_window_size": 32, "logits_soft_cap": 30.0,
+    "rms_norm_eps": 1e-06, "rope_theta": 1000.0,
+}  # fmt: skip
+SHORT, LONG = [3, 14, 15, 9, 26], list(range(5, 28))
+
+
+def first_logprobs(model, *prompts):
+    """Decode the prompts in one batch; return the logprobs of the first token of each."""
+    generator = BatchGenerator(model)
+    uids = generator.insert(list(prompts), max_tokens=[1] * len(prompts))
+    found = {}
+    while len(found) < len(uids):
+        found |= {r.uid: r.logprobs for r in generator.next()[1]}
+    generator.close()
+    return [found[uid] for uid in uids]
+
+
+def main() -> int:
+    mx.random.seed(0)
+    model = recurrent_gemma.Model(recurrent_gemma.ModelArgs.from_dict(CONFIG))
+    model.update(tree_map(lambda w: w + 0.3 * mx.random.normal(w.shape), model.parameters()))
+    (alone,) = first_logprobs(model, SHORT)
+    padded, _ = first_logprobs(model, SHORT, LONG)
+    worst = mx.abs(padded - alone).max().item()
+    print(f"mlx-lm {version('mlx-lm')}, recurrent_gemma: a prompt of {len(SHORT)} tokens alone,")
+    print(f"and in a batch beside one of {len(LONG)}, to whose length it is padded. First token:")
+    print(f"expected {alone.argmax().item()}, as alone; got {padded.argmax().item()}")
+    print(f"logprobs: expected difference 0, got {worst:.3g} nats")
+    return 1 if worst > 1e-2 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

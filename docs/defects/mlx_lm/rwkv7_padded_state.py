@@ -1,0 +1,55 @@
+"""rwkv7: a right-padded row keeps the token shifts and the WKV state of its padding.
+
+mlx_lm/models/rwkv7.py:228 and 364 store the last column of the padded batch as the previous token,
+and the recurrence called at line 355 runs on over the padding: no mask is made for it. Mended by
+taking the column at each row's own end (``cache.lengths``), and by leaving the state as it is where
+``cache.make_mask`` is false.
+"""
+
+import sys
+from importlib.metadata import version
+
+try:
+    import mlx.core as mx
+    from mlx.utils import tree_map
+    from mlx_lm.generate import BatchGenerator
+    from mlx_lm.models import rwkv7
+except ImportError as error:
+    print(f"cannot run: {error}")
+    sys.exit(2)
+
+CONFIG = {
+    "model_type": "rwkv7", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
+    "norm_eps": 1e-05, "head_dim": 8, "num_hidden_layers": 2, "a_low_rank_dim": 4,
+    "v_low_rank_dim": 4, "gate_low_rank_dim": 8, "decay_low_rank_dim": 4,
+}  # fmt: skip
+SHORT, LONG = [3, 14, 15, 9, 26], list(range(5, 28))
+
+
+def first_logprobs(model, *prompts):
+    """Decode the prompts in one batch; return the logprobs of the first token of each."""
+    generator = BatchGenerator(model)
+    uids = generator.insert(list(prompts), max_tokens=[1] * len(prompts))
+    found = {}
+    while len(found) < len(uids):
+        found |= {r.uid: r.logprobs for r in generator.next()[1]}
+    generator.close()
+    return [found[uid] for uid in uids]
+
+
+def main() -> int:
+    mx.random.seed(0)
+    model = rwkv7.Model(rwkv7.ModelArgs.from_dict(CONFIG))
+    model.update(tree_map(lambda w: w + 0.3 * mx.random.normal(w.shape), model.parameters()))
+    (alone,) = first_logprobs(model, SHORT)
+    padded, _ = first_logprobs(model, SHORT, LONG)
+    worst = mx.abs(padded - alone).max().item()
+    print(f"mlx-lm {version('mlx-lm')}, rwkv7: a prompt of {len(SHORT)} tokens alone,")
+    print(f"and in a batch beside one of {len(LONG)}, to whose length it is padded. First token:")
+    print(f"expected {alone.argmax().item()}, as alone; got {padded.argmax().item()}")
+    print(f"logprobs: expected difference 0, got {worst:.3g} nats")
+    return 1 if worst > 1e-2 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
