@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from conformance.checks.base import Play
@@ -11,7 +13,7 @@ from conformance.verdict import Finding, Verdict
 
 def same_bits(play: Play, first: Trace, second: Trace) -> bool:
     """Whether two runs gave every request the same tokens with bit-identical logprobs."""
-    return _difference(play, first, second) is None
+    return not any(_differences(play, first, second))
 
 
 def check_stability(play: Play) -> list[Finding]:
@@ -24,48 +26,50 @@ def check_stability(play: Play) -> list[Finding]:
     first, again = play.traces[0], play.traces[-1]
     if first.failure is not None or again.failure is not None:
         return []
-    found = _difference(play, first, again)
-    if found is None:
-        return []
-    name, step, difference = found
-    noise = float(play.floor(name).full[0])
-    if difference <= noise:
-        return []
-    return [
-        Finding(
-            Verdict.UNSTABLE,
-            "stability",
-            f"the same run twice differs by {difference:.3g} nats at output token {step}",
-            schedule=play.schedule.name,
-            mode=first.mode,
-            request_id=name,
-            step=step,
-            row=play.row(first, name, step),
-            expected="the same numbers",
-            got=f"{difference:.3g} nats apart",
-            difference=difference,
-            noise=noise,
-            cause="memory was read that nobody wrote, or an index ran past an array's end",
-        )
-    ]
+    for name, step, difference in _differences(play, first, again):
+        noise = float(play.floor(name).full[0])
+        if difference > noise:
+            return [_finding(play, first, (name, step), difference=difference, noise=noise)]
+    return []
 
 
-def _difference(play: Play, first: Trace, second: Trace) -> tuple[str, int, float] | None:
+def _finding(
+    play: Play, trace: Trace, at: tuple[str, int], *, difference: float, noise: float
+) -> Finding:
+    name, step = at
+    return Finding(
+        Verdict.UNSTABLE,
+        "stability",
+        f"the same run twice differs by {difference:.3g} nats at output token {step}",
+        schedule=play.schedule.name,
+        mode=trace.mode,
+        request_id=name,
+        step=step,
+        row=play.row(trace, name, step),
+        expected="the same numbers",
+        got=f"{difference:.3g} nats apart",
+        difference=difference,
+        noise=noise,
+        cause="memory was read that nobody wrote, or an index ran past an array's end",
+    )
+
+
+def _differences(play: Play, first: Trace, second: Trace) -> Iterator[tuple[str, int, float]]:
+    """Each request that differs: its first step that does, and its largest difference."""
     for request in play.schedule.requests:
         name = request.request_id
         one, two = first.stream(name), second.stream(name)
-        mine = one.logprobs if one.logprobs is not None else one.token_logprobs
-        theirs = two.logprobs if two.logprobs is not None else two.token_logprobs
-        if one.tokens != two.tokens or mine is None or theirs is None:
-            if one.tokens == two.tokens:
-                continue
+        if one.tokens != two.tokens:
             pairs = zip(one.tokens, two.tokens, strict=False)
-            step = next((i for i, (a, b) in enumerate(pairs) if a != b), 0)
-            return name, step, float("inf")
-        if not np.array_equal(mine, theirs, equal_nan=True):
-            with np.errstate(invalid="ignore"):
-                delta = np.abs(mine - theirs).reshape(len(mine), -1)
-            delta = np.where(np.isnan(delta), np.inf, delta).max(axis=-1)
-            step = int((delta > 0).argmax())
-            return name, step, float(delta.max())
-    return None
+            yield name, next((i for i, (a, b) in enumerate(pairs) if a != b), 0), float("inf")
+            continue
+        whole = one.logprobs is not None and two.logprobs is not None
+        mine = one.logprobs if whole else one.token_logprobs
+        theirs = two.logprobs if whole else two.token_logprobs
+        if mine is None or theirs is None or np.array_equal(mine, theirs, equal_nan=True):
+            continue
+        with np.errstate(invalid="ignore"):
+            delta = np.abs(mine - theirs).reshape(len(mine), -1)
+        alike = np.reshape((mine == theirs) | (np.isnan(mine) & np.isnan(theirs)), delta.shape)
+        delta = np.where(alike, 0.0, np.where(np.isnan(delta), np.inf, delta)).max(axis=-1)
+        yield name, int((delta > 0).argmax()), float(delta.max())

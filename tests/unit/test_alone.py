@@ -49,6 +49,26 @@ def test_a_stream_that_is_other_the_second_time_is_unstable():
     assert all(f.difference > f.noise for f in found)
 
 
+def test_memory_is_dirtied_before_the_stream_is_made_again():
+    library = ToyLibrary()
+    judge(library, REPEAT)
+    assert library.churns == 3
+
+
+class LateLibrary(PieceworkLibrary):
+    """Pieces tell only from the third token on."""
+
+    def logits(self, model, fed, options, *, alone):
+        late = len(fed) >= alone + 2
+        return super().logits(model, fed, options, alone=alone if late else 0)
+
+
+def test_the_first_bad_step_is_told():
+    found = judge(LateLibrary(), RECHUNKED).findings
+    assert {f.step for f in found} == {2}
+    assert all(f.difference > f.noise for f in found)
+
+
 def test_only_short_prompts_are_held_against_the_pass_without_a_cache():
     found = [f for f in judge(ForgetfulLibrary(), REPEAT).findings if f.check == "stateless"]
     assert {f.request_id for f in found} == {"r5", "r11"}

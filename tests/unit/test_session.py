@@ -92,9 +92,19 @@ def test_the_model_is_loaded_once_for_all_cases_of_a_family(session):
 
 
 def test_only_the_last_models_are_kept(session):
-    for family in ("calm", "one", "two", "three", "three", "calm"):
+    for family in ("calm", "one", "two", "calm", "three", "three", "calm"):
         run(session, "batch_of_one", family=family)
     assert [name for name, _, _ in loads(session)] == ["calm", "one", "two", "three", "calm"]
+
+
+@pytest.mark.parametrize("evaluate", [True, False])
+def test_calls_are_evaluated_inside_only_if_asked(session, monkeypatch, evaluate):
+    asked = []
+    monkeypatch.setattr(
+        Broken, "meter", lambda self, model, *, evaluate: asked.append(evaluate) or model.calls
+    )
+    run(Session(session.registry, evaluate=True) if evaluate else Session(session.registry))
+    assert asked == [evaluate]
 
 
 @pytest.mark.parametrize(

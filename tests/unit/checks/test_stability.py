@@ -117,3 +117,30 @@ def test_the_worst_difference_is_told_with_the_first_step():
     (found,) = check_stability(script.play())
     assert found.step == 1
     assert found.difference == pytest.approx(0.5, rel=1e-3)
+
+
+def test_a_request_below_the_floor_does_not_hide_one_above_it():
+    script = Script()
+    third = script.repeat_forced()
+    third.move("a", 0, 0.3 * NOISE)
+    third.move("b", 1, 0.5)
+    (found,) = check_stability(script.play())
+    assert (found.request_id, found.step) == ("b", 1)
+
+
+@pytest.mark.parametrize("alike", [-np.inf, np.nan])
+def test_what_is_no_number_in_both_runs_is_no_difference(alike):
+    """A masked token is written as minus infinity; another token's last bit is what differs."""
+    script = Script()
+    third = script.repeat_forced()
+    for take in (script.forced, third):
+        take.move("a", 0, alike, token=2)
+    third.move("a", 1, 0.3 * NOISE)
+    assert check_stability(script.play()) == []
+
+
+def test_logprobs_that_only_one_run_shows_are_left_to_the_check_of_the_protocol():
+    script = Script()
+    script.repeat_forced().change("b", 1, logprobs=None)
+    assert check_stability(script.play()) == []
+    assert bits(script)

@@ -42,6 +42,7 @@ def stream(*tokens):
     [
         ((), (1, 2, 3, 1, 2), "length"),
         (((3,),), (1, 2, 3), "stop"),
+        (((1,),), (1,), "stop"),
         (((2, 3),), (1, 2, 3), "stop"),
         (((7,),), (1, 2, 3, 1, 2), "length"),
         (((2, 7), (2, 3)), (1, 2, 3), "stop"),  # the first begins to match and fails

@@ -195,6 +195,14 @@ def test_forced_tokens_take_the_place_of_a_sampler(inserted):
     assert type(sampler).__name__ == "ForcedSampler"
 
 
+def test_closing_closes_the_generator(model, monkeypatch):
+    engine, closed = MlxLmEngine(model, PIECES), []
+    close = engine._generator.close
+    monkeypatch.setattr(engine._generator, "close", lambda: closed.append(1) or close())
+    engine.close()
+    assert closed == [1]
+
+
 def test_an_id_that_nobody_was_given_is_not_hidden(model):
     engine = MlxLmEngine(model, PIECES)
     engine.insert([Submission(SHORT)])
