@@ -13,6 +13,9 @@ from conformance.verdict import CaseResult, Verdict
 NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
 """Verdicts on numbers: which of them a defect gets depends on weights, prompts and rounding."""
 
+MAY_HIDE = NUMERIC | {Verdict.ORACLE}
+"""Verdicts that other weights, prompts or more noise may keep from showing at all."""
+
 
 class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One known defect of a library.
@@ -80,10 +83,11 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether the defect must show in the case, with its very verdict.
 
         Other seeds draw other weights and prompts, and lower precision makes more noise: there a
-        verdict on numbers may be another one, or the defect stay hidden. All else stays strict.
+        verdict on numbers may be another one, or the defect stay hidden, as the oracle's own
+        defects may. All else stays strict.
         """
         surely = result.seed == 0 and matches(result.dtype, self.dtypes)
-        return surely or self.verdicts[result.scenario] not in NUMERIC
+        return surely or self.verdicts[result.scenario] not in MAY_HIDE
 
     def claims(self, scenario: str, schedule: str) -> bool:
         """Whether the entry says that this schedule may be bad."""

@@ -91,9 +91,9 @@ def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
 
     In some schedules a defect shows less than in the worst; where it may flip, as any number.
     """
-    if not entry.strict(result):
-        return NUMERIC
     wanted = entry.verdicts[result.scenario]
+    if not entry.strict(result):
+        return NUMERIC if wanted in NUMERIC else frozenset({wanted})
     return frozenset(v for v in Verdict if not v.good and v.severity <= wanted.severity)
 
 

@@ -159,6 +159,13 @@ def test_what_is_not_about_numbers_does_not_flip(lane, verdict):
     assert expected(case(verdict, scenario="invalid", **lane), entry) == wanted
 
 
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_defect_of_the_oracle_may_hide_but_not_turn_into_another(verdict):
+    entry = defect(verdicts={"repeat": Verdict.ORACLE})
+    wanted = verdict.good or verdict is Verdict.ORACLE
+    assert expected(case(verdict, scenario="repeat", seed=1), entry) == wanted
+
+
 def test_a_hidden_defect_is_not_named_in_the_result():
     assert judged(case("exact", seed=1), defect()).known is None
 
