@@ -117,6 +117,10 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
         with subject.phases("noise"):
             return oracle.envelope(schedule.request(name), options, schedule)
 
+    def thorough(name: str) -> Envelope:
+        with subject.phases("noise"):
+            return oracle.envelope(schedule.request(name), options, schedule, thorough=True)
+
     def played(*traces: Trace) -> Play:
         return Play(
             schedule,
@@ -124,6 +128,7 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
             want,
             floor=lambda name: oracle.floor_envelope(want[name]),
             envelope=envelope,
+            thorough=thorough,
             full_logprobs=Capability.LOGPROBS in engine.capabilities,
             staged=Capability.STAGES in engine.capabilities,
         )
@@ -173,6 +178,7 @@ def _result(
 
 
 def _missed(played: Play) -> list[Finding]:
+    """Triggers that never fired in the first run; in a free run a tie may rightly miss some."""
     return [
         Finding(
             Verdict.VACUOUS,

@@ -18,6 +18,9 @@ WIDE_FACTOR = 2.0
 WIDE_SHARE = 0.5
 WIDE_STEPS = 3
 
+# A difference of more than this many times the noise is no rounding, however often one asks.
+HOPELESS = 1000.0
+
 # Tokens of the oracle's distribution over which the sensitive measure looks. Over the whole
 # vocabulary unlikely tokens dominate.
 TOP = 20
@@ -62,6 +65,11 @@ class Deviation:
     def within_noise(self) -> bool:
         """Whether rounding explains it all."""
         return self.first_bad_step is None
+
+    @property
+    def arguable(self) -> bool:
+        """Whether rounding does not explain it, but more runs of the noise might."""
+        return not self.within_noise and float(self.ratio.max()) <= HOPELESS
 
 
 def floor(dtype: str, logprobs: np.ndarray) -> float:
@@ -114,10 +122,14 @@ def envelope_of(runs: np.ndarray, base: np.ndarray, *, floor: float) -> Envelope
     How far ``base`` is from the oracle is left out on purpose: where a model is wrong without a
     cache, that would be no noise, and it would hide what is wrong in a batch.
 
+    A token that is masked (minus infinity) in one of the two only is left out as well: an infinite
+    noise would hide everything.
+
     Args:
         runs: ``[runs, steps, vocab]``, perturbed.
         base: ``[steps, vocab]``, the same computation unperturbed.
     """
+    runs = np.where(np.isfinite(runs) & np.isfinite(base), runs, base)
     top = top_tokens(base)
     pairs = [differences(run, base, top) for run in runs]
     return Envelope(
@@ -141,7 +153,9 @@ def deviation(got: np.ndarray, want: np.ndarray, envelope: Envelope) -> Deviatio
     """
     steps = len(got)
     near, full = differences(got, want, top_tokens(want))
-    ratio = np.maximum(near / envelope.top[:steps], full / envelope.full[:steps])
+    with np.errstate(invalid="ignore"):
+        ratio = np.maximum(near / envelope.top[:steps], full / envelope.full[:steps])
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)
     bad = ratio > FACTOR
     wide = ratio > WIDE_FACTOR
     if wide.sum() >= max(WIDE_STEPS, WIDE_SHARE * steps):

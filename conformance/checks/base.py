@@ -22,6 +22,7 @@ class Play:
         want: the oracle's stream of each request.
         floor: the smallest noise to assume for a request.
         envelope: the measured noise of a request; costs model runs when first asked.
+        thorough: the same from many more runs, for differences just outside of it.
         full_logprobs: whether the engine promises logprobs over the whole vocabulary.
         staged: whether the engine tells the stage of each request.
     """
@@ -31,6 +32,7 @@ class Play:
     want: Mapping[str, Stream]
     floor: Callable[[str], Envelope]
     envelope: Callable[[str], Envelope]
+    thorough: Callable[[str], Envelope]
     full_logprobs: bool = True
     staged: bool = True
 

@@ -130,6 +130,7 @@ CANCELLED = Scenario(
     frozenset({Capability.CANCEL, Capability.STAGES, Capability.CHUNKED, Capability.LATE_JOIN}),
     _cancelled,
     (
+        seen.chunks(3),
         seen.removed_from(Stage.QUEUED),
         seen.removed_from(Stage.PREFILL),
         seen.removed_from(Stage.PREFILL, among=4),

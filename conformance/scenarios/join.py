@@ -32,13 +32,14 @@ def _staggered(brief: Brief) -> list[Schedule]:
     two, one = ask(brief, "two", TWO, max_tokens=4), ask(brief, "one", ONE, max_tokens=3)
     into_long = (together(long), together(short, two, when=produced("long", 1)))
     into_short = (together(short), together(long, when=produced("short", 2)))
-    return [
+    schedules = [
         Schedule("short_into_long", (*into_long, together(one, when=produced("long", 3)))),
         Schedule("long_into_short", into_short),
-        Schedule(
-            "long_into_short_chunked", into_short, options=EngineOptions(prefill_step_size=PIECE)
-        ),
     ]
+    if Capability.CHUNKED in brief.capabilities:
+        options = EngineOptions(prefill_step_size=PIECE)
+        schedules.append(Schedule("long_into_short_chunked", into_short, options=options))
+    return schedules
 
 
 def _window(brief: Brief) -> list[Schedule]:
@@ -59,8 +60,13 @@ def _window(brief: Brief) -> list[Schedule]:
             arrivals,
             options=EngineOptions(prefill_step_size=size, max_kv_size=bound),
         )
-        for name, size in (("whole", 2048), ("chunked", PIECE))
+        for name, size in _pieces(brief).items()
     ]
+
+
+def _pieces(brief: Brief) -> dict[str, int]:
+    pieces = {"whole": EngineOptions().prefill_step_size}
+    return pieces | ({"chunked": PIECE} if Capability.CHUNKED in brief.capabilities else {})
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
         )
         arrivals = (together(source), together(fork, when=produced("source", 3)))
         schedules.append(Schedule("live", arrivals))
-    if Capability.SEGMENTS in brief.capabilities:
+    if {Capability.SEGMENTS, Capability.CHUNKED} <= brief.capabilities:
         pieces = [
             ask(brief, "three", MEDIUM, segments=(3, 6, 2), max_tokens=3),
             ask(brief, "two", LONG, segments=(8, 15), max_tokens=3),
@@ -121,7 +127,7 @@ STAGGERED = Scenario(
     "late joins while others decode",
     frozenset({Capability.LATE_JOIN}),
     _staggered,
-    (seen.late_join(), seen.rows_together(3), seen.chunks(3)),
+    (seen.late_join(), seen.rows_together(3)),
 )
 WINDOW = Scenario(
     "window",

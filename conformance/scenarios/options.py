@@ -154,7 +154,7 @@ INVALID = Scenario(
     "invalid",
     170,
     "wrong calls: refused, and nobody is harmed",
-    frozenset({Capability.PROBES}),
+    frozenset({Capability.PROBES, Capability.SLOTS}),
     _invalid,
     (Witness("an invalid call", _probed), seen.rows_together(2)),
 )

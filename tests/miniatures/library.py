@@ -133,3 +133,11 @@ def subject(library=None, *, window=None, seed=0):
     return Subject.load(
         library or ToyLibrary(), family(window), dtype="float32", seed=seed, phases=Phases()
     )
+
+
+class OverflowingLibrary(ToyLibrary):
+    """A perturbation takes its numbers out of range."""
+
+    def one_pass(self, model, tokens, *, ulps=0.0, seed=0):
+        rows = super().one_pass(model, tokens, ulps=ulps, seed=seed)
+        return rows + np.float32("nan") if ulps else rows

@@ -134,6 +134,8 @@ class Script:
         self.free = self._take(Mode.FREE)
         self.third: Take | None = None
         self.asked_noise: list[str] = []
+        self.asked_thorough: list[str] = []
+        self.rare_noise = NOISE  # what only many runs see
 
     def repeat_forced(self):
         """Have a third run, right so far; the judge makes it where the first two differ."""
@@ -149,12 +151,18 @@ class Script:
             self.want,
             floor=lambda name: flat_envelope(len(self.want[name].tokens), NOISE),
             envelope=self._envelope,
+            thorough=self._thorough,
             **options,
         )
 
     def _envelope(self, name):
         self.asked_noise.append(name)
         level = np.full(len(self.want[name].tokens), NOISE, np.float32)
+        return Envelope(level, level, NOISE)
+
+    def _thorough(self, name):
+        self.asked_thorough.append(name)
+        level = np.full(len(self.want[name].tokens), self.rare_noise, np.float32)
         return Envelope(level, level, NOISE)
 
     def _take(self, mode):

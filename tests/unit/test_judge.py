@@ -85,10 +85,10 @@ VACUOUS = {
     "OneByOne": SEVERAL,
     "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache"},
     "JoinsLate": {"staggered", "window", "stop_sequences", "samplers"},
-    "PrefillsWhole": {"chunked", "staggered"},
+    "PrefillsWhole": {"chunked", "cancelled"},
     "HasMoreSlots": {"slot_reuse", "cancelled"},
     "PadsAlways": {"identical", "equal_length"},
-    "Unmetered": ALL - {"window", "cancelled", "stop_sequences", "samplers"},
+    "Unmetered": ALL - {"window", "stop_sequences", "samplers"},
     "WithoutProbes": {"invalid"},
     "WithoutStages": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),

@@ -199,3 +199,17 @@ def test_more_noise_never_makes_a_run_wrong(ratio, more):
         got[0, 1] += ratio * 0.01
         envelope = numerics.flat_envelope(1, 0.0101 * more)
         assert numerics.deviation(got, want, envelope).within_noise
+
+
+def test_a_masked_token_in_one_perturbed_run_is_no_infinite_noise():
+    base = np.array([[0.0, -1.0, -2.0]], np.float32)
+    runs = np.stack([base + 0.01, np.array([[0.0, -1.0, -np.inf]], np.float32)])
+    found = numerics.envelope_of(runs, base, floor=1e-6)
+    assert np.isfinite(found.full).all()
+    assert found.full[0] == pytest.approx(0.01, rel=1e-3)
+
+
+def test_a_ratio_that_is_no_number_counts_as_infinite():
+    noise = numerics.Envelope(np.full(1, np.inf), np.full(1, np.inf), 1e-6)
+    got, want = np.array([[np.nan, 0.0]]), np.array([[0.0, 0.0]])
+    assert numerics.deviation(got, want, noise).first_bad_step == 0

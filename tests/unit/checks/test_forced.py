@@ -5,7 +5,7 @@ import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.forced import check_forced, common_steps, measure
-from conformance.numerics import FACTOR
+from conformance.numerics import FACTOR, HOPELESS
 from conformance.trace import Mode, Stream
 from conformance.verdict import Verdict
 
@@ -35,6 +35,29 @@ def test_a_difference_within_the_factor_is_rounding():
     script = Script()
     script.forced.move("b", 1, 0.9 * FACTOR * NOISE)
     assert check_forced(script.play()) == []
+
+
+def test_what_only_many_runs_of_the_noise_show_is_rounding():
+    script = Script()
+    script.forced.move("b", 1, 0.5 * HOPELESS * NOISE)
+    script.rare_noise = 0.25 * HOPELESS * NOISE
+    assert check_forced(script.play()) == []
+    assert set(script.asked_thorough) == {"b"}
+
+
+def test_many_runs_that_show_no_more_change_nothing():
+    script = Script()
+    script.forced.move("b", 1, 0.5 * HOPELESS * NOISE)
+    (found,) = check_forced(script.play())
+    assert (found.verdict, found.request_id) == (Verdict.DRIFT, "b")
+
+
+def test_no_more_runs_for_what_no_rounding_can_explain():
+    script = Script()
+    script.forced.move("b", 1, 2 * HOPELESS * NOISE)
+    script.rare_noise = 1.0
+    assert len(check_forced(script.play())) == 1
+    assert script.asked_thorough == []
 
 
 def test_small_differences_in_most_steps_are_none():

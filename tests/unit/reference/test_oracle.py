@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures.library import DeafLibrary, ForgetfulLibrary, ShakyLibrary, ToyLibrary
+from miniatures.library import (
+    DeafLibrary,
+    ForgetfulLibrary,
+    OverflowingLibrary,
+    ShakyLibrary,
+    ToyLibrary,
+)
 
 from conformance.errors import VoidNoiseError
-from conformance.reference.oracle import MIN_STEPS, PERTURBED_RUNS, Oracle, cut
+from conformance.reference.oracle import MIN_STEPS, PERTURBED_RUNS, THOROUGH_RUNS, Oracle, cut
 from conformance.schedule import (
     Arrival,
     Continuation,
@@ -203,6 +209,20 @@ def test_the_envelope_is_measured_once_a_stream():
     assert library.passes == PERTURBED_RUNS + 1
 
 
+def test_a_thorough_envelope_is_never_narrower():
+    library = ToyLibrary()
+    oracle = oracle_of(library)
+    oracle.solo(ask(), DEFAULT, None)
+    usual = oracle.envelope(ask(), DEFAULT, None)
+    before = library.passes
+    thorough = oracle.envelope(ask(), DEFAULT, None, thorough=True)
+    assert library.passes - before == THOROUGH_RUNS + 1
+    assert (thorough.top >= usual.top).all()
+    assert (thorough.full >= usual.full).all()
+    assert (thorough.full > usual.full).any()
+    assert oracle.envelope(ask(), DEFAULT, None) is usual
+
+
 def test_a_longer_stream_is_measured_anew():
     oracle = oracle_of(ToyLibrary())
     oracle.solo(ask(), DEFAULT, None)
@@ -273,3 +293,10 @@ def test_again_is_a_run_of_its_own():
     got = oracle.again(ask(), DEFAULT, steps=3)
     assert got.tokens == want.tokens[:3]
     assert library.streams == [("a", MIN_STEPS), ("a", 3)]
+
+
+def test_a_perturbation_that_gives_nan_is_an_error():
+    oracle = oracle_of(OverflowingLibrary())
+    oracle.solo(ask(), DEFAULT, None)
+    with pytest.raises(VoidNoiseError, match="gave NaN"):
+        oracle.envelope(ask(), DEFAULT, None)

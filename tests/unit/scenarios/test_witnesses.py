@@ -39,7 +39,6 @@ def calls(*forwards):
         (seen.prefill_together(4), ("4x2",), ("4x1", "3x8")),
         (seen.one_row_calls(), ("1x8", "1x1"), ("1x8", "2x1")),
         (seen.one_row_calls(), ("1x1",), ()),
-        (seen.chunks(3), ("1x4", "1x4", "1x2", "1x1"), ("1x4", "1x4", "1x1", "1x1")),
         (seen.leaves_early(), ("2x5", "4x1", "3x1"), ("2x5", "3x1", "3x1", "4x1")),
         (seen.leaves_early(), ("3x1", "2x7", "2x1"), ("8x7", "4x1")),
         (seen.waits_for_slot(), ("2x7", "2x1"), ("3x1",)),
@@ -49,6 +48,18 @@ def calls(*forwards):
 def test_witnesses_of_calls(witness, yes, no):
     assert witness.seen(calls(*yes))
     assert not witness.seen(calls(*no))
+
+
+def test_one_prompt_is_in_pieces_not_several_prompts_in_one_each():
+    pieces = [step("1x4", {"a": 4}), step("1x4", {"a": 4}), step("1x1", {"a": 1})]
+    assert seen.chunks(3).seen(trace(*pieces))
+    assert not seen.chunks(3).seen(trace(*pieces[1:]))
+    assert not seen.chunks(3).seen(trace(*(step("1x4", {name: 4}) for name in "abc")))
+
+
+def test_pieces_within_one_step_are_its_prefill_calls():
+    assert seen.chunks(3).seen(trace(step("1x4 1x4 1x2 1x1")))
+    assert not seen.chunks(3).seen(trace(step("1x4 1x4 1x1 1x1")))
 
 
 def test_as_many_requests_as_slots_wait_for_none():
