@@ -6,11 +6,14 @@ One step of a run: fire what is due (arrivals, removals, probes), note where eac
 
 from __future__ import annotations
 
+import functools
 import re
+import threading
 import traceback
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from conformance.engine import Engine, Submission
@@ -41,10 +44,37 @@ def play(
         forced: for each request the tokens to feed; ``None`` for a free run.
     """
     run = _Run(engine_class, model, schedule, meter, forced)
-    if not schedule.decode_on_new_thread:
+    if not schedule.decode_on_other_thread:
         return run.play()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(run.play).result()
+    return _on_other_thread(run.play)
+
+
+def _on_other_thread(play: Callable[[], Trace]) -> Trace:
+    """Call ``play`` on the process's one other thread, and wait for it.
+
+    One for all runs, and never ended: each new thread would get streams of its own from mlx, whose
+    threads outlive it and slow down everything that comes after.
+    """
+    answer: Future[Trace] = Future()
+    _other_thread().put((play, answer))
+    return answer.result()
+
+
+@functools.cache
+def _other_thread() -> SimpleQueue[tuple[Callable[[], Trace], Future[Trace]]]:
+    """The queue of the other thread, which is started by the first call."""
+    jobs: SimpleQueue[tuple[Callable[[], Trace], Future[Trace]]] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            play, answer = jobs.get()
+            try:
+                answer.set_result(play())
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+                answer.set_exception(error)
+
+    threading.Thread(target=work, name="conformance-other", daemon=True).start()
+    return jobs
 
 
 class _Run:

@@ -116,7 +116,7 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that happens in one run of an engine.
 
-    ``name`` tells the schedules of one scenario apart. ``decode_on_new_thread`` makes the runner
+    ``name`` tells the schedules of one scenario apart. ``decode_on_other_thread`` makes the runner
     drive the engine on another thread than the one that loaded the model.
     """
 
@@ -125,7 +125,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     removals: tuple[Removal, ...] = ()
     probes: tuple[Probe, ...] = ()
     options: EngineOptions = EngineOptions()
-    decode_on_new_thread: bool = False
+    decode_on_other_thread: bool = False
 
     @property
     def requests(self) -> tuple[Request, ...]:

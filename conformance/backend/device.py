@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import threading
 
 import mlx.core as mx
 
@@ -27,14 +26,3 @@ def package_versions(*packages: str) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def leave_thread() -> None:
-    """Give back the streams of a thread that is about to end; does nothing on the main thread.
-
-    A thread that ends with live streams can abort the interpreter when it exits.
-    """
-    if threading.current_thread() is threading.main_thread():
-        return
-    mx.synchronize()
-    mx.clear_streams()

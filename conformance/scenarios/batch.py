@@ -89,7 +89,7 @@ def _wide(brief: Brief) -> list[Schedule]:
 
 def _threads(brief: Brief) -> list[Schedule]:
     requests = [ask(brief, f"r{n}", n, max_tokens=3) for n in (SHORT, MEDIUM)]
-    return [Schedule("other_thread", (together(*requests),), decode_on_new_thread=True)]
+    return [Schedule("other_thread", (together(*requests),), decode_on_other_thread=True)]
 
 
 BATCH_OF_ONE = Scenario(

@@ -306,9 +306,18 @@ def test_an_engine_is_closed_at_a_good_end_too():
 
 @pytest.mark.parametrize("other", [True, False])
 def test_an_engine_is_driven_on_another_thread_if_asked(other):
-    trace = run(schedule(Arrival((B,)), decode_on_new_thread=other), Watched)
+    trace = run(schedule(Arrival((B,)), decode_on_other_thread=other), Watched)
     assert trace.stream("b").finish_reason is not None
     assert (Watched.last.thread is not threading.current_thread()) is other
+
+
+def test_all_runs_on_another_thread_share_it():
+    asked = schedule(Arrival((B,)), decode_on_other_thread=True)
+    threads = []
+    for _ in range(2):
+        run(asked, Watched)
+        threads.append(Watched.last.thread)
+    assert threads[0] is threads[1]
 
 
 # ---------------------------------------------------------------------------- failures as data

@@ -46,7 +46,7 @@ FULL = Schedule(
     (Removal(("a",), Trigger("a", Stage.PREFILL, 1)),),
     (Probe("empty_prompt", Trigger(None, count=3)),),
     EngineOptions(prefill_step_size=4, max_kv_size=8),
-    decode_on_new_thread=True,
+    decode_on_other_thread=True,
 )
 
 
@@ -83,7 +83,7 @@ schedules = st.builds(
         max_size=3,
     ).map(tuple),
     options=st.builds(EngineOptions, max_kv_size=st.none() | st.integers(1, 99)),
-    decode_on_new_thread=st.booleans(),
+    decode_on_other_thread=st.booleans(),
 )
 
 

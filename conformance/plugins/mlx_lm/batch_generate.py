@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from mlx_lm.generate import batch_generate
 
-from conformance.backend.device import leave_thread
 from conformance.engine import Capability, Engine, Submission
 from conformance.schedule import EngineOptions, Stage
 from conformance.trace import FinishReason, StepOutput, TokenEvent
@@ -81,7 +80,6 @@ class MlxLmBatchGenerate(Engine):
     def close(self) -> None:
         """Nothing outlives the call."""
         self._caches.clear()
-        leave_thread()
 
     def stages(self) -> Mapping[str, Stage]:
         """What waits is queued."""

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import mlx.core as mx
 import numpy as np
 
-from conformance.backend.device import leave_thread
 from conformance.engine import Capability, Engine, Submission
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.probes import PROBES, probe
@@ -81,7 +80,6 @@ class MlxLmEngine(Engine):
     def close(self) -> None:
         """``BatchGenerator.close``."""
         self._generator.close()
-        leave_thread()
 
     def stages(self) -> Mapping[str, Stage]:
         """From the generator's queue, prompt batch and generation batch."""

@@ -92,7 +92,7 @@ def needed(schedule):
         used.add(Capability.CANCEL)
     if schedule.probes:
         used.add(Capability.PROBES)
-    if schedule.decode_on_new_thread:
+    if schedule.decode_on_other_thread:
         used.add(Capability.THREADS)
     return used
 
