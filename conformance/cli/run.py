@@ -23,7 +23,7 @@ from conformance.selection import DTYPES
     "engines",
     multiple=True,
     metavar="GLOB",
-    help="Engines to run; may be repeated. Default: those of mlx-lm.",
+    help="Engines to run; may be repeated. Default: mlx_lm.",
 )
 @click.option(
     "--family",

@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """In a worker: what it says as it dies goes to a file (pytest's own choice comes earlier)."""
     if options.suite_asked(session.config) and options.is_worker(session.config):
+        options.settle_worker()
         importlib.import_module("conformance.pytest_plugin.deaths").listen(session.config)
 
 

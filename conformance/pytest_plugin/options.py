@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ TIMEOUT_SECONDS = 300.0
 WORKER_RESTARTS = 10_000
 
 _MANY = (
-    ("engine", "GLOB", "Engines to run (default: those of mlx-lm)."),
+    ("engine", "GLOB", "Engines to run (default: mlx_lm)."),
     ("family", "GLOB", "Model families to run (default: all that an engine can decode)."),
     ("scenario", "GLOB", "Scenarios to run (default: all that an engine can express)."),
     ("dtype", "DTYPE", "Working dtypes: float32 (default), float16, bfloat16."),
@@ -147,6 +149,17 @@ def prepare_distribution(config: pytest.Config) -> None:
     option.loadscopereorder = False
     if option.maxworkerrestart is None:
         option.maxworkerrestart = str(WORKER_RESTARTS)
+
+
+def settle_worker() -> None:
+    """Keep a worker's threads from interrupting each other, where the system has a way to say so.
+
+    mlx wakes its stream's thread for nearly every operation; as batch work (Linux, sched(7)) that
+    does not suspend the thread that is still making the graph.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _dest(name: str) -> str:
