@@ -250,6 +250,9 @@ def says_unsupported(error: BaseException) -> bool:
     """
     if isinstance(error, (Unsupported, NotImplementedError)):
         return True
+    # "'NoneType' object does not support item assignment" is Python's word, not the library's.
+    if isinstance(error, TypeError):
+        return False
     return bool(_UNSUPPORTED.search(str(error)))
 
 

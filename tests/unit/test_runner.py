@@ -333,6 +333,7 @@ def test_all_runs_on_another_thread_share_it():
         (ValueError("only supports batches of one"), True),
         (RuntimeError("[conv] no Metal backend"), True),
         (ValueError("not implemented"), True),
+        (TypeError("'NoneType' object does not support item assignment"), False),
         (IndexError("list index out of range"), False),
         (ValueError("operands could not be broadcast"), False),
         (AttributeError("'KVCache' object has no attribute 'merge'"), False),

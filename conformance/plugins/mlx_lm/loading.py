@@ -11,7 +11,6 @@ import contextlib
 import importlib.util
 import io
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -27,11 +26,10 @@ from mlx_lm import utils
 
 from conformance.errors import ConformanceError, ModelError, Unsupported
 from conformance.family import Family
+from conformance.runner import says_unsupported
 from conformance.weights import make_packed, make_weights
 
 _PACKED = {mx.uint8: np.uint8, mx.uint16: np.uint16, mx.uint32: np.uint32}
-# "Model type x not supported", "[metal_kernel] No Metal back-end", "GatherMM ... only supports".
-_REFUSAL = re.compile(r"not supported|only supports|No Metal back-end", re.IGNORECASE)
 _DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -188,7 +186,7 @@ def library_errors(family: Family, doing: str) -> Iterator[None]:
         raise Unsupported(f"{family.name}: {words}") from error
     except Exception as error:
         words = str(error)
-        if isinstance(error, NotImplementedError | ImportError) or _REFUSAL.search(words):
+        if isinstance(error, ImportError) or says_unsupported(error):
             raise Unsupported(f"{family.name}: {words}") from error
         name = type(error).__name__
         raise ModelError(f"{family.name}: {doing} failed: {name}: {words}") from error
