@@ -42,6 +42,37 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     rules: tuple[WeightRule, ...] = ()
 
 
+class Tokenizer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The special tokens of a family's tiny tokenizer; all other ids are words of their own.
+
+    ``special`` are texts and their ids; ``roles`` name those that have one (``eos_token``,
+    ``pad_token``, ``image_token``, ...); ``kind`` is the class named in ``tokenizer_config.json``.
+    """
+
+    special: dict[str, int] = {}
+    roles: dict[str, str] = {}
+    kind: str = "PreTrainedTokenizerFast"
+
+
+class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the library's own processor is made from, as files of the model's folder.
+
+    ``files`` are JSON files by name (``preprocessor_config.json``, ...); ``markers`` the text by
+    which a prompt asks for one medium of a kind.
+    """
+
+    tokenizer: Tokenizer = Tokenizer()
+    files: dict[str, dict[str, Any]] = {}
+    markers: dict[str, str] = {}
+
+
+class StandIn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Takes the place of a processor that can't be made here: by name, with its arguments."""
+
+    kind: str
+    args: dict[str, Any] = {}
+
+
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The ``conformance`` section of a family file.
 
@@ -56,6 +87,11 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         positions: ``False`` where no layer knows absolute or relative positions by design.
         model_file: a Python file beside the family file with ``Model`` and ``ModelArgs``, for a
             model that the library does not ship.
+        processor: how the library's own processor is made, where one is.
+        stand_in: what makes the inputs in place of a processor.
+        sizes: for each kind of media the sizes that scenarios use, the first the most; see
+            ``schedule.Media``.
+        drafters: for each kind of drafter the config of a tiny one for this family.
         notes: what a reader of the config should know.
     """
 
@@ -68,6 +104,10 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     positions: bool = True
     model_file: str | None = None
     weights: Recipe = Recipe()
+    processor: Processor | None = None
+    stand_in: StandIn | None = None
+    sizes: dict[str, tuple[tuple[int, ...], ...]] = {}
+    drafters: dict[str, dict[str, Any]] = {}
     notes: str = ""
 
 

@@ -67,6 +67,10 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         capabilities=engine.capabilities,
         probes=engine.probes(),
         solo=lambda request, options: subject.oracle.solo(request, options, None),
+        modalities=family.facts.modalities,
+        sizes=family.facts.sizes,
+        drafters=tuple(family.facts.drafters),
+        compose=lambda parts: subject.library.compose(subject.model, parts),
     )
 
 

@@ -7,7 +7,7 @@ without a cache and with its layers perturbed (the noise).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from conformance.errors import Unsupported
 from conformance.family import Family
-from conformance.schedule import EngineOptions, Request
+from conformance.schedule import EngineOptions, Media, Request
 from conformance.sensitivity import Sensitivity
 from conformance.trace import ForwardCall, Stream
 
@@ -89,23 +89,41 @@ class Library(ABC):
         """
 
     @abstractmethod
-    def stateless(self, model: Any, tokens: tuple[int, ...]) -> np.ndarray:
-        """Logprobs ``[vocab]`` of the next token: the whole prefix through the model, no cache."""
+    def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray:
+        """Logprobs ``[vocab]`` of the token after ``request.prompt + tokens``, without a cache."""
 
     @abstractmethod
-    def one_pass(
+    def teacher_forced(
         self,
         model: Any,
+        request: Request,
         tokens: tuple[int, ...],
         *,
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
-        """Logprobs ``[len(tokens), vocab]`` of one forward pass over ``tokens``.
+        """Logprobs ``[len(tokens), vocab]`` that ``tokens`` are chosen from after the prompt.
 
         With ``ulps`` above 0 the output of the embedding and of each layer is multiplied by
         ``1 + ulps * eps * u``, u uniform in (-1, 1) (Monte Carlo arithmetic).
         """
+
+    def compose(
+        self,
+        model: Any,  # noqa: ARG002
+        parts: Sequence[tuple[int, ...] | Media],
+    ) -> tuple[tuple[int, ...], tuple[Media, ...]]:
+        """A prompt of text and media: its token ids, and the media with their spans in it.
+
+        Raises:
+            Unsupported: the library's models take no such media.
+        """
+        prompt: list[int] = []
+        for part in parts:
+            if isinstance(part, Media):
+                raise Unsupported(f"library {self.name} takes no {part.kind}")
+            prompt += part
+        return tuple(prompt), ()
 
     @abstractmethod
     def churn(self) -> None:

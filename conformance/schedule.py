@@ -49,11 +49,29 @@ class Continuation(msgspec.Struct, frozen=True):
     after: int | None = None
 
 
+class Media(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An image, a video or a sound in a prompt, told by what it is made from.
+
+    Attributes:
+        kind: ``image``, ``video`` or ``audio``.
+        size: image: width, height (pixels); video: frames, width, height; audio: samples.
+        content: media of equal size and other content hold other pixels or samples.
+        span: first and one past the last place in the prompt that stand for it, all tokens that
+            the processor puts there included; ``(0, 0)`` before it has a place.
+    """
+
+    kind: str
+    size: tuple[int, ...]
+    content: int = 0
+    span: tuple[int, int] = (0, 0)
+
+
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request.
 
-    ``prompt`` are token ids; ``segments`` the lengths into which the prompt is cut for the engine
-    (their sum is the prompt's length); ``stop`` are sequences of token ids that end the request.
+    ``prompt`` are token ids, those that stand for ``media`` among them; ``segments`` the lengths
+    into which the prompt is cut for the engine (their sum is the prompt's length); ``stop`` are
+    sequences of token ids that end the request.
     """
 
     request_id: str
@@ -64,6 +82,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     stop: tuple[tuple[int, ...], ...] = ()
     segments: tuple[int, ...] = ()
     continues: Continuation | None = None
+    media: tuple[Media, ...] = ()
 
 
 class Trigger(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,17 +119,48 @@ class Probe(msgspec.Struct, frozen=True):
     when: Trigger
 
 
+class KvQuant(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an engine quantizes keys and values.
+
+    ``bits`` per element (fractional where the scheme has it), ``group_size`` in elements,
+    ``scheme`` as the library calls it, ``start`` the cache length from which it quantizes.
+    """
+
+    bits: float
+    group_size: int = 64
+    scheme: str = "uniform"
+    start: int = 0
+
+
+class Drafting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Speculative decoding: the ``kind`` of drafter, by the library's name, and tokens a draft."""
+
+    kind: str
+    block_size: int | None = None
+
+
+class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Automatic reuse of equal prefixes: how many blocks of how many tokens are kept."""
+
+    blocks: int = 64
+    block_size: int = 4
+
+
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an engine is told when it is made.
 
     ``prefill_step_size`` and ``max_kv_size`` are in tokens, the batch sizes in requests.
     ``max_kv_size`` bounds the cache of families that leave the choice of cache to the library.
+    ``kv``, ``drafting`` and ``prefix_caching`` are off where they are ``None``.
     """
 
     prefill_step_size: int = 2048
     prefill_batch_size: int = 8
-    completion_batch_size: int = 8
+    completion_batch_size: int = 32
     max_kv_size: int | None = None
+    kv: KvQuant | None = None
+    drafting: Drafting | None = None
+    prefix_caching: PrefixCaching | None = None
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -170,6 +220,12 @@ def validate(schedule: Schedule) -> Schedule:
                 f"{where}: segments add up to {sum(request.segments)}, "
                 f"the prompt has {len(request.prompt)} tokens"
             )
+        for media in request.media:
+            if not 0 <= media.span[0] < media.span[1] <= len(request.prompt):
+                raise ScheduleError(
+                    f"{where}: {media.kind} has span {media.span}, "
+                    f"no place in a prompt of {len(request.prompt)} tokens"
+                )
         if request.continues and request.continues.request_id not in seen:
             raise ScheduleError(
                 f"{where}: continues {request.continues.request_id!r}, which arrives no earlier"

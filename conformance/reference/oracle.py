@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ class Oracle:
         self._dtype = dtype
         self._streams: dict[Any, Stream] = {}
         self._envelopes: dict[Any, Envelope] = {}
-        self._checks: dict[tuple[int, ...], OracleCheck | None] = {}
+        self._checks: dict[Any, OracleCheck | None] = {}
 
     def solo(self, request: Request, options: EngineOptions, schedule: Schedule | None) -> Stream:
         """What ``request`` gives alone, stop sequences and ``max_tokens`` applied.
@@ -83,7 +84,9 @@ class Oracle:
         stream = self._streams[key]
         found = self._envelopes.get((key, thorough))
         if found is None or len(found.top) < len(stream.tokens):
-            history = self._history(request, options, schedule)
+            history = msgspec.structs.replace(
+                request, prompt=self._history(request, options, schedule)
+            )
             count = THOROUGH_RUNS if thorough else PERTURBED_RUNS
             found = self._measure(history, stream, count)
             self._envelopes[key, thorough] = found
@@ -99,12 +102,13 @@ class Oracle:
         """Hold the single stream against the pass without a cache; ``None`` for long prompts."""
         if len(request.prompt) > STATELESS_PROMPT or request.continues or request.processors:
             return None
-        if request.prompt not in self._checks:
+        key = (request.prompt, request.media)
+        if key not in self._checks:
             stream = self.solo(request, options, None)
             assert stream.logprobs is not None
             steps = min(STATELESS_STEPS, len(stream.tokens))
             rows = [
-                self._library.stateless(self._model, request.prompt + stream.tokens[:index])
+                self._library.stateless(self._model, request, stream.tokens[:index])
                 for index in range(steps)
             ]
             got, want = np.stack(rows), stream.logprobs[:steps]
@@ -116,8 +120,8 @@ class Oracle:
             if deviation.arguable:
                 noise = self.envelope(request, options, None, thorough=True)
                 deviation = numerics.deviation(got, want, noise)
-            self._checks[request.prompt] = OracleCheck(deviation, noise)
-        return self._checks[request.prompt]
+            self._checks[key] = OracleCheck(deviation, noise)
+        return self._checks[key]
 
     @property
     def doubtful(self) -> bool:
@@ -160,18 +164,14 @@ class Oracle:
         produced = self.solo(source, options, schedule).tokens[: request.continues.after]
         return self._history(source, options, schedule) + produced + request.prompt
 
-    def _measure(self, history: tuple[int, ...], stream: Stream, count: int) -> Envelope:
+    def _measure(self, request: Request, stream: Stream, count: int) -> Envelope:
         assert stream.logprobs is not None
-        tokens = history + stream.tokens[:-1]
-        steps = slice(len(history) - 1, len(tokens))
-        base = self._library.one_pass(self._model, tokens)[steps]
-        ulps = ULPS[self._dtype]
-        runs = np.stack(
-            [
-                self._library.one_pass(self._model, tokens, ulps=ulps, seed=seed)[steps]
-                for seed in range(count)
-            ]
+        run = functools.partial(
+            self._library.teacher_forced, self._model, request, stream.tokens
         )
+        base = run()
+        ulps = ULPS[self._dtype]
+        runs = np.stack([run(ulps=ulps, seed=seed) for seed in range(count)])
         if np.array_equal(runs, np.broadcast_to(base, runs.shape)):
             raise VoidNoiseError(
                 "the noise measurement moved no logprob: the model's layers were not reached"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from conformance.engine import Capability
-from conformance.schedule import EngineOptions, Request, Schedule
+from conformance.schedule import EngineOptions, Media, Request, Schedule
 from conformance.trace import Stream, Trace
 
 SoloFn = Callable[[Request, EngineOptions], Stream]
+Composed = tuple[tuple[int, ...], tuple[Media, ...]]
+ComposeFn = Callable[[Sequence[tuple[int, ...] | Media]], Composed]
+
+
+def _text_only(parts: Sequence[tuple[int, ...] | Media]) -> Composed:
+    texts = [part for part in parts if not isinstance(part, Media)]
+    return tuple(token for text in texts for token in text), ()
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,10 @@ class Brief:
         capabilities: what the engine can be asked.
         probes: the invalid calls that the engine's ``probe`` can make.
         solo: the oracle's stream for a request, for scenarios that must know it (stop sequences).
+        modalities: what the family's requests may hold.
+        sizes: for each kind of media, the sizes that its requests use.
+        drafters: the kinds of drafters that the family has.
+        compose: a prompt of text and media.
     """
 
     tokens: tuple[int, int]
@@ -35,6 +46,10 @@ class Brief:
     capabilities: frozenset[Capability]
     probes: tuple[str, ...]
     solo: SoloFn
+    modalities: tuple[str, ...] = ("text",)
+    sizes: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    drafters: tuple[str, ...] = ()
+    compose: ComposeFn = _text_only
 
     def prompt(self, length: int, variant: int = 0) -> tuple[int, ...]:
         """A prompt of ``length`` tokens; equal arguments give the equal prompt in every scenario.

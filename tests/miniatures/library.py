@@ -55,12 +55,14 @@ class ToyLibrary(Library):
     def logits(self, model, fed, options, *, alone):
         return model([fed], bound=options.max_kv_size)[0]
 
-    def stateless(self, model, tokens):
-        return normalise(model([tokens])[0])
+    def stateless(self, model, request, tokens):
+        return normalise(model([request.prompt + tokens])[0])
 
-    def one_pass(self, model, tokens, *, ulps=0.0, seed=0):
-        self.passed.append(tuple(tokens))
-        logits = np.stack([model([tokens[: end + 1]])[0] for end in range(len(tokens))])
+    def teacher_forced(self, model, request, tokens, *, ulps=0.0, seed=0):
+        fed = request.prompt + tuple(tokens[:-1])
+        self.passed.append(fed)
+        ends = range(len(request.prompt), len(fed) + 1)
+        logits = np.stack([model([fed[:end]])[0] for end in ends])
         u = np.random.default_rng(seed).uniform(-1, 1, logits.shape)
         return normalise((logits * (1 + ulps * EPS * u)).astype(np.float32))
 
@@ -83,8 +85,8 @@ class TiedLibrary(ToyLibrary):
 class DeafLibrary(ToyLibrary):
     """Its layers are not reached by the perturbation."""
 
-    def one_pass(self, model, tokens, *, ulps=0.0, seed=0):
-        return super().one_pass(model, tokens)
+    def teacher_forced(self, model, request, tokens, *, ulps=0.0, seed=0):
+        return super().teacher_forced(model, request, tokens)
 
 
 class RestlessLibrary(ToyLibrary):
@@ -138,6 +140,6 @@ def subject(library=None, *, window=None, seed=0):
 class OverflowingLibrary(ToyLibrary):
     """A perturbation takes its numbers out of range."""
 
-    def one_pass(self, model, tokens, *, ulps=0.0, seed=0):
-        rows = super().one_pass(model, tokens, ulps=ulps, seed=seed)
+    def teacher_forced(self, model, request, tokens, *, ulps=0.0, seed=0):
+        rows = super().teacher_forced(model, request, tokens, ulps=ulps, seed=seed)
         return rows + np.float32("nan") if ulps else rows

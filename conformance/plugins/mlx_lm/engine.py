@@ -8,15 +8,11 @@ from typing import Any, ClassVar
 import mlx.core as mx
 import numpy as np
 
+from conformance.backend.sampling import ForcedSampler, SamplerFn
 from conformance.engine import Capability, Engine, Submission
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.probes import PROBES, probe
-from conformance.plugins.mlx_lm.sampling import (
-    ForcedSampler,
-    SamplerFn,
-    make_processors,
-    make_sampler,
-)
+from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.schedule import EngineOptions, Sampler, Stage
 from conformance.trace import FinishReason, ProbeResult, StepOutput, TokenEvent
 

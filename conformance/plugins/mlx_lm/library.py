@@ -13,11 +13,12 @@ from conformance.backend.device import device_name, package_versions
 from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
+from conformance.backend.sampling import ForcedSampler
 from conformance.errors import ModelError
 from conformance.family import Family
 from conformance.library import Coverage, Library, Solo
 from conformance.plugins.mlx_lm import calibration, inventory, loading
-from conformance.plugins.mlx_lm.sampling import ForcedSampler, make_processors, make_sampler
+from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.schedule import EngineOptions, Request
 from conformance.sensitivity import Sensitivity
 from conformance.trace import ForwardCall, Stream
@@ -81,32 +82,34 @@ class MlxLm(Library):
         table = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
         return Solo(Stream(tokens=tuple(tokens), logprobs=table), cache)
 
-    def stateless(self, model: Any, tokens: tuple[int, ...]) -> np.ndarray:
+    def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray:
         """See ``Library.stateless``."""
-        logits = model(mx.array(tokens)[None])[:, -1, :]
+        logits = model(mx.array(request.prompt + tokens)[None])[:, -1, :]
         row: np.ndarray = _logprobs(logits)[0]
         return row
 
-    def one_pass(
+    def teacher_forced(
         self,
         model: Any,
+        request: Request,
         tokens: tuple[int, ...],
         *,
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
-        """See ``Library.one_pass``: a prefill of all tokens at once into a fresh cache."""
-        inputs = mx.array(tokens)[None]
+        """See ``Library.teacher_forced``: one prefill of all tokens into a fresh cache."""
+        fed = request.prompt + tokens[:-1]
+        inputs = mx.array(fed)[None]
         if ulps:
             with perturbed(model, ulps=ulps, seed=seed):
                 logits = model(inputs, cache=make_prompt_cache(model))
         else:
             logits = model(inputs, cache=make_prompt_cache(model))
-        if logits.shape[1] != len(tokens):
+        if logits.shape[1] != len(fed):
             raise ModelError(
-                f"one pass over {len(tokens)} tokens gave logits for {logits.shape[1]} positions"
+                f"one pass over {len(fed)} tokens gave logits for {logits.shape[1]} positions"
             )
-        return _logprobs(logits[0])
+        return _logprobs(logits[0, -len(tokens) :])
 
     def churn(self) -> None:
         """See ``Library.churn``."""

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from mlx_lm.models.cache import make_prompt_cache
 
+from conformance.backend.checkpoint import library_errors
 from conformance.plugins.mlx_lm.disturb import (
     copy_cache,
     corrupt,
@@ -20,7 +21,7 @@ from conformance.plugins.mlx_lm.disturb import (
     shifted_offsets,
     shifted_rope,
 )
-from conformance.plugins.mlx_lm.loading import LoadedModel, library_errors
+from conformance.plugins.mlx_lm.loading import LoadedModel
 from conformance.sensitivity import (
     Rounding,
     Sensitivity,

@@ -1,5 +1,7 @@
 """mlx-lm as a library: three ways to the same numbers."""
 
+import functools
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -40,11 +42,9 @@ def test_the_single_stream_has_logprobs_of_each_step(solo):
 
 def test_single_stream_and_stateless_and_one_pass_agree(library, model, solo):
     stream = solo().stream
-    fed = PROMPT + stream.tokens[:-1]
-    whole = library.one_pass(model, fed)
-    assert near(whole[len(PROMPT) - 1 :], stream.logprobs)
+    assert near(library.teacher_forced(model, ASK, stream.tokens), stream.logprobs)
     for step in range(4):
-        row = library.stateless(model, PROMPT + stream.tokens[:step])
+        row = library.stateless(model, ASK, stream.tokens[:step])
         assert near(row, stream.logprobs[step])
 
 
@@ -74,7 +74,7 @@ def test_a_cache_goes_on_where_it_was_left(solo):
 def test_forced_tokens_are_fed(library, model, solo):
     stream = solo(forced=(5, 6, 7, 8)).stream
     assert stream.tokens == (5, 6, 7, 8)
-    assert near(stream.logprobs, library.one_pass(model, (*PROMPT, 5, 6, 7))[-4:])
+    assert near(stream.logprobs, library.teacher_forced(model, ASK, (5, 6, 7, 8)))
 
 
 def test_samplers_and_processors_are_applied(solo):
@@ -85,12 +85,13 @@ def test_samplers_and_processors_are_applied(solo):
 
 
 def test_a_perturbed_pass_moves_a_little_and_alike_for_a_seed(library, model):
-    base = library.one_pass(model, PROMPT)
-    one, again, other = (library.one_pass(model, PROMPT, ulps=2.0, seed=s) for s in (1, 1, 2))
+    forced = functools.partial(library.teacher_forced, model, ASK, (5, 6, 7, 8))
+    base = forced()
+    one, again, other = (forced(ulps=2.0, seed=s) for s in (1, 1, 2))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
     assert 0 < np.abs(one - base).max() < 1e-3
-    assert np.array_equal(library.one_pass(model, PROMPT), base)  # and leaves no trace
+    assert np.array_equal(forced(), base)  # and leaves no trace
 
 
 def test_a_model_that_answers_for_the_last_token_only_is_told(library):
@@ -101,7 +102,7 @@ def test_a_model_that_answers_for_the_last_token_only_is_told(library):
             return mx.zeros((1, 1, 8))
 
     with pytest.raises(ModelError, match="one pass over 3 tokens gave logits for 1 positions"):
-        library.one_pass(Short(), (1, 2, 3))
+        library.teacher_forced(Short(), Request("a", (1, 2), 2), (3, 4))
 
 
 def test_versions_and_device_are_named(library):

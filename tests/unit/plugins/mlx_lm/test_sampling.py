@@ -3,13 +3,9 @@
 import mlx.core as mx
 import pytest
 
+from conformance.backend.sampling import ForcedSampler, SeededSampler
 from conformance.errors import ScheduleError
-from conformance.plugins.mlx_lm.sampling import (
-    ForcedSampler,
-    SeededSampler,
-    make_processors,
-    make_sampler,
-)
+from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.schedule import Processor, Sampler
 
 FLAT = mx.zeros((1, 64))

@@ -1,0 +1,124 @@
+"""A family's checkpoint: weights drawn for a model's parameters, and checked after loading.
+
+The library's own loader reads what is written here, so its ``sanitize``, ``from_dict`` and
+strictness take part; what it loaded is then compared with what was drawn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx.nn.layers.base import Module
+from mlx.utils import tree_flatten
+
+from conformance.errors import ConformanceError, ModelError, Unsupported
+from conformance.family import Family
+from conformance.runner import says_unsupported
+from conformance.weights import make_packed, make_weights
+
+DTYPES = ("float32", "float16", "bfloat16")
+_PACKED = {mx.uint8: np.uint8, mx.uint16: np.uint16, mx.uint32: np.uint32}
+
+
+def draw(family: Family, skeleton: Module, *, dtype: str, seed: int) -> dict[str, mx.array]:
+    """A value for each parameter of ``skeleton``, by the family's recipe.
+
+    Args:
+        dtype: of all floating parameters but those that the model keeps back.
+        seed: is added to the family's own.
+
+    Raises:
+        ModelError: there is no such dtype.
+        FamilyError: a rule of the recipe matches no parameter.
+    """
+    if dtype not in DTYPES:
+        raise ModelError(f"{family.name}: dtype {dtype!r} is none of {', '.join(DTYPES)}")
+    seed += family.facts.seed
+    found = parameters(skeleton)
+    # As mlx_lm.convert does: all floating parameters, but those that the model keeps back.
+    castable: Callable[[str], bool] = getattr(skeleton, "cast_predicate", lambda _: True)
+    floating = {
+        path: tuple(value.shape)
+        for path, value in found.items()
+        if mx.issubdtype(value.dtype, mx.floating)
+    }
+    weights: dict[str, mx.array] = {}
+    for path, drawn in make_weights(floating, family.facts.weights, seed=seed).items():
+        weights[path] = mx.array(drawn).astype(getattr(mx, dtype) if castable(path) else mx.float32)
+    for path, value in found.items():
+        if value.dtype in _PACKED:
+            shape = tuple(value.shape)
+            weights[path] = mx.array(make_packed(path, shape, _PACKED[value.dtype], seed=seed))
+        elif path not in weights:
+            weights[path] = value
+    return weights
+
+
+def parameters(model: Module) -> dict[str, mx.array]:
+    """All parameters of a model, by their paths."""
+    module: Any = model
+    return dict(tree_flatten(module.parameters()))
+
+
+def verify(family: Family, model: Module, written: dict[str, mx.array]) -> None:
+    """Every loaded parameter equals what was written, or what a projection makes of it.
+
+    A projection (unit rows, say) changes weights once and leaves them alone when it runs again. Any
+    other ``sanitize`` that changes weights in the library's own format spoils converted models.
+
+    Raises:
+        ModelError: names the first parameter that differs.
+    """
+    loaded = parameters(model)
+    if lost := sorted(set(written) ^ set(loaded)):
+        raise ModelError(f"{family.name}: written and loaded parameters differ: {lost[0]}")
+    changed = [path for path, value in written.items() if not _same(loaded[path], value)]
+    if not changed:
+        return
+    again = model.sanitize(dict(loaded)) if hasattr(model, "sanitize") else loaded
+    unstable = [path for path in changed if not _same(again[path], loaded[path], ulps=8)]
+    if unstable:
+        raise ModelError(
+            f"{family.name}: loading changed {len(changed)} of {len(written)} parameters that are "
+            f"already in the library's format, the first is {changed[0]}"
+        )
+
+
+def _same(one: mx.array, other: mx.array, *, ulps: int = 0) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not ulps:
+        return bool(mx.array_equal(one, other).item())
+    return bool(mx.allclose(one, other, rtol=ulps * mx.finfo(one.dtype).eps, atol=0.0).item())
+
+
+@contextlib.contextmanager
+def library_errors(family: Family, doing: str) -> Iterator[None]:
+    """Turn whatever the library raises into our errors, with the library's own words.
+
+    Importing a model may even call ``sys.exit``, after printing why: the print is its words.
+
+    Raises:
+        Unsupported: the library (or the array library below it) says that it cannot do this here.
+        ModelError: anything else went wrong.
+    """
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            yield
+    except ConformanceError:
+        raise
+    except SystemExit as error:
+        words = printed.getvalue().strip() or f"exit status {error.code}"
+        raise Unsupported(f"{family.name}: {words}") from error
+    except Exception as error:
+        words = str(error)
+        if isinstance(error, ImportError) or says_unsupported(error):
+            raise Unsupported(f"{family.name}: {words}") from error
+        name = type(error).__name__
+        raise ModelError(f"{family.name}: {doing} failed: {name}: {words}") from error

@@ -1,0 +1,42 @@
+"""Samplers of our own: tokens given beforehand, and a random stream for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mlx.core as mx
+
+SamplerFn = Callable[[mx.array], mx.array]
+ProcessorFn = Callable[[mx.array, mx.array], mx.array]
+
+
+class ForcedSampler:
+    """Returns given tokens, one a call, whatever the logprobs are.
+
+    Engines compute one step ahead, so a call past the last token repeats it.
+    """
+
+    def __init__(self, tokens: tuple[int, ...]) -> None:
+        self._tokens = tokens
+        self._calls = 0
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """``[rows, vocab]`` in, ``[rows]`` out."""
+        index = min(self._calls, len(self._tokens) - 1)
+        self._calls += 1
+        return mx.full((logprobs.shape[0],), self._tokens[index], mx.uint32)
+
+
+class SeededSampler:
+    """Samples with a random stream of its own, so that a row draws the same in every batch."""
+
+    def __init__(self, temperature: float, seed: int) -> None:
+        self._scale = 1.0 / temperature
+        self._seed = seed
+        self._calls = 0
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """``[rows, vocab]`` in, ``[rows]`` out."""
+        key = mx.random.key(self._seed * 1_000_003 + self._calls)
+        self._calls += 1
+        return mx.random.categorical(logprobs.astype(mx.float32) * self._scale, key=key)

@@ -1,0 +1,119 @@
+"""What differs between mlx-vlm releases in the batch generator. All such knowledge lives here.
+
+Covered: 0.5.0 to the newest. Up to 0.5 all of generation was one module, ``mlx_vlm.generate``;
+from 0.6 on the autoregressive part is ``mlx_vlm.generate.ar``. What a constructor does not take
+is left out where it says what the release does anyway, and refused otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from conformance.errors import Unsupported
+from conformance.schedule import EngineOptions, KvQuant, Stage
+
+
+def generation() -> ModuleType:
+    """The module of ``generate_step`` and ``BatchGenerator``."""
+    # `mlx_vlm.generate` as an attribute may be the function of that name.
+    for name in ("mlx_vlm.generate.ar", "mlx_vlm.generate"):
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+        if hasattr(module, "BatchGenerator"):
+            return module
+    raise Unsupported("this mlx-vlm has no BatchGenerator")
+
+
+def make_generator(
+    model: Any, processor: Any, options: EngineOptions, **more: Any
+) -> Any:
+    """The library's batch generator on a language model, with the sizes of ``options``.
+
+    Raises:
+        Unsupported: this release's generator does not take one of the options.
+    """
+    wanted = {
+        "completion_batch_size": options.completion_batch_size,
+        "prefill_batch_size": options.prefill_batch_size,
+        "prefill_step_size": options.prefill_step_size,
+        **kv_arguments(options.kv),
+        **more,
+    }
+    make = generation().BatchGenerator
+    _check(make, wanted, "BatchGenerator")
+    return make(model, processor, **wanted)
+
+
+def kv_arguments(kv: KvQuant | None) -> dict[str, Any]:
+    """The library's names for how keys and values are quantized; empty where they are not."""
+    if kv is None:
+        return {}
+    bits = int(kv.bits) if float(kv.bits).is_integer() else kv.bits
+    return {
+        "kv_bits": bits,
+        "kv_group_size": kv.group_size,
+        "kv_quant_scheme": kv.scheme,
+        "quantized_kv_start": kv.start,
+    }
+
+
+def progress(generator: Any) -> dict[int, int]:
+    """Prompt tokens done of each request in prefill, by the generator's uid."""
+    batch = generator._prompt_batch
+    if batch is None:
+        return {}
+    done = batch._processed_prompt_columns
+    rows = zip(batch.uids, batch._left_padding_per_row, batch._suffix_lens, strict=True)
+    if batch._right_pad_per_row is not None:
+        return {uid: min(length, done) for uid, _, length in rows}
+    return {uid: min(length, max(0, done - left)) for uid, left, length in rows}
+
+
+def uids_by_stage(generator: Any) -> dict[int, Stage]:
+    """Where each request is that the generator still holds, by the generator's uid."""
+    held = {entry[0]: Stage.QUEUED for entry in generator._unprocessed_sequences}
+    if generator._prompt_batch is not None:
+        held |= dict.fromkeys(generator._prompt_batch.uids, Stage.PREFILL)
+    held |= dict.fromkeys(generator._generation_batch.uids, Stage.DECODE)
+    return held
+
+
+def decode_rows(generator: Any) -> list[int]:
+    """The uids of the decoding batch, in the order of its rows."""
+    return list(generator._generation_batch.uids)
+
+
+def prefill_rows(generator: Any) -> list[int]:
+    """The uids of the prompts in prefill, in the order of their rows."""
+    return list(generator._prompt_batch.uids) if generator._prompt_batch is not None else []
+
+
+def caches(generator: Any) -> list[Any]:
+    """All caches that the generator holds: in prefill and in decode."""
+    batches = [generator._generation_batch, generator._prompt_batch]
+    return [cache for batch in batches if batch is not None for cache in batch.prompt_cache]
+
+
+def _check(taker: Any, wanted: Mapping[str, Any], what: str) -> None:
+    parameters = inspect.signature(taker).parameters
+    unknown = [name for name in wanted if name not in parameters]
+    if unknown:
+        raise Unsupported(f"this mlx-vlm's {what} does not support {', '.join(unknown)}")
+
+
+def digest(generator: Any) -> dict[str, Any]:
+    """All bookkeeping that an invalid call could disturb, as plain values to compare."""
+    prompt, batch = generator._prompt_batch, generator._generation_batch
+    return {
+        "uid counter": generator.uid_count,
+        "queue": [(entry[0], list(entry[1]), entry[2]) for entry in generator._unprocessed_sequences],
+        "prefill batch": None if prompt is None else [list(prompt.uids), list(prompt.max_tokens)],
+        "decode batch": [list(batch.uids), list(batch.max_tokens), list(batch._num_tokens)],
+        "cache bytes": sum(int(c.nbytes) for c in caches(generator) if not c.empty()),
+    }

@@ -1,0 +1,194 @@
+"""mlx-vlm's ``BatchGenerator``, fed as the library's own server feeds it, as an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import mlx.core as mx
+import numpy as np
+
+from conformance.engine import Capability, Engine, Submission
+from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.probes import PROBES, probe
+from conformance.plugins.mlx_vlm.sampling import make_processors
+from conformance.schedule import EngineOptions, Stage
+from conformance.trace import FinishReason, ProbeResult, StepOutput, TokenEvent
+
+
+class MlxVlmEngine(Engine):
+    """Continuous batching as mlx-vlm's server does it: one embedding call a request.
+
+    It has no sampler, stop sequences or prompt segments of a request's own, and gives no cache
+    back: those scenarios do not apply.
+    """
+
+    name: ClassVar[str] = "mlx_vlm"
+    library: ClassVar[str] = "mlx_vlm"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
+        Capability.SAMPLERS,
+        Capability.STOP,
+        Capability.SEGMENTS,
+        Capability.PREFIX,
+    }
+
+    def __init__(self, model: LoadedModel, options: EngineOptions) -> None:
+        self._loaded = model.fresh()
+        self._options = options
+        self._generator: Any = None
+        self._ids: dict[int, str] = {}
+        self._lengths: dict[int, int] = {}
+        self._forced: dict[int, tuple[int, ...]] = {}
+
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """One ``insert`` a request, as the server does, each with its own embeddings."""
+        if self._generator is None:
+            self._generator = self._make(any(s.forced for s in submissions))
+        for submission in submissions:
+            request = submission.request
+            options: dict[str, Any] = {}
+            if request.processors:
+                options["logits_processors"] = [make_processors(request.processors)]
+            prompt_kwargs = embed(self._loaded, inputs_of(self._loaded, request))
+            (uid,) = self._generator.insert(
+                [list(request.prompt)],
+                max_tokens=request.max_tokens,
+                prompt_kwargs=[prompt_kwargs],
+                **options,
+            )
+            self._ids[uid] = request.request_id
+            self._lengths[uid] = len(request.prompt)
+            if submission.forced:
+                self._forced[uid] = submission.forced
+
+    def step(self) -> StepOutput:
+        """One ``next()``: a decode step for the rows that decode, then one piece of prefill."""
+        if self._generator is None:
+            return StepOutput()
+        before = self._done()
+        _, responses = self._generator.next()
+        after = self._done()
+        processed = {
+            self._ids[uid]: done - before.get(uid, 0)
+            for uid, done in after.items()
+            if done > before.get(uid, 0)
+        }
+        return StepOutput(tuple(self._event(r) for r in responses), processed)
+
+    def remove(self, request_ids: Sequence[str]) -> None:
+        """One call of ``remove`` a uid: it takes only one."""
+        for name in request_ids:
+            self._generator.remove(self._uid(name))
+
+    def close(self) -> None:
+        """``BatchGenerator.close``."""
+        if self._generator is not None:
+            self._generator.close()
+
+    def stages(self) -> Mapping[str, Stage]:
+        """From the generator's queue, prompt batch and generation batch."""
+        if self._generator is None:
+            return {}
+        held = compat.uids_by_stage(self._generator)
+        return {self._ids[uid]: stage for uid, stage in held.items() if uid in self._ids}
+
+    def rows(self) -> Mapping[str, int]:
+        """From the generation batch."""
+        if self._generator is None:
+            return {}
+        return {self._ids[u]: row for row, u in enumerate(compat.decode_rows(self._generator))}
+
+    def cache_bytes(self) -> int | None:
+        """The sum over all caches in prefill and in decode, by their own count."""
+        if self._generator is None:
+            return 0
+        return sum(int(c.nbytes) for c in compat.caches(self._generator) if not c.empty())
+
+    def probe(self, kind: str) -> ProbeResult:
+        """See ``probes``."""
+        return probe(self._generator, kind)
+
+    @classmethod
+    def probes(cls) -> tuple[str, ...]:
+        """See ``probes``."""
+        return tuple(PROBES)
+
+    def _make(self, forced: bool) -> Any:  # noqa: FBT001
+        model = self._loaded.language_model
+        options: dict[str, Any] = {"top_logprobs_k": self._loaded.family.vocab_size}
+        if forced:
+            options["sampler"] = _Forcing(self._token)
+        return compat.make_generator(model, endless_processor(), self._options, **options)
+
+    def _token(self, row: int, position: int) -> int:
+        """The token that the row must be given next; a row past its last token repeats it."""
+        prefill = position == 0
+        rows = compat.prefill_rows if prefill else compat.decode_rows
+        tokens = self._forced[rows(self._generator)[row]]
+        return tokens[min(position, len(tokens) - 1)]
+
+    def _done(self) -> dict[int, int]:
+        """Prompt tokens that have been processed, of all requests that are not queued."""
+        working = compat.progress(self._generator)
+        queued = compat.uids_by_stage(self._generator)
+        return {
+            uid: working.get(uid, length)
+            for uid, length in self._lengths.items()
+            if queued.get(uid) is not Stage.QUEUED
+        }
+
+    def _uid(self, request_id: str) -> int:
+        return next(uid for uid, name in self._ids.items() if name == request_id)
+
+    def _event(self, response: Any) -> TokenEvent:
+        reason = response.finish_reason
+        return TokenEvent(
+            # A uid that nobody was given is not hidden: the protocol check names it.
+            request_id=self._ids.get(response.uid, f"unknown uid {response.uid}"),
+            token=int(response.token),
+            logprobs=_row(response.top_logprobs),
+            token_logprob=float(response.token_logprob),
+            finish_reason=FinishReason(reason) if reason is not None else None,
+        )
+
+
+class _Forcing:
+    """The generator's one sampler for all rows, which gives each row its own next token."""
+
+    def __init__(self, token: Callable[[int, int], int]) -> None:
+        self._token = token
+
+    def sample_target(
+        self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
+    ) -> mx.array:
+        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` counts each row's output tokens."""
+        del logprobs, row_ids
+        return mx.array([self._token(row, at) for row, at in enumerate(positions)], mx.uint32)
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        raise NotImplementedError("this mlx-vlm does not tell its sampler the rows' positions")
+
+
+def endless_processor() -> Any:
+    """What the generator needs of a processor, with a stopping criterion that never holds."""
+
+    class Never:
+        def add_eos_token_ids(self, _: object = None) -> None: ...
+
+        def __call__(self, _: int) -> bool:
+            return False
+
+    return SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Never()))
+
+
+def _row(pairs: Sequence[tuple[int, float]] | None) -> np.ndarray | None:
+    """``[vocab]`` from all its ``(id, logprob)`` pairs, which come by likelihood."""
+    if pairs is None:
+        return None
+    row = np.full(len(pairs), np.nan, np.float32)
+    ids, values = zip(*pairs, strict=True)
+    row[list(ids)] = values
+    return row

@@ -1,0 +1,161 @@
+"""What the library's processor makes of a request, and the embeddings that its server makes of it.
+
+A prompt is text and media. The processor puts tokens of its own in place of each medium; they are
+none of the family's text tokens, so a run of them is where one medium stands.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import msgspec
+from mlx_vlm.utils import prepare_inputs
+
+from conformance.errors import ModelError, Unsupported
+from conformance.plugins.mlx_vlm import stand_ins
+from conformance.plugins.mlx_vlm.media import draw
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.processor import text_of
+from conformance.schedule import Media, Request
+
+Part = tuple[int, ...] | Media
+# The names under which ``prepare_inputs`` takes media.
+_ARGUMENTS = {"image": "images", "video": "videos", "audio": "audio"}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A processed prompt.
+
+    Attributes:
+        input_ids: int32 ``[1, length]``.
+        pixel_values: what the vision tower gets, ``None`` without images.
+        attention_mask: ``[1, length]``, all ones.
+        extra: whatever else the processor gave, by name (grids, sizes, features).
+    """
+
+    input_ids: mx.array
+    pixel_values: Any
+    attention_mask: mx.array
+    extra: dict[str, Any]
+
+
+def compose(loaded: LoadedModel, parts: Sequence[Part]) -> tuple[tuple[int, ...], tuple[Media, ...]]:
+    """The token ids of a prompt of text and media, and the media with their spans.
+
+    Raises:
+        Unsupported: the family takes no such media.
+        ModelError: the processor left out a medium or put one where none was asked for.
+    """
+    media = [part for part in parts if isinstance(part, Media)]
+    if not media:
+        return tuple(token for part in parts for token in part), ()  # type: ignore[union-attr]
+    family = loaded.family
+    for one in media:
+        if one.kind not in family.facts.modalities:
+            raise Unsupported(f"{family.name} takes no {one.kind}")
+    made = _process(loaded, parts)
+    prompt = tuple(int(token) for token in made.input_ids[0].tolist())
+    spans = _spans(prompt, family.tokens)
+    if len(spans) != len(media):
+        raise ModelError(
+            f"{family.name}: the processor was given {len(media)} media and put {len(spans)} runs "
+            f"of its own tokens into the prompt {prompt}"
+        )
+    placed = tuple(
+        msgspec.structs.replace(one, span=span) for one, span in zip(media, spans, strict=True)
+    )
+    loaded.inputs[prompt, placed] = made
+    return prompt, placed
+
+
+def inputs_of(loaded: LoadedModel, request: Request) -> Inputs:
+    """The processed prompt of a request.
+
+    Raises:
+        ModelError: the processor makes other tokens of the prompt's text and media than it says.
+    """
+    if not request.media:
+        ids = mx.array(request.prompt, mx.int32)[None]
+        return Inputs(ids, None, mx.ones(ids.shape, mx.int32), {})
+    key = (request.prompt, request.media)
+    if key not in loaded.inputs:
+        end, parts = 0, list[Part]()
+        for media in request.media:
+            parts += [request.prompt[end : media.span[0]], media]
+            end = media.span[1]
+        again, _ = compose(loaded, [*parts, request.prompt[end:]])
+        if again != request.prompt:
+            raise ModelError(
+                f"{loaded.family.name}: the processor made {again} of a prompt that says "
+                f"{request.prompt}"
+            )
+        loaded.inputs[key] = loaded.inputs.pop((again, request.media))
+    return loaded.inputs[key]
+
+
+def embed(loaded: LoadedModel, made: Inputs) -> dict[str, Any]:
+    """The prompt's keyword arguments for ``BatchGenerator.insert``, embeddings among them.
+
+    Source: ``mlx_vlm.server.generation.ResponseGenerator._gpu_embed``.
+    """
+    embedded = loaded.model.get_input_embeddings(
+        made.input_ids, made.pixel_values, mask=made.attention_mask, **made.extra
+    )
+    given = {name: value for name, value in embedded.to_dict().items() if value is not None}
+    return {**made.extra, **given}
+
+
+def _process(loaded: LoadedModel, parts: Sequence[Part]) -> Inputs:
+    facts = loaded.family.facts
+    if facts.processor is None:
+        if facts.stand_in is None:
+            raise ModelError(f"{loaded.family.name}: has neither a processor nor a stand-in")
+        raw = stand_ins.process(facts.stand_in, loaded.family, parts)
+    else:
+        raw = _by_processor(loaded, parts)
+    given = {n: v for n, v in raw.items() if n not in ("input_ids", "pixel_values")}
+    mask = given.pop("attention_mask", None)
+    ids = raw["input_ids"]
+    return Inputs(
+        ids,
+        raw.get("pixel_values"),
+        mx.ones(ids.shape, mx.int32) if mask is None else mask,
+        {name: value for name, value in given.items() if value is not None},
+    )
+
+
+def _by_processor(loaded: LoadedModel, parts: Sequence[Part]) -> dict[str, Any]:
+    processor = loaded.family.facts.processor
+    assert processor is not None
+    written: list[tuple[int, ...] | str] = []
+    media: dict[str, list[Any]] = {}
+    for part in parts:
+        if isinstance(part, Media):
+            media.setdefault(_ARGUMENTS[part.kind], []).append(draw(part))
+            written.append(processor.markers[part.kind])
+        else:
+            written.append(part)
+    raw: dict[str, Any] = prepare_inputs(
+        loaded.processor,
+        prompts=text_of(written),
+        image_token_index=getattr(loaded.model.config, "image_token_index", None),
+        add_special_tokens=True,
+        **media,
+    )
+    return raw
+
+
+def _spans(prompt: tuple[int, ...], text: tuple[int, int]) -> list[tuple[int, int]]:
+    """Where tokens stand that are no text, as runs: first and one past the last place."""
+    low, high = text
+    spans, end = [], 0
+    for own, run in itertools.groupby(prompt, key=lambda token: not low <= token < high):
+        start, end = end, end + len(list(run))
+        if own:
+            spans.append((start, end))
+    return spans

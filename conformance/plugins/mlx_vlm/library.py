@@ -1,0 +1,149 @@
+"""mlx-vlm as a library: loading, the single stream, the pass without a cache, the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import mlx.core as mx
+import numpy as np
+from mlx_vlm.models.cache import make_prompt_cache
+
+from conformance.backend.device import device_name, package_versions
+from conformance.backend.memory import churn
+from conformance.backend.metering import attach_meter
+from conformance.backend.perturbation import perturbed
+from conformance.backend.sampling import ForcedSampler
+from conformance.family import Family
+from conformance.library import Coverage, Library, Solo
+from conformance.plugins.mlx_vlm import compat, inputs, inventory, loading, quantization
+from conformance.plugins.mlx_vlm.inputs import inputs_of
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.sampling import make_processors
+from conformance.schedule import EngineOptions, Media, Request
+from conformance.trace import ForwardCall, Stream
+
+
+class MlxVlm(Library):
+    """The installed mlx-vlm. Its models are ``LoadedModel`` objects, put back before each run."""
+
+    name: ClassVar[str] = "mlx_vlm"
+
+    def coverage(self) -> Coverage:
+        """See ``Library.coverage``."""
+        return Coverage(inventory.installed_modules(), inventory.load_exclusions())
+
+    def load(self, family: Family, *, dtype: str, seed: int) -> Any:
+        """See ``Library.load``."""
+        return loading.load(family, dtype=dtype, seed=seed)
+
+    def meter(self, model: LoadedModel, *, evaluate: bool = False) -> list[ForwardCall]:
+        """See ``Library.meter``: calls of the language model."""
+        return attach_meter(model.language_model, evaluate=evaluate)
+
+    def compose(
+        self, model: LoadedModel, parts: Sequence[tuple[int, ...] | Media]
+    ) -> tuple[tuple[int, ...], tuple[Media, ...]]:
+        """See ``Library.compose``."""
+        return inputs.compose(model, parts)
+
+    def single_stream(
+        self,
+        model: LoadedModel,
+        request: Request,
+        *,
+        options: EngineOptions,
+        steps: int,
+        prefix: Any = None,
+        forced: tuple[int, ...] | None = None,
+    ) -> Solo:
+        """See ``Library.single_stream``: ``generate_step`` with the same inputs."""
+        model.fresh()
+        cache = prefix
+        if cache is None and options.kv is not None:
+            cache = quantization.make_cache(model.language_model, options.kv, len(request.prompt))
+        if cache is None:
+            cache = make_prompt_cache(model.language_model, options.max_kv_size)
+        sampler = ForcedSampler(forced) if forced else None
+        stream = _decode(model, request, options.prefill_step_size, steps, cache, sampler)
+        return Solo(stream, cache)
+
+    def stateless(
+        self, model: LoadedModel, request: Request, tokens: tuple[int, ...]
+    ) -> np.ndarray:
+        """See ``Library.stateless``: the prompt and all tokens embedded and passed at once."""
+        model.fresh()
+        made = inputs_of(model, request)
+        ids = mx.concatenate([made.input_ids, mx.array([tokens], made.input_ids.dtype)], axis=1)
+        whole = inputs.Inputs(ids, made.pixel_values, mx.ones(ids.shape, mx.int32), made.extra)
+        output = model.language_model(ids, **inputs.embed(model, whole))
+        return _logprobs(output.logits[:, -1, :])[0]
+
+    def teacher_forced(
+        self,
+        model: LoadedModel,
+        request: Request,
+        tokens: tuple[int, ...],
+        *,
+        ulps: float = 0.0,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """See ``Library.teacher_forced``: the single stream, fed the tokens.
+
+        Not one pass: what a model makes of a prompt's inputs need not hold for a longer one.
+        """
+        model.fresh()
+        cache = make_prompt_cache(model.language_model)
+        size, sampler = EngineOptions().prefill_step_size, ForcedSampler(tokens)
+        if not ulps:
+            stream = _decode(model, request, size, len(tokens), cache, sampler)
+        else:
+            with perturbed(model.language_model, ulps=ulps, seed=seed):
+                stream = _decode(model, request, size, len(tokens), cache, sampler)
+        assert stream.logprobs is not None
+        return stream.logprobs
+
+    def churn(self) -> None:
+        """See ``Library.churn``."""
+        churn()
+
+    def versions(self) -> dict[str, str]:
+        """See ``Library.versions``."""
+        return package_versions("mlx", "mlx-vlm", "transformers", "numpy")
+
+    def device(self) -> str:
+        """See ``Library.device``."""
+        return device_name()
+
+
+def _decode(
+    model: LoadedModel,
+    request: Request,
+    step_size: int,
+    steps: int,
+    cache: list[Any],
+    sampler: Callable[[mx.array], mx.array] | None,
+) -> Stream:
+    made = inputs_of(model, request)
+    tokens, rows = [], []
+    for token, logprobs in compat.generation().generate_step(
+        made.input_ids,
+        model.model,
+        made.pixel_values,
+        made.attention_mask,
+        max_tokens=steps,
+        sampler=sampler,
+        logits_processors=make_processors(request.processors) or None,
+        prompt_cache=cache,
+        prefill_step_size=step_size,
+        **made.extra,
+    ):
+        tokens.append(int(token))
+        rows.append(logprobs)
+    table = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
+    return Stream(tokens=tuple(tokens), logprobs=table)
+
+
+def _logprobs(logits: mx.array) -> np.ndarray:
+    """Normalised as the library does, in the logits' own dtype; float32 ``[..., vocab]`` out."""
+    return np.array((logits - mx.logsumexp(logits, axis=-1, keepdims=True)).astype(mx.float32))

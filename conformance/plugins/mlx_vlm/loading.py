@@ -1,0 +1,83 @@
+"""A family's model and processor, made the way a user's are: by ``mlx_vlm.load`` from a folder."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx_vlm import utils
+
+from conformance.backend.checkpoint import draw, library_errors, verify
+from conformance.family import Family
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.processor import write_processor
+
+_TOWERS = ["text", "vision", "perceiver", "projector", "audio"]
+
+
+def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedModel:
+    """The family's model and processor, loaded from a temporary checkpoint.
+
+    Args:
+        dtype: ``float32``, ``float16`` or ``bfloat16``.
+        seed: shifts the weights' seed further than the family's own seed does.
+
+    Raises:
+        Unsupported: the installed library has no such model, or says that it can't build it.
+        ModelError: the library failed, or what it loaded is not what was written.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="conformance-"))
+    try:
+        written = _write(family, folder, dtype=dtype, seed=seed)
+        with library_errors(family, "loading"):
+            if family.facts.processor is None:
+                model, processor = utils.load_model(folder, strict=True), None
+            else:
+                model, processor = utils.load(str(folder), strict=True)
+            mx.eval(model.parameters())
+        verify(family, model, written)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    model.eval()
+    return LoadedModel(model, processor, family, dtype=dtype, seed=seed)
+
+
+def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> None:
+    """Write config, weights and the files of the processor to a folder.
+
+    Raises:
+        Unsupported: the installed library has no such model, or says that it can't build it.
+        ModelError: the library failed to build the model.
+    """
+    _write(family, folder, dtype=dtype, seed=seed)
+
+
+def _write(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, mx.array]:
+    text = json.dumps(family.config, indent=2)
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    with library_errors(family, "building"):
+        skeleton = _skeleton(family.config)
+    weights = draw(family, skeleton, dtype=dtype, seed=seed)
+    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
+    if family.facts.processor is not None:
+        write_processor(family, folder)
+    return weights
+
+
+def _skeleton(config: dict[str, Any]) -> Module:
+    """The model as ``mlx_vlm.utils.load_model`` makes it; its parameters are never evaluated."""
+    config = copy.deepcopy(config)
+    package, _ = utils.get_model_and_args(config=config)
+    config.setdefault("text_config", config.pop("llm_config", {}))
+    config.setdefault("vision_config", {})
+    config.setdefault("audio_config", {})
+    made = package.ModelConfig.from_dict(config)
+    made = utils.update_module_configs(made, package, config, _TOWERS)
+    model: Module = package.Model(made)
+    return model

@@ -1,0 +1,61 @@
+"""Images, videos and sounds, drawn from their description: the same on every platform."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from conformance.errors import ScheduleError
+from conformance.schedule import Media
+
+_RATE = 16000
+
+
+def draw(media: Media) -> Image.Image | npt.NDArray[np.uint8] | npt.NDArray[np.float32]:
+    """What a caller would hand in.
+
+    Returns:
+        image: a PIL image; video: uint8 ``[frames, height, width, 3]``; audio: float32
+        ``[samples]`` within +-1.
+
+    Raises:
+        ScheduleError: the kind is unknown or the size has not as many numbers as the kind needs.
+    """
+    makers = {"image": (_image, 2), "video": (_video, 3), "audio": (_audio, 1)}
+    if media.kind not in makers:
+        raise ScheduleError(f"media of kind {media.kind!r}; there are {', '.join(makers)}")
+    make, count = makers[media.kind]
+    if len(media.size) != count or min(media.size) < 1:
+        raise ScheduleError(f"{media.kind} of size {media.size}; it needs {count} positive numbers")
+    return make(media)
+
+
+def _image(media: Media) -> Image.Image:
+    width, height = media.size
+    return Image.fromarray(_bytes(media, (height, width, 3)))
+
+
+def _video(media: Media) -> npt.NDArray[np.uint8]:
+    frames, width, height = media.size
+    return _bytes(media, (frames, height, width, 3))
+
+
+def _audio(media: Media) -> npt.NDArray[np.float32]:
+    """Three tones, so that a spectrogram has something to show, and a little noise."""
+    (samples,) = media.size
+    raw = _bytes(media, (samples + 3,)).astype(np.float64) / 255
+    time = np.arange(samples) / _RATE
+    tones = [np.sin(2 * np.pi * (100 + 3000 * pitch) * time) for pitch in raw[:3]]
+    noise = raw[3:] - 0.5
+    wave: npt.NDArray[np.float32] = (0.25 * sum(tones) + 0.1 * noise).astype(np.float32)
+    return wave
+
+
+def _bytes(media: Media, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    name = f"{media.kind}\n{media.size}\n{media.content}".encode()
+    key = int.from_bytes(hashlib.sha256(name).digest()[:16], "little")
+    raw = np.asarray(np.random.Philox(key=key).random_raw(int(np.prod(shape))), dtype=np.uint64)
+    return (raw >> np.uint64(56)).astype(np.uint8).reshape(shape)

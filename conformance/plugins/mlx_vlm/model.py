@@ -1,0 +1,73 @@
+"""A loaded vision-language model, and its state as it was when it was loaded.
+
+Models of mlx-vlm keep what they know of the last prompt on themselves (``_rope_deltas``,
+``_position_ids``, masks made once). A run must neither see what an earlier one left there nor
+leave anything: each starts from ``fresh``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlx.nn.layers.base import Module
+
+from conformance.family import Family
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model with its family's weights, in evaluation mode, and its processor, if it has one.
+
+    ``inputs`` holds what the processor made of prompts, by the prompt.
+    """
+
+    model: Any
+    processor: Any
+    family: Family
+    dtype: str
+    seed: int
+    inputs: dict[Any, Any] = field(default_factory=dict)
+    _state: list[tuple[Module, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for _, module in self.model.named_modules():
+            self._state.append((module, _copied(module), _copied(vars(module))))
+
+    @property
+    def language_model(self) -> Any:
+        """The part that decodes; what the library's server gives to its batch generator."""
+        return self.model.language_model
+
+    def fresh(self) -> LoadedModel:
+        """Put every attribute of every module back to what it was after loading."""
+        for module, items, attributes in self._state:
+            _restore(module, items)
+            _restore(vars(module), attributes)
+        return self
+
+    def changed(self) -> tuple[str, ...]:
+        """The names of attributes that differ from what they were after loading."""
+        return tuple(
+            sorted(
+                {
+                    name
+                    for module, items, attributes in self._state
+                    for now, was in ((module, items), (vars(module), attributes))
+                    for name in now.keys() | was.keys()
+                    if not name.startswith("__") and now.get(name) is not was.get(name)
+                    if not isinstance(was.get(name), list | dict)
+                }
+            )
+        )
+
+
+def _copied(state: dict[str, Any]) -> dict[str, Any]:
+    """A copy that later changes of lists and dictionaries in ``state`` do not reach."""
+    return {k: type(v)(v) if type(v) in (list, dict) else v for k, v in state.items()}
+
+
+def _restore(state: dict[str, Any], was: dict[str, Any]) -> None:
+    for name in state.keys() - was.keys():
+        del state[name]
+    dict.update(state, _copied(was))  # nn.Module.update takes parameters only

@@ -1,0 +1,30 @@
+"""The hooks of the mlx-vlm plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.engine import Engine
+from conformance.family import Family, load_families
+from conformance.hookspecs import hookimpl
+from conformance.library import Library
+from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
+from conformance.plugins.mlx_vlm.library import MlxVlm
+
+
+@hookimpl
+def conformance_libraries() -> list[Library]:
+    """mlx-vlm."""
+    return [MlxVlm()]
+
+
+@hookimpl
+def conformance_families() -> list[Family]:
+    """The family files of this folder."""
+    return list(load_families(Path(__file__).parent / "families"))
+
+
+@hookimpl
+def conformance_engines() -> list[type[Engine]]:
+    """``BatchGenerator``, fed as the server feeds it."""
+    return [MlxVlmEngine]

@@ -1,0 +1,62 @@
+"""The files that a family's real processor is made from: a tiny tokenizer and JSON configs.
+
+Every token id is a word of its own (``t17``), so token ids and texts are the same thing in two
+spellings; the special tokens have the texts that the library's processor looks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+
+from conformance.errors import FamilyError
+from conformance.family import Family
+
+
+def write_processor(family: Family, folder: Path) -> None:
+    """Write ``tokenizer.json``, ``tokenizer_config.json`` and the family's own JSON files.
+
+    Raises:
+        FamilyError: two special tokens have one id, or a role names no special token.
+    """
+    made = family.facts.processor
+    assert made is not None
+    special, roles = made.tokenizer.special, made.tokenizer.roles
+    where = family.path or family.name
+    if len(set(special.values())) != len(special):
+        raise FamilyError(f"{where}: conformance.processor.tokenizer.special: two have one id")
+    for role, text in roles.items():
+        if text not in special:
+            raise FamilyError(
+                f"{where}: conformance.processor.tokenizer.roles: "
+                f"{role} is {text!r}, which is no special token"
+            )
+    words = {word(token): token for token in range(family.vocab_size)}
+    words = {text: token for text, token in words.items() if token not in special.values()}
+    tokenizer = Tokenizer(WordLevel({**words, **special}, unk_token=word(0)))
+    tokenizer.pre_tokenizer = WhitespaceSplit()  # type: ignore[assignment]
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config: dict[str, Any] = {"tokenizer_class": made.tokenizer.kind, **roles}
+    for name, content in {"tokenizer_config.json": config, **made.files}.items():
+        (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def word(token: int) -> str:
+    """The text of an ordinary token."""
+    return f"t{token}"
+
+
+def text_of(parts: Sequence[tuple[int, ...] | str]) -> str:
+    """The prompt's text: words for token ids, markers as they are."""
+    return " ".join(
+        part if isinstance(part, str) else " ".join(word(token) for token in part)
+        for part in parts
+        if part
+    )
