@@ -32,6 +32,7 @@ class Capability(enum.StrEnum):
     STOP = "stop"  # stop sequences for each request
     SEGMENTS = "segments"  # a prompt in given pieces
     PREFIX = "prefix"  # a request can go on from an extracted cache
+    MEDIA = "media"  # images, videos or sounds beside text
     PROBES = "probes"  # probe() makes invalid calls
     THREADS = "threads"  # may be driven from another thread than the loader's
 

@@ -69,6 +69,7 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         solo=lambda request, options: subject.oracle.solo(request, options, None),
         modalities=family.facts.modalities,
         sizes=family.facts.sizes,
+        single=family.facts.single,
         drafters=tuple(family.facts.drafters),
         compose=lambda parts: subject.library.compose(subject.model, parts),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from conformance.engine import Capability
+from conformance.family import Family
 from conformance.schedule import EngineOptions, Media, Request, Schedule
 from conformance.trace import Stream, Trace
 
@@ -35,6 +36,7 @@ class Brief:
         solo: the oracle's stream for a request, for scenarios that must know it (stop sequences).
         modalities: what the family's requests may hold.
         sizes: for each kind of media, the sizes that its requests use.
+        single: the kinds of media of which a request may hold only one.
         drafters: the kinds of drafters that the family has.
         compose: a prompt of text and media.
     """
@@ -48,6 +50,7 @@ class Brief:
     solo: SoloFn
     modalities: tuple[str, ...] = ("text",)
     sizes: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    single: tuple[str, ...] = ()
     drafters: tuple[str, ...] = ()
     compose: ComposeFn = _text_only
 
@@ -73,6 +76,11 @@ class Witness:
     seen: Callable[[Trace], bool]
 
 
+def always(family: Family) -> str:  # noqa: ARG001
+    """Gives no reason why a scenario should not apply: it does to every family."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A rung of the ladder.
@@ -85,6 +93,8 @@ class Scenario:
         make: gives the schedules of a case; each is played forced and free.
         witnesses: without each of them the case proved nothing and is ``vacuous``.
         alone: the oracle is compared with itself; no engine runs.
+        applies: why the scenario has no meaning for a family, in one short clause; empty where
+            it has one.
     """
 
     name: str
@@ -94,3 +104,4 @@ class Scenario:
     make: Callable[[Brief], Sequence[Schedule]]
     witnesses: tuple[Witness, ...] = ()
     alone: bool = False
+    applies: Callable[[Family], str] = always

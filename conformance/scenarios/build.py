@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.scenarios.base import Brief
-from conformance.schedule import Arrival, Request, Stage, Trigger
+from conformance.schedule import Arrival, Media, Request, Stage, Trigger
 
 # Prompt lengths, in tokens: one that the engine never prefills, short, medium, long.
 ONE, TWO, SHORT, MEDIUM, LONG = 1, 2, 5, 11, 23
@@ -27,6 +27,34 @@ def ask(
 ) -> Request:
     """A request called ``name`` with the shared prompt of that length and variant."""
     return Request(name, brief.prompt(length, variant), max_tokens, **more)
+
+
+def show(
+    brief: Brief,
+    name: str,
+    kind: str,
+    *,
+    size: int = 0,
+    content: int = 0,
+    count: int = 1,
+    before: int = 3,
+    after: int = SHORT,
+    max_tokens: int = OUTPUT,
+    **more: Any,
+) -> Request:
+    """A request called ``name`` with ``count`` media of that kind between two pieces of text.
+
+    ``size`` says which of the family's sizes the first has; each further one has the next size and
+    content. Families of one size give each of them that size.
+    """
+    sizes = brief.sizes[kind]
+    parts: list[tuple[int, ...] | Media] = [brief.prompt(before, content)]
+    for index in range(count):
+        if index:
+            parts.append(brief.prompt(1, index))
+        parts.append(Media(kind, sizes[(size + index) % len(sizes)], content + index))
+    prompt, media = brief.compose([*parts, brief.prompt(after, content)])
+    return Request(name, prompt, max_tokens, media=media, **more)
 
 
 def together(*requests: Request, when: Trigger | None = None) -> Arrival:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.scenarios import batch, cancel, join, options, solo
+from conformance.scenarios import batch, cancel, join, media, options, solo
 from conformance.scenarios.base import Scenario
 
 LADDER: tuple[Scenario, ...] = (
@@ -18,6 +18,8 @@ LADDER: tuple[Scenario, ...] = (
     batch.SLOT_REUSE,
     join.WINDOW,
     cancel.CANCELLED,
+    media.MIXED_MODALITY,
+    media.STALE_STATE,
     join.PROMPT_CACHE,
     options.STOP_SEQUENCES,
     options.SAMPLERS,

@@ -1,0 +1,155 @@
+"""Rungs of images, videos and sounds beside text, and of what a request leaves on the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.engine import Capability
+from conformance.scenarios import media_witnesses as media_seen
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.base import Brief, Scenario
+from conformance.scenarios.build import (
+    LASTING,
+    LONG,
+    MEDIUM,
+    PIECE,
+    SHORT,
+    ask,
+    gone,
+    in_prefill,
+    produced,
+    show,
+    together,
+)
+from conformance.schedule import EngineOptions, Removal, Request, Schedule, Stage
+
+
+def _mixed(brief: Brief) -> list[Schedule]:
+    kinds = [kind for kind in brief.modalities if kind != "text"]
+    return [
+        schedule
+        for kind in kinds
+        for make in (_beside, _joins, _chunks, _cancelled, _slots)
+        for schedule in make(brief, kind)
+    ]
+
+
+def _beside(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """All from the start: with text, in two sizes, several in one prompt, the same twice."""
+    one = show(brief, "one", kind)
+    long, short = ask(brief, "long", LONG), ask(brief, "short", SHORT)
+    yield Schedule(f"{kind}_beside_text", (together(one, long, short),))
+    other = show(brief, "other", kind, size=1, content=1)
+    yield Schedule(f"{kind}_two_sizes", (together(one, other),))
+    yield Schedule(f"{kind}_same_twice", (together(one, show(brief, "again", kind), short),))
+    if kind not in brief.single:
+        several = show(brief, "several", kind, content=1, count=2)
+        yield Schedule(f"{kind}_several", (together(several, one, short),))
+
+
+def _joins(brief: Brief, kind: str) -> Iterator[Schedule]:
+    first = show(brief, "one", kind, max_tokens=LASTING)
+    text = ask(brief, "text", SHORT)
+    yield Schedule(f"text_joins_{kind}", (together(first), together(text, when=produced("one", 1))))
+    long = ask(brief, "long", MEDIUM, max_tokens=LASTING)
+    late = show(brief, "late", kind, size=1, content=1)
+    arrivals = (together(long), together(late, when=produced("long", 1)))
+    yield Schedule(f"{kind}_joins_text", arrivals)
+
+
+def _chunks(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """A piece of prefill ends at the start of the medium, within it, at its end."""
+    # The longest row is padded nowhere: its pieces are those of its single stream.
+    one = show(brief, "one", kind, after=LONG)
+    long, short = ask(brief, "long", LONG), ask(brief, "short", SHORT)
+    start, stop = one.media[0].span
+    places = {"start": start, "inside": (start + stop) // 2, "end": stop}
+    for where, size in places.items():
+        options = EngineOptions(prefill_step_size=max(size, 1))
+        arrivals = (together(one, long, short),)
+        yield Schedule(f"{kind}_cut_at_{where}", arrivals, options=options)
+    padded = show(brief, "padded", kind)
+    options = EngineOptions(prefill_step_size=PIECE)
+    yield Schedule(f"{kind}_cut_and_padded", (together(padded, long),), options=options)
+
+
+def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
+    one = show(brief, "one", kind, after=MEDIUM, max_tokens=LASTING)
+    text = ask(brief, "text", LONG, max_tokens=LASTING)
+    late = ask(brief, "next", SHORT, max_tokens=3)
+    for stage, when in {"prefill": in_prefill("one", PIECE), "decode": produced("one", 2)}.items():
+        yield Schedule(
+            f"{kind}_cancelled_in_{stage}",
+            (together(one, text), together(late, when=gone("one", removed=True))),
+            (Removal(("one",), when),),
+            options=EngineOptions(prefill_step_size=PIECE),
+        )
+
+
+def _slots(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """One slot: a medium, another of another size, text."""
+    requests = [
+        show(brief, "one", kind, max_tokens=3),
+        show(brief, "other", kind, size=1, content=1, max_tokens=3),
+        ask(brief, "text", LONG, max_tokens=3),
+    ]
+    options = EngineOptions(prefill_batch_size=1, completion_batch_size=1)
+    yield Schedule(f"{kind}_after_{kind}", (together(*requests),), options=options)
+
+
+def _stale(brief: Brief) -> list[Schedule]:
+    """One request after the other on one model, each unlike the one before."""
+    requests = [ask(brief, "long", LONG, max_tokens=3), ask(brief, "short", SHORT)]
+    for kind in brief.modalities:
+        if kind != "text":
+            more: dict[str, Any] = {"max_tokens": 3}
+            requests = [
+                show(brief, kind, kind, max_tokens=4),
+                ask(brief, f"after_{kind}", SHORT, **more),
+                show(brief, f"other_{kind}", kind, size=1, content=1, **more),
+                *requests,
+            ]
+    return [_one_by_one("in_turn", requests), _one_by_one("in_reverse", requests[::-1])]
+
+
+def _one_by_one(name: str, requests: list[Request]) -> Schedule:
+    first, *rest = requests
+    arrivals = [together(first)]
+    for before, request in zip(requests, rest, strict=False):
+        arrivals.append(together(request, when=gone(before.request_id)))
+    return Schedule(name, tuple(arrivals))
+
+
+MIXED_MODALITY = Scenario(
+    "mixed_modality",
+    112,
+    "images, videos and sounds beside text",
+    frozenset(
+        {
+            Capability.MEDIA,
+            Capability.LATE_JOIN,
+            Capability.CHUNKED,
+            Capability.CANCEL,
+            Capability.STAGES,
+        }
+    ),
+    _mixed,
+    (
+        media_seen.beside_text(),
+        media_seen.text_joins(),
+        media_seen.joins_text(),
+        media_seen.cut_in_span(),
+        media_seen.removed_from(Stage.PREFILL),
+        media_seen.removed_from(Stage.DECODE),
+        media_seen.one_after_another(),
+    ),
+)
+STALE_STATE = Scenario(
+    "stale_state",
+    114,
+    "requests one after the other: what one leaves on the model changes nothing for the next",
+    frozenset({Capability.LATE_JOIN}),
+    _stale,
+    (seen.one_row_calls(), media_seen.one_after_another()),
+)
