@@ -49,9 +49,30 @@ class Registry:
         """The families that an engine can decode, by name."""
         return tuple(f for (library, _), f in self.families.items() if library == engine.library)
 
-    def scenarios_for(self, engine: type[Engine]) -> tuple[Scenario, ...]:
-        """The scenarios that an engine can express, in the order of the ladder."""
-        return tuple(s for s in self.scenarios.values() if s.needs <= engine.capabilities)
+    def scenarios_for(
+        self, engine: type[Engine], family: Family | None = None
+    ) -> tuple[Scenario, ...]:
+        """The scenarios that an engine can express, in the order of the ladder.
+
+        With ``family``, only those that apply to it.
+        """
+        return tuple(
+            scenario
+            for scenario in self.scenarios.values()
+            if scenario.needs <= engine.capabilities
+            if family is None or not scenario.applies(family)
+        )
+
+    def left_out(self, engine: type[Engine], family: Family) -> dict[str, str]:
+        """The other scenarios, by name: why each says nothing about this family's engine."""
+        reasons = {}
+        for scenario in self.scenarios.values():
+            lacking = sorted(scenario.needs - engine.capabilities)
+            reason = f"the engine lacks {', '.join(lacking)}" if lacking else ""
+            reason = reason or scenario.applies(family)
+            if reason:
+                reasons[scenario.name] = reason
+        return reasons
 
 
 def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:

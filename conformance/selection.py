@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from conformance.engine import Engine
+from conformance.errors import ConformanceError
 from conformance.registry import Registry, select
 from conformance.verdict import CaseId
 
@@ -32,7 +34,8 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
     """The selected cases, all those of one family together, scenarios in ladder order.
 
     Raises:
-        ConformanceError: a glob matches nothing, or a family matches but for no selected engine.
+        ConformanceError: a glob matches nothing, a family matches but for no selected engine, or
+            none of the selected scenarios applies to any of the families.
     """
     engines = [
         registry.engines[n] for n in select(registry.engines, selection.engines, what="engine")
@@ -40,7 +43,7 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
     families = {f.name for engine in engines for f in registry.families_of(engine)}
     chosen = select(sorted(families), selection.families, what="family")
     wanted = set(select(registry.scenarios, selection.scenarios, what="scenario"))
-    return tuple(
+    found = tuple(
         CaseId(engine.name, family.name, scenario.name, dtype, seed)
         for name in chosen
         for engine in engines
@@ -48,6 +51,27 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
         if family.name == name
         for dtype in selection.dtypes
         for seed in selection.seeds
-        for scenario in registry.scenarios_for(engine)
+        for scenario in registry.scenarios_for(engine, family)
         if scenario.name in wanted
+    )
+    if not found:
+        raise ConformanceError(_nothing_applies(registry, engines, set(chosen), wanted))
+    return found
+
+
+def _nothing_applies(
+    registry: Registry, engines: list[type[Engine]], families: set[str], scenarios: set[str]
+) -> str:
+    """One of the reasons, as an example; the listing has them all."""
+    engine, family, scenario, reason = next(
+        (engine.name, family.name, scenario, reason)
+        for engine in engines
+        for family in registry.families_of(engine)
+        if family.name in families
+        for scenario, reason in registry.left_out(engine, family).items()
+        if scenario in scenarios
+    )
+    return (
+        f"none of the selected scenarios applies: {engine}/{family}/{scenario}: {reason} "
+        f"(`conformance list families --json` says why for each)"
     )

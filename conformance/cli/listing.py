@@ -42,8 +42,9 @@ _WIDE = 240
 def command(*, what: str, as_json: bool, family_files: tuple[Path, ...]) -> None:
     """List families, engines, scenarios or plugins.
 
-    Families come with their engines (in brackets: how many scenarios each can express), then the
-    model modules that are excluded, with the reason, and those that nobody covers.
+    Families come with their engines (in brackets: how many scenarios each can express for them;
+    ``--json`` names them, and says of the others why not), then the model modules that are
+    excluded, with the reason, and those that nobody covers.
     """
     registry = build_registry(family_files=family_files)
     listing = _LISTINGS[what](registry)
@@ -69,7 +70,11 @@ def _families(registry: Registry) -> dict[str, Any]:
                 "modalities": list(family.facts.modalities),
                 "window": family.facts.window,
                 "engines": {
-                    engine.name: [scenario.name for scenario in registry.scenarios_for(engine)]
+                    engine.name: [s.name for s in registry.scenarios_for(engine, family)]
+                    for engine in _engines_of(registry, library)
+                },
+                "left_out": {
+                    engine.name: registry.left_out(engine, family)
                     for engine in _engines_of(registry, library)
                 },
                 "notes": family.facts.notes,

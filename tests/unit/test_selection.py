@@ -1,5 +1,7 @@
 """Which cases a selection is made of, and in which order."""
 
+from dataclasses import replace
+
 import pytest
 from miniatures.library import ToyLibrary
 from miniatures.right import AllAtOnce, ContinuousBatching
@@ -13,6 +15,13 @@ from conformance.selection import Selection, cases
 OTHER = type("Other", (ContinuousBatching,), {"name": "other", "library": "other"})
 
 
+def narrowed(scenario):
+    """As it is, but for ``slot_reuse``, which has no meaning for one of the families."""
+    if scenario.name != "slot_reuse":
+        return scenario
+    return replace(scenario, applies=lambda f: "it is narrow" if f.name == "mamba" else "")
+
+
 def registry():
     engines = (ContinuousBatching, AllAtOnce, OTHER)
     families = {
@@ -23,7 +32,7 @@ def registry():
         libraries={"toy": ToyLibrary()},
         families=families,
         engines={engine.name: engine for engine in engines},
-        scenarios={scenario.name: scenario for scenario in LADDER},
+        scenarios={scenario.name: narrowed(scenario) for scenario in LADDER},
         faults={},
         plugins=(),
     )
@@ -59,6 +68,20 @@ def test_an_engine_gets_only_scenarios_that_it_can_express():
     names = {case.split("/")[2] for case in found}
     assert "ragged" in names
     assert "cancelled" not in names
+
+
+def test_a_family_gets_only_scenarios_that_apply_to_it():
+    found = select(engines=("right",), scenarios=("ragged", "slot_reuse"))
+    assert "right/mamba/slot_reuse/float32/0" not in found
+    assert found[-1] == "right/mamba/ragged/float32/0"
+    assert "right/llama/slot_reuse/float32/0" in found
+
+
+def test_if_nothing_that_was_selected_applies_the_reason_is_told():
+    with pytest.raises(ConformanceError, match="right/mamba/slot_reuse: it is narrow"):
+        select(engines=("right",), families=("mamba",), scenarios=("slot_reuse",))
+    with pytest.raises(ConformanceError, match="all_at_once/llama/cancelled: the engine lacks"):
+        select(engines=("all_at_once",), families=("llama",), scenarios=("cancelled",))
 
 
 def test_families_are_those_of_the_chosen_engines():

@@ -21,6 +21,7 @@ def test_families_as_json_say_what_applies(conformance):
     listing = json.loads(conformance("list", "families", "--json").out)
     calm = next(row for row in listing["families"] if row["family"] == "calm")
     assert calm["engines"] == {"toy": ["repeat", "ragged", "staggered"]}
+    assert calm["left_out"] == {"toy": {}}
     assert calm["window"] == 8
     assert listing["excluded"] == [{"library": "toy", "module": "helper", "reason": "no model"}]
     assert listing["uncovered"] == []
