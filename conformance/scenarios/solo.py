@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from conformance.engine import Capability
 from conformance.scenarios.base import Brief, Scenario
-from conformance.scenarios.build import LONG, MEDIUM, PIECE, SHORT, ask, together
-from conformance.schedule import EngineOptions, Schedule
+from conformance.scenarios.build import LONG, MEDIUM, PIECE, SHORT, ask, show, together
+from conformance.schedule import EngineOptions, Request, Schedule
 
 
 def _repeat(brief: Brief) -> list[Schedule]:
     requests = [ask(brief, f"r{length}", length) for length in (SHORT, MEDIUM, LONG)]
-    return [Schedule("repeat", (together(*requests),))]
+    return [Schedule("repeat", (together(*requests, *_media(brief)),))]
 
 
 def _rechunked(brief: Brief) -> list[Schedule]:
     requests = [ask(brief, f"r{length}", length) for length in (MEDIUM, LONG)]
+    requests += _media(brief)
     options = EngineOptions(prefill_step_size=PIECE)
     return [Schedule("rechunked", (together(*requests),), options=options)]
+
+
+def _media(brief: Brief) -> list[Request]:
+    if Capability.MEDIA not in brief.capabilities:
+        return []
+    return [show(brief, kind, kind) for kind in brief.modalities if kind != "text"]
 
 
 REPEAT = Scenario(

@@ -36,10 +36,7 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
     try:
         written = _write(family, folder, dtype=dtype, seed=seed)
         with library_errors(family, "loading"):
-            if family.facts.processor is None:
-                model, processor = utils.load_model(folder, strict=True), None
-            else:
-                model, processor = utils.load(str(folder), strict=True)
+            model, processor = utils.load(str(folder), strict=True)
             mx.eval(model.parameters())
         verify(family, model, written)
     finally:
@@ -65,8 +62,7 @@ def _write(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, 
         skeleton = _skeleton(family.config)
     weights = draw(family, skeleton, dtype=dtype, seed=seed)
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
-    if family.facts.processor is not None:
-        write_processor(family, folder)
+    write_processor(family, folder)
     return weights
 
 

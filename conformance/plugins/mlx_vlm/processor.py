@@ -16,7 +16,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from conformance.errors import FamilyError
-from conformance.family import Family
+from conformance.family import Family, Processor
 
 
 def write_processor(family: Family, folder: Path) -> None:
@@ -25,8 +25,7 @@ def write_processor(family: Family, folder: Path) -> None:
     Raises:
         FamilyError: two special tokens have one id, or a role names no special token.
     """
-    made = family.facts.processor
-    assert made is not None
+    made = family.facts.processor or Processor()
     special, roles = made.tokenizer.special, made.tokenizer.roles
     where = family.path or family.name
     if len(set(special.values())) != len(special):
@@ -43,9 +42,31 @@ def write_processor(family: Family, folder: Path) -> None:
     tokenizer.pre_tokenizer = WhitespaceSplit()  # type: ignore[assignment]
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
     tokenizer.save(str(folder / "tokenizer.json"))
-    config: dict[str, Any] = {"tokenizer_class": made.tokenizer.kind, **roles}
+    if "pad_token" not in roles:
+        # Text that is padded in one call of the tokenizer; any token will do, it is masked.
+        roles = {"pad_token": word(0), **roles}
+    config: dict[str, Any] = {
+        "tokenizer_class": made.tokenizer.kind,
+        "chat_template": _template(made),
+        **roles,
+    }
     for name, content in {"tokenizer_config.json": config, **made.files}.items():
         (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def _template(made: Processor) -> str:
+    """A chat template that adds nothing: the text of each part, or the marker of its medium."""
+    cases = [
+        "{%- elif part.type.startswith('" + kind + "') -%}" + f" {marker} "
+        for kind, marker in made.markers.items()
+    ]
+    parts = "{%- if part.type == 'text' -%}{{ part.text }}" + "".join(cases) + "{%- endif -%}"
+    return (
+        "{%- for message in messages -%}"
+        "{%- if message.content is string -%}{{ message.content }}"
+        "{%- else -%}{%- for part in message.content -%}" + parts + "{%- endfor -%}"
+        "{%- endif -%}{%- endfor -%}"
+    )
 
 
 def word(token: int) -> str:
