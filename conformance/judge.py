@@ -70,6 +70,7 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         modalities=family.facts.modalities,
         sizes=family.facts.sizes,
         single=family.facts.single,
+        media_last=subject.library.puts_media_last(subject.model),
         drafters=tuple(family.facts.drafters),
         compose=lambda parts: subject.library.compose(subject.model, parts),
     )

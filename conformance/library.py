@@ -125,6 +125,10 @@ class Library(ABC):
             prompt += part
         return tuple(prompt), ()
 
+    def puts_media_last(self, model: Any) -> bool:  # noqa: ARG002
+        """Whether the library's chat template puts a prompt's media after its text."""
+        return False
+
     @abstractmethod
     def churn(self) -> None:
         """Dirty the allocator's free memory, so that reads of unwritten memory show."""

@@ -37,6 +37,7 @@ class Brief:
         modalities: what the family's requests may hold.
         sizes: for each kind of media, the sizes that its requests use.
         single: the kinds of media of which a request may hold only one.
+        media_last: whether the library's chat template puts media after the text.
         drafters: the kinds of drafters that the family has.
         compose: a prompt of text and media.
     """
@@ -51,6 +52,7 @@ class Brief:
     modalities: tuple[str, ...] = ("text",)
     sizes: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     single: tuple[str, ...] = ()
+    media_last: bool = False
     drafters: tuple[str, ...] = ()
     compose: ComposeFn = _text_only
 

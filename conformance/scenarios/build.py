@@ -48,12 +48,14 @@ def show(
     content. Families of one size give each of them that size.
     """
     sizes = brief.sizes[kind]
-    parts: list[tuple[int, ...] | Media] = [brief.prompt(before, content)]
+    parts: list[tuple[int, ...] | Media] = [brief.prompt(before, content)] if before else []
     for index in range(count):
         if index:
             parts.append(brief.prompt(1, index))
         parts.append(Media(kind, sizes[(size + index) % len(sizes)], content + index))
-    prompt, media = brief.compose([*parts, brief.prompt(after, content)])
+    if after:
+        parts.append(brief.prompt(after, content))
+    prompt, media = brief.compose(parts)
     return Request(name, prompt, max_tokens, media=media, **more)
 
 

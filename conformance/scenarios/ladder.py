@@ -18,6 +18,7 @@ LADDER: tuple[Scenario, ...] = (
     batch.SLOT_REUSE,
     join.WINDOW,
     cancel.CANCELLED,
+    media.IMAGES_TOGETHER,
     media.MIXED_MODALITY,
     media.STALE_STATE,
     join.PROMPT_CACHE,

@@ -48,6 +48,21 @@ def _beside(brief: Brief, kind: str) -> Iterator[Schedule]:
         yield Schedule(f"{kind}_several", (together(several, one, short),))
 
 
+def _images_together(brief: Brief) -> list[Schedule]:
+    """Of one size and of two; texts of other lengths; a prompt without any."""
+
+    def at_edge(name: str, text: int, **more: Any) -> Request:
+        place = {"before": text, "after": 0} if brief.media_last else {"before": 0, "after": text}
+        return show(brief, name, "image", **place, **more)
+
+    one, other = at_edge("one", SHORT), at_edge("other", SHORT, size=1, content=2)
+    longer = at_edge("longer", MEDIUM, content=1, max_tokens=3)
+    return [
+        Schedule("one_size", (together(one, longer),)),
+        Schedule("sizes_and_text", (together(one, other, ask(brief, "text", LONG)),)),
+    ]
+
+
 def _joins(brief: Brief, kind: str) -> Iterator[Schedule]:
     first = show(brief, "one", kind, max_tokens=LASTING)
     text = ask(brief, "text", SHORT)
@@ -144,6 +159,14 @@ MIXED_MODALITY = Scenario(
         media_seen.removed_from(Stage.DECODE),
         media_seen.one_after_another(),
     ),
+)
+IMAGES_TOGETHER = Scenario(
+    "images_together",
+    111,
+    "an image where the library's chat template puts it, before or after all text",
+    frozenset({Capability.MEDIA}),
+    _images_together,
+    (seen.rows_together(2),),
 )
 STALE_STATE = Scenario(
     "stale_state",

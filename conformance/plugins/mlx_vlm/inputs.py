@@ -13,13 +13,14 @@ from typing import Any
 
 import mlx.core as mx
 import msgspec
+from mlx_vlm.prompt_utils import apply_chat_template
 from mlx_vlm.utils import prepare_inputs
 
 from conformance.errors import ModelError, Unsupported
 from conformance.plugins.mlx_vlm import stand_ins
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.processor import text_of
+from conformance.plugins.mlx_vlm.processor import text_of, word
 from conformance.schedule import Media, Request
 
 Part = tuple[int, ...] | Media
@@ -44,7 +45,9 @@ class Inputs:
     extra: dict[str, Any]
 
 
-def compose(loaded: LoadedModel, parts: Sequence[Part]) -> tuple[tuple[int, ...], tuple[Media, ...]]:
+def compose(
+    loaded: LoadedModel, parts: Sequence[Part]
+) -> tuple[tuple[int, ...], tuple[Media, ...]]:
     """The token ids of a prompt of text and media, and the media with their spans.
 
     Raises:
@@ -108,6 +111,18 @@ def embed(loaded: LoadedModel, made: Inputs) -> dict[str, Any]:
     )
     given = {name: value for name, value in embedded.to_dict().items() if value is not None}
     return {**made.extra, **given}
+
+
+def puts_image_last(loaded: LoadedModel) -> bool:
+    """Whether the library's chat template writes the image of a prompt after its text."""
+    if "image" not in loaded.family.facts.modalities:
+        return False
+    text = word(loaded.family.tokens[0])
+    try:
+        written = apply_chat_template(loaded.processor, loaded.model.config, text, num_images=1)
+    except Exception:  # noqa: BLE001 - only `batch_generate` needs it, and says so then
+        return False
+    return str(written).strip().startswith(text)
 
 
 def _process(loaded: LoadedModel, parts: Sequence[Part]) -> Inputs:

@@ -47,6 +47,10 @@ class MlxVlm(Library):
         """See ``Library.compose``."""
         return inputs.compose(model, parts)
 
+    def puts_media_last(self, model: LoadedModel) -> bool:
+        """See ``Library.puts_media_last`` and ``mlx_vlm.prompt_utils.MODEL_CONFIG``."""
+        return inputs.puts_image_last(model)
+
     def single_stream(
         self,
         model: LoadedModel,

@@ -8,6 +8,7 @@ from conformance.engine import Engine
 from conformance.family import Family, load_families
 from conformance.hookspecs import hookimpl
 from conformance.library import Library
+from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.library import MlxVlm
 
@@ -26,5 +27,5 @@ def conformance_families() -> list[Family]:
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """``BatchGenerator``, fed as the server feeds it."""
-    return [MlxVlmEngine]
+    """``BatchGenerator``, fed as the server feeds it, and ``batch_generate``."""
+    return [MlxVlmEngine, MlxVlmBatchGenerate]

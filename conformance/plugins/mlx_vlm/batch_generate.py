@@ -1,0 +1,187 @@
+"""mlx-vlm's public function ``batch_generate`` as an engine: all requests in, all answers out.
+
+It pads all prompts, embeds them in one call and cuts the padding off again: another way in than
+the server's, with defects of its own. Images go with the first prompts, one each, grouped by size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import mlx.core as mx
+import numpy as np
+from mlx_vlm.prompt_utils import apply_chat_template
+from mlx_vlm.utils import prepare_inputs
+
+from conformance.engine import Capability, Engine, Submission
+from conformance.errors import Unsupported
+from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.inputs import inputs_of
+from conformance.plugins.mlx_vlm.media import draw
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.processor import text_of
+from conformance.schedule import EngineOptions, Request, Stage
+from conformance.trace import FinishReason, StepOutput, TokenEvent
+
+
+class MlxVlmBatchGenerate(Engine):
+    """The function's one call is one step. A sampler of ours looks at the rows that it is shown."""
+
+    name: ClassVar[str] = "mlx_vlm_batch_generate"
+    library: ClassVar[str] = "mlx_vlm"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {
+            Capability.FORCED,
+            Capability.LOGPROBS,
+            Capability.CHUNKED,
+            Capability.THREADS,
+            Capability.MEDIA,
+        }
+    )
+
+    def __init__(self, model: LoadedModel, options: EngineOptions) -> None:
+        self._loaded = model.fresh()
+        self._options = options
+        self._waiting: list[Submission] = []
+
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """Kept until the next step."""
+        self._waiting.extend(submissions)
+
+    def step(self) -> StepOutput:
+        """One call of ``batch_generate`` with everything that waits, images first."""
+        submissions, self._waiting = self._waiting, []
+        if not submissions:
+            return StepOutput()
+        submissions = sorted(submissions, key=lambda s: not s.request.media)
+        requests = [s.request for s in submissions]
+        prompts = [_text(request) for request in requests]
+        for request, prompt in zip(requests, prompts, strict=True):
+            self._check(request, prompt)
+        rows = [_Row(s.request, s.forced) for s in submissions]
+        recorder = _Recorder(_groups(rows))
+        images = [draw(media) for r in requests for media in r.media]
+        stopping = self._loaded.processor.tokenizer.stopping_criteria
+        stopping.reset([])
+        answer: Any = compat.generation().batch_generate(
+            self._loaded.model,
+            self._loaded.processor,
+            images=images or None,
+            prompts=prompts,
+            max_tokens=[r.max_tokens for r in requests],
+            prefill_step_size=self._options.prefill_step_size,
+            sampler=recorder,
+        )
+        events = [
+            event
+            for row, text in zip(rows, answer.texts, strict=True)
+            for event in _events(row, self._tokens(text))
+        ]
+        return StepOutput(tuple(events), {r.request_id: len(r.prompt) for r in requests})
+
+    def remove(self, request_ids: Sequence[str]) -> None:
+        """Only before the call: the function itself cannot be interrupted."""
+        self._waiting = [s for s in self._waiting if s.request.request_id not in request_ids]
+
+    def close(self) -> None:
+        """Nothing outlives the call."""
+
+    def stages(self) -> Mapping[str, Stage]:
+        """What waits is queued."""
+        return {s.request.request_id: Stage.QUEUED for s in self._waiting}
+
+    def _check(self, request: Request, prompt: str) -> None:
+        """The function must make of the text what the oracle gets."""
+        if not request.media:
+            return
+        made = inputs_of(self._loaded, request)
+        written = apply_chat_template(
+            self._loaded.processor, self._loaded.model.config, prompt, num_images=1
+        )
+        again = prepare_inputs(
+            self._loaded.processor, images=[draw(request.media[0])], prompts=[written]
+        )
+        if again["input_ids"].tolist() != made.input_ids.tolist():
+            raise Unsupported(
+                f"{self._loaded.family.name}: batch_generate does not support images where the "
+                f"prompt of {request.request_id!r} has them: it writes {written!r}"
+            )
+
+    def _tokens(self, text: str) -> list[int]:
+        tokenizer = self._loaded.processor.tokenizer
+        return [int(t) for t in tokenizer.convert_tokens_to_ids(text.split())]
+
+
+@dataclass
+class _Row:
+    """One prompt of the call, and the logprobs that its tokens were chosen from."""
+
+    request: Request
+    forced: tuple[int, ...] | None
+    logprobs: list[np.ndarray] = field(default_factory=list)
+
+
+class _Recorder:
+    """The call's one sampler: keeps what each row's tokens are chosen from, and forces them.
+
+    The function decodes one group after the other, each with all its rows from the start, by
+    length; a row leaves when it has as many tokens as it may.
+    """
+
+    def __init__(self, groups: list[list[_Row]]) -> None:
+        self._groups = groups
+        self._rows: list[_Row] = []
+
+    def sample_target(
+        self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
+    ) -> mx.array:
+        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` counts each row's output tokens."""
+        del row_ids
+        at = positions[0]
+        if at == 0:
+            self._rows = self._groups.pop(0)
+        rows = [row for row in self._rows if row.request.max_tokens >= at]
+        table = np.array(logprobs.astype(mx.float32))
+        chosen = table.argmax(axis=-1)
+        for index, row in enumerate(rows):
+            row.logprobs.append(table[index])
+            if row.forced:
+                chosen[index] = row.forced[min(at, len(row.forced) - 1)]
+        return mx.array(chosen.astype(np.uint32))
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        raise NotImplementedError("this mlx-vlm does not tell its sampler the rows' positions")
+
+
+def _groups(rows: list[_Row]) -> list[list[_Row]]:
+    """As the function makes them: images of one size together, then those without; by length."""
+    groups: dict[tuple[int, ...], list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(row.request.media[0].size if row.request.media else (), []).append(row)
+    return [sorted(group, key=lambda row: len(row.request.prompt)) for group in groups.values()]
+
+
+def _text(request: Request) -> str:
+    """The prompt's text without its image, which the function puts before or after it."""
+    if not request.media:
+        return text_of([request.prompt])
+    (media,) = request.media
+    start, stop = media.span
+    if media.kind != "image" or (start and stop != len(request.prompt)):
+        raise Unsupported("batch_generate does not support media but one image beside the text")
+    return text_of([request.prompt[:start] + request.prompt[stop:]])
+
+
+def _events(row: _Row, tokens: list[int]) -> list[TokenEvent]:
+    return [
+        TokenEvent(
+            request_id=row.request.request_id,
+            token=token,
+            logprobs=row.logprobs[index],
+            token_logprob=float(row.logprobs[index][token]),
+            finish_reason=FinishReason.LENGTH if index == len(tokens) - 1 else None,
+        )
+        for index, token in enumerate(tokens)
+    ]
