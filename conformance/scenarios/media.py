@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.engine import Capability
+from conformance.family import Family
 from conformance.scenarios import media_witnesses as media_seen
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -23,6 +24,14 @@ from conformance.scenarios.build import (
     together,
 )
 from conformance.schedule import EngineOptions, Removal, Request, Schedule, Stage
+
+
+def _takes_media(family: Family) -> str:
+    return "" if set(family.facts.modalities) - {"text"} else "it takes text only"
+
+
+def _takes_images(family: Family) -> str:
+    return "" if "image" in family.facts.modalities else "it takes no images"
 
 
 def _mixed(brief: Brief) -> list[Schedule]:
@@ -159,6 +168,7 @@ MIXED_MODALITY = Scenario(
         media_seen.removed_from(Stage.DECODE),
         media_seen.one_after_another(),
     ),
+    applies=_takes_media,
 )
 IMAGES_TOGETHER = Scenario(
     "images_together",
@@ -167,6 +177,7 @@ IMAGES_TOGETHER = Scenario(
     frozenset({Capability.MEDIA}),
     _images_together,
     (seen.rows_together(2),),
+    applies=_takes_images,
 )
 STALE_STATE = Scenario(
     "stale_state",
