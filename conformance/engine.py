@@ -33,6 +33,8 @@ class Capability(enum.StrEnum):
     SEGMENTS = "segments"  # a prompt in given pieces
     PREFIX = "prefix"  # a request can go on from an extracted cache
     MEDIA = "media"  # images, videos or sounds beside text
+    SPECULATIVE = "speculative"  # a drafter guesses tokens, the model verifies several at once
+    PREFIX_CACHING = "prefix_caching"  # equal prefixes of prompts are computed once
     PROBES = "probes"  # probe() makes invalid calls
     THREADS = "threads"  # may be driven from another thread than the loader's
 
@@ -45,11 +47,13 @@ class Submission:
         request: what the caller wants.
         forced: tokens to feed instead of the engine's choice, or ``None``.
         prefix: what ``extract`` gave for the request that this one continues, or ``None``.
+        hints: the oracle's tokens, for drafts that are to be right here and there; else ``None``.
     """
 
     request: Request
     forced: tuple[int, ...] | None = None
     prefix: Any = None
+    hints: tuple[int, ...] | None = None
 
 
 class Engine(ABC):

@@ -104,20 +104,30 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
     """Run the schedule at least twice, with dirtied memory between the runs.
 
     The forced and the free run are the same run twice as long as the engine chooses the oracle's
-    tokens: then they must agree to the bit. Where they do not, the first is run once more.
+    tokens: then they must agree to the bit. Where they do not, the first is run once more. With a
+    drafter both runs are free.
     """
     validate(schedule)
     options, oracle = schedule.options, subject.oracle
     with subject.phases("single stream"):
         want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
     forced = {name: stream.tokens for name, stream in want.items()}
-    first_tokens = forced if Capability.FORCED in engine.capabilities else None
+    # Which drafts are accepted hangs on the model's own choice, so that is never overruled.
+    drafting = options.drafting is not None
+    first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
 
     def run(tokens: dict[str, tuple[int, ...]] | None) -> Trace:
         with subject.phases("memory churn"):
             subject.library.churn()
         with subject.phases("engine"):
-            return play(engine, subject.model, schedule, meter=subject.meter, forced=tokens)
+            return play(
+                engine,
+                subject.model,
+                schedule,
+                meter=subject.meter,
+                forced=tokens,
+                hints=forced if drafting else None,
+            )
 
     def envelope(name: str) -> Envelope:
         with subject.phases("noise"):
@@ -135,7 +145,7 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
             floor=lambda name: oracle.floor_envelope(want[name]),
             envelope=envelope,
             thorough=thorough,
-            full_logprobs=Capability.LOGPROBS in engine.capabilities,
+            full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
         )
 

@@ -36,14 +36,16 @@ def play(
     *,
     meter: list[ForwardCall],
     forced: Mapping[str, tuple[int, ...]] | None = None,
+    hints: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Trace:
     """Run the schedule to its end, or to the step bound, or to the first exception.
 
     Args:
         model: as its library loaded it; ``meter`` is the list that its calls are appended to.
         forced: for each request the tokens to feed; ``None`` for a free run.
+        hints: for each request the tokens that a draft should foresee.
     """
-    run = _Run(engine_class, model, schedule, meter, forced)
+    run = _Run(engine_class, model, schedule, meter, forced=forced, hints=hints)
     if not schedule.decode_on_other_thread:
         return run.play()
     return _on_other_thread(run.play)
@@ -86,13 +88,16 @@ class _Run:
         model: Any,
         schedule: Schedule,
         meter: list[ForwardCall],
+        *,
         forced: Mapping[str, tuple[int, ...]] | None,
+        hints: Mapping[str, tuple[int, ...]] | None,
     ) -> None:
         self._engine_class = engine_class
         self._model = model
         self._schedule = schedule
         self._meter = meter
         self._forced = forced
+        self._hints = hints
         self._due: list[Arrival | Removal | Probe] = [
             *schedule.arrivals,
             *schedule.removals,
@@ -208,7 +213,8 @@ class _Run:
     def _submission(self, engine: Engine, request: Request) -> Submission:
         prefix = engine.extract(request.continues.request_id) if request.continues else None
         forced = self._forced[request.request_id] if self._forced is not None else None
-        return Submission(request, forced=forced, prefix=prefix)
+        hints = self._hints[request.request_id] if self._hints is not None else None
+        return Submission(request, forced=forced, prefix=prefix, hints=hints)
 
     def _reached(self, trigger: Trigger, index: int) -> bool:
         name = trigger.request_id

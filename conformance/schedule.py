@@ -133,17 +133,32 @@ class KvQuant(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Drafting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Speculative decoding: the ``kind`` of drafter, by the library's name, and tokens a draft."""
+    """Speculative decoding.
+
+    Attributes:
+        kind: of drafter, by the library's name.
+        block_size: tokens that are verified at once, the last one before the draft among them.
+        right: how many tokens of its drafts are the oracle's, the next one being wrong: for the
+            first row of the first round, the next row, and so on, each round beginning one later.
+            Empty: the drafter's own drafts.
+    """
 
     kind: str
     block_size: int | None = None
+    right: tuple[int, ...] = ()
 
 
 class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Automatic reuse of equal prefixes: how many blocks of how many tokens are kept."""
+    """Automatic reuse of equal prefixes.
+
+    ``blocks`` of ``block_size`` tokens are kept, or, of models whose caches can't be cut into
+    blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its end.
+    """
 
     blocks: int = 64
     block_size: int = 4
+    snapshots: int = 8
+    interval: int = 4
 
 
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):

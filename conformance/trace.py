@@ -76,11 +76,18 @@ class ForwardCall:
 class StepOutput:
     """What an engine's ``step`` returns.
 
-    ``processed`` tells how many prompt tokens of which request were worked on in this step.
+    Attributes:
+        events: the tokens that came out.
+        processed: how many prompt tokens of which request were worked on in this step.
+        reused: how many prompt tokens of a request that now left the queue were not worked on,
+            because their cache was there from an earlier one.
+        drafted: how many tokens were drafted for a request and then verified in this step.
     """
 
     events: tuple[TokenEvent, ...] = ()
     processed: Mapping[str, int] = field(default_factory=dict)
+    reused: Mapping[str, int] = field(default_factory=dict)
+    drafted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

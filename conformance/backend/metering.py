@@ -33,5 +33,7 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
         calls.append(ForwardCall(batch, length, time.perf_counter() - start))
         return output
 
-    model.__class__ = type(base.__name__, (base,), {"__call__": __call__, "__doc__": base.__doc__})
+    # A library may ask what module its model is from.
+    told = {"__doc__": base.__doc__, "__module__": base.__module__}
+    model.__class__ = type(base.__name__, (base,), {"__call__": __call__, **told})
     return calls

@@ -13,7 +13,8 @@ def check_free(play: Play) -> list[Finding]:
     """``tie`` or ``diverged`` for each request whose first other token is one or the other.
 
     It is a tie where the oracle's margin is within what rounding may move (``FACTOR`` times the
-    noise, for both of the two tokens), and all numbers up to there are within noise.
+    noise, for both of the two tokens), and all numbers up to there, if any are promised, are
+    within noise.
     """
     return [
         finding
@@ -40,7 +41,7 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
     moved = found is not None and found[0].difference[step] > 0
     # What a sampler draws hangs on sums that only it knows: a tie there needs a moved number.
     near = moved if sampled else margin <= allowed
-    tie = near and found is not None and found[0].within_noise
+    tie = near and (found[0].within_noise if found else not play.full_logprobs)
     return Finding(
         Verdict.TIE if tie else Verdict.DIVERGED,
         "free",

@@ -22,7 +22,11 @@ class MlxLmEngine(Engine):
 
     name: ClassVar[str] = "mlx_lm"
     library: ClassVar[str] = "mlx_lm"
-    capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {Capability.MEDIA}
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
+        Capability.MEDIA,
+        Capability.SPECULATIVE,
+        Capability.PREFIX_CACHING,
+    }
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._generator = compat.make_generator(model, options)

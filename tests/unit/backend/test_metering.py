@@ -35,6 +35,13 @@ class Cache:
         return self._empty
 
 
+def test_a_metered_model_is_of_the_module_that_it_was_of():
+    model = Model()
+    attach_meter(model)
+    assert type(model).__module__ == Model.__module__
+    assert isinstance(model, Model)
+
+
 def test_calls_are_recorded_with_their_shape():
     model = Model()
     calls = attach_meter(model)

@@ -94,6 +94,16 @@ def test_without_any_number_another_token_is_a_divergence():
     assert found.difference is None
 
 
+@pytest.mark.parametrize(("margin", "verdict"), [(1e-6, Verdict.TIE), (1.0, Verdict.DIVERGED)])
+def test_where_no_number_is_promised_the_margin_decides(margin, verdict):
+    script = Script(margins={1: margin})
+    other_token(script, "b", 1)
+    for step in range(3):
+        script.free.change("b", step, logprobs=None, token_logprob=None)
+    (found,) = check_free(script.play(full_logprobs=False))
+    assert found.verdict is verdict
+
+
 def test_the_third_run_is_left_to_the_check_of_stability():
     script = Script()
     script.free, script.third = script.repeat_forced(), script.free
