@@ -35,8 +35,8 @@ class Signal:
     """What one small defect moved.
 
     Attributes:
-        kind: ``drop`` (an earlier token missing), ``shift`` (later positions off by one) or
-            ``slot`` (one cache entry wrong).
+        kind: ``drop`` (an earlier token missing), ``shift`` (later positions off by one), ``slot``
+            (one cache entry wrong) or ``media`` (another image, one of its tokens wrong).
         where: the token, position or cache entry.
         nats: the largest change of a logprob, over the reference's top tokens and all later steps.
     """

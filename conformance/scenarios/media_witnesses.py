@@ -1,4 +1,4 @@
-"""Witnesses about requests with media: where they were beside text, and where their spans were cut."""
+"""Witnesses about requests with media: what they were beside, and where their spans were cut."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ import numpy as np
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
+from conformance.backend.calibration import improve
 from conformance.backend.device import device_name, package_versions
+from conformance.backend.hearing import measure
 from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
@@ -17,7 +19,7 @@ from conformance.backend.sampling import ForcedSampler
 from conformance.errors import ModelError
 from conformance.family import Family
 from conformance.library import Coverage, Library, Solo
-from conformance.plugins.mlx_lm import calibration, inventory, loading
+from conformance.plugins.mlx_lm import inventory, loading
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.schedule import EngineOptions, Request
 from conformance.sensitivity import Sensitivity
@@ -125,14 +127,11 @@ class MlxLm(Library):
 
     def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:
         """See ``Library.sensitivity``."""
-        return calibration.hearing(family, dtype=dtype, seed=seed)
+        return measure(loading.load(family, dtype=dtype, seed=seed))
 
     def calibrate(self, family: Family) -> bool:
         """See ``Library.calibrate``."""
-        found = calibration.calibrate(family)
-        if found.changed:
-            calibration.write_recipe(found.proposal)
-        return found.changed
+        return improve(family, lambda f: self.sensitivity(f, dtype="float32", seed=0))
 
 
 def _logprobs(logits: mx.array) -> np.ndarray:

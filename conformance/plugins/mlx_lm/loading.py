@@ -11,6 +11,7 @@ import importlib.util
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx_lm import utils
+from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.backend.checkpoint import draw, library_errors, verify
 from conformance.family import Family
@@ -27,10 +29,20 @@ from conformance.family import Family
 class LoadedModel:
     """A model with its family's weights, in evaluation mode."""
 
-    model: Module
+    model: Any
     family: Family
     dtype: str
     seed: int
+
+    def cache(self) -> list[Any]:
+        """An empty cache for one request."""
+        made: list[Any] = make_prompt_cache(self.model)
+        return made
+
+    def forward(self, tokens: Sequence[int], cache: list[Any]) -> mx.array:
+        """Logits ``[length, vocab]`` of all ``tokens``; the cache goes on."""
+        logits: mx.array = self.model(mx.array(list(tokens))[None], cache=cache)
+        return logits[0]
 
 
 def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedModel:

@@ -62,7 +62,8 @@ def compose(
         if one.kind not in family.facts.modalities:
             raise Unsupported(f"{family.name} takes no {one.kind}")
     made = _process(loaded, parts)
-    prompt = tuple(int(token) for token in made.input_ids[0].tolist())
+    ids: Any = made.input_ids[0].tolist()
+    prompt = tuple(int(token) for token in ids)
     spans = _spans(prompt, family.tokens)
     if len(spans) != len(media):
         raise ModelError(
@@ -98,7 +99,8 @@ def inputs_of(loaded: LoadedModel, request: Request) -> Inputs:
                 f"{request.prompt}"
             )
         loaded.inputs[key] = loaded.inputs.pop((again, request.media))
-    return loaded.inputs[key]
+    made: Inputs = loaded.inputs[key]
+    return made
 
 
 def embed(loaded: LoadedModel, made: Inputs) -> dict[str, Any]:

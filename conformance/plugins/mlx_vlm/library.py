@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 from mlx_vlm.models.cache import make_prompt_cache
 
+from conformance.backend.calibration import improve
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
@@ -16,11 +17,12 @@ from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
 from conformance.family import Family
 from conformance.library import Coverage, Library, Solo
-from conformance.plugins.mlx_vlm import compat, inputs, inventory, loading, quantization
+from conformance.plugins.mlx_vlm import compat, hearing, inputs, inventory, loading, quantization
 from conformance.plugins.mlx_vlm.inputs import inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.sampling import make_processors
 from conformance.schedule import EngineOptions, Media, Request
+from conformance.sensitivity import Sensitivity
 from conformance.trace import ForwardCall, Stream
 
 
@@ -81,7 +83,8 @@ class MlxVlm(Library):
         ids = mx.concatenate([made.input_ids, mx.array([tokens], made.input_ids.dtype)], axis=1)
         whole = inputs.Inputs(ids, made.pixel_values, mx.ones(ids.shape, mx.int32), made.extra)
         output = model.language_model(ids, **inputs.embed(model, whole))
-        return _logprobs(output.logits[:, -1, :])[0]
+        row: np.ndarray = _logprobs(output.logits[:, -1, :])[0]
+        return row
 
     def teacher_forced(
         self,
@@ -106,6 +109,14 @@ class MlxVlm(Library):
                 stream = _decode(model, request, size, len(tokens), cache, sampler)
         assert stream.logprobs is not None
         return stream.logprobs
+
+    def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:
+        """See ``Library.sensitivity``; each kind of media has signals of its own."""
+        return hearing.measure(loading.load(family, dtype=dtype, seed=seed))
+
+    def calibrate(self, family: Family) -> bool:
+        """See ``Library.calibrate``."""
+        return improve(family, lambda f: self.sensitivity(f, dtype="float32", seed=0))
 
     def churn(self) -> None:
         """See ``Library.churn``."""

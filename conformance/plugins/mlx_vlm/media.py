@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,7 @@ from conformance.schedule import Media
 _RATE = 16000
 
 
-def draw(media: Media) -> Image.Image | npt.NDArray[np.uint8] | npt.NDArray[np.float32]:
+def draw(media: Media) -> Any:
     """What a caller would hand in.
 
     Returns:
@@ -24,7 +26,11 @@ def draw(media: Media) -> Image.Image | npt.NDArray[np.uint8] | npt.NDArray[np.f
     Raises:
         ScheduleError: the kind is unknown or the size has not as many numbers as the kind needs.
     """
-    makers = {"image": (_image, 2), "video": (_video, 3), "audio": (_audio, 1)}
+    makers: dict[str, tuple[Callable[[Media], Any], int]] = {
+        "image": (_image, 2),
+        "video": (_video, 3),
+        "audio": (_audio, 1),
+    }
     if media.kind not in makers:
         raise ScheduleError(f"media of kind {media.kind!r}; there are {', '.join(makers)}")
     make, count = makers[media.kind]

@@ -7,10 +7,13 @@ leave anything: each starts from ``fresh``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import mlx.core as mx
 from mlx.nn.layers.base import Module
+from mlx_vlm.models.cache import make_prompt_cache
 
 from conformance.family import Family
 
@@ -38,6 +41,18 @@ class LoadedModel:
     def language_model(self) -> Any:
         """The part that decodes; what the library's server gives to its batch generator."""
         return self.model.language_model
+
+    def cache(self) -> list[Any]:
+        """An empty cache for one request, of a model that remembers none."""
+        self.fresh()
+        made: list[Any] = make_prompt_cache(self.language_model)
+        return made
+
+    def forward(self, tokens: Sequence[int], cache: list[Any]) -> mx.array:
+        """Logits ``[length, vocab]`` of text ``tokens``; the cache goes on."""
+        ids = mx.array(list(tokens), mx.int32)[None]
+        logits: mx.array = self.language_model(ids, cache=cache).logits
+        return logits[0]
 
     def fresh(self) -> LoadedModel:
         """Put every attribute of every module back to what it was after loading."""

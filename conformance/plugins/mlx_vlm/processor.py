@@ -39,7 +39,7 @@ def write_processor(family: Family, folder: Path) -> None:
     words = {word(token): token for token in range(family.vocab_size)}
     words = {text: token for text, token in words.items() if token not in special.values()}
     tokenizer = Tokenizer(WordLevel({**words, **special}, unk_token=word(0)))
-    tokenizer.pre_tokenizer = WhitespaceSplit()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = WhitespaceSplit()
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
     tokenizer.save(str(folder / "tokenizer.json"))
     if "pad_token" not in roles:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 
+from conformance.backend.calibration import calibrate, write_recipe
+from conformance.backend.hearing import measure
 from conformance.errors import ModelError, Unsupported
 from conformance.family import Recipe, WeightRule, load_families, load_family, parse_family
 from conformance.plugins.mlx_lm import inventory
-from conformance.plugins.mlx_lm.calibration import calibrate, write_recipe
 from conformance.plugins.mlx_lm.loading import load, write_checkpoint
-from conformance.plugins.mlx_lm.sensitivity import measure
 
 FAMILIES = Path(inventory.__file__).parent / "families"
 
@@ -118,7 +118,7 @@ def test_calibration_finds_a_scale_and_writes_only_the_recipe(tmp_path):
     before = json.loads((FAMILIES / "llama.json").read_text())
     before["conformance"]["weights"] = {"logit_scale": 0.01}
     path.write_text(json.dumps(before))
-    found = calibrate(load_family(path))
+    found = calibrate(load_family(path), lambda family: measure(load(family)))
     assert found.changed
     assert found.after.score > found.before.score
     write_recipe(found.proposal)

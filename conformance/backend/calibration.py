@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,14 @@ import msgspec
 
 from conformance.errors import FamilyError
 from conformance.family import SECTION, Family
-from conformance.plugins.mlx_lm.loading import load
-from conformance.plugins.mlx_lm.sensitivity import measure
 from conformance.sensitivity import LOGIT_STD, Sensitivity
 
 _PERFECT = 2.999
-# A stream may be dull for one prompt only.
-_PROMPTS = 3
 _EMBEDDINGS = (1.0, 0.5, 2.0, 0.25)
 _SEEDS = (0, 1, 2, 3)
+
+
+Hearing = Callable[[Family], Sensitivity]
 
 
 @dataclass(frozen=True)
@@ -40,18 +39,8 @@ class Calibration:
         return self.proposal.facts != self.family.facts
 
 
-def hearing(family: Family, *, dtype: str = "float32", seed: int = 0) -> Sensitivity:
-    """The sensitivity of a family with the recipe that it has.
-
-    Raises:
-        Unsupported: the installed library or this machine can't run the family.
-        ModelError: the family could not be built, loaded or run.
-    """
-    return measure(load(family, dtype=dtype, seed=seed), prompts=_PROMPTS)
-
-
-def calibrate(family: Family) -> Calibration:
-    """Measure a family and, where it falls short, search for better knobs.
+def calibrate(family: Family, hearing: Hearing) -> Calibration:
+    """Measure a family by ``hearing`` and, where it falls short, search for better knobs.
 
     Only ``embedding_std``, ``logit_scale`` and the seed are turned; rules are for people to write.
 
@@ -63,12 +52,26 @@ def calibrate(family: Family) -> Calibration:
     best, best_measured = family, before
     if before.score < _PERFECT:
         for candidate in _candidates(family):
-            tuned, measured = _with_logit_std(candidate)
+            tuned, measured = _with_logit_std(candidate, hearing)
             if measured.score > best_measured.score:
                 best, best_measured = tuned, measured
             if best_measured.score >= _PERFECT:
                 break
     return Calibration(family=family, before=before, proposal=best, after=best_measured)
+
+
+def improve(family: Family, hearing: Hearing) -> bool:
+    """Calibrate a family and put what was found into its file. Returns whether there was anything.
+
+    Raises:
+        Unsupported: the installed library or this machine can't run the family.
+        ModelError: the family could not be built, loaded or run.
+        FamilyError: the family's file could not be written.
+    """
+    found = calibrate(family, hearing)
+    if found.changed:
+        write_recipe(found.proposal)
+    return found.changed
 
 
 def _candidates(family: Family) -> Iterator[Family]:
@@ -78,7 +81,7 @@ def _candidates(family: Family) -> Iterator[Family]:
             yield _turned(family, embedding_std=_rounded(base * factor), seed=seed)
 
 
-def _with_logit_std(family: Family) -> tuple[Family, Sensitivity]:
+def _with_logit_std(family: Family, hearing: Hearing) -> tuple[Family, Sensitivity]:
     """The family with its logits' spread where it should be; one step is nearly always enough."""
     measured = hearing(family)
     for _ in range(2):

@@ -1,18 +1,21 @@
-"""Measures how loudly an mlx-lm model answers to small defects in its single stream."""
+"""Measures how loudly a model answers to small defects in its single stream.
+
+A plugin says how its library's models are called; what is wrong, and what that moves, is the same
+for all of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
-from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.backend.checkpoint import library_errors
-from conformance.plugins.mlx_lm.disturb import (
+from conformance.backend.disturb import (
     copy_cache,
     corrupt,
     holdings,
@@ -21,7 +24,7 @@ from conformance.plugins.mlx_lm.disturb import (
     shifted_offsets,
     shifted_rope,
 )
-from conformance.plugins.mlx_lm.loading import LoadedModel
+from conformance.family import Family
 from conformance.sensitivity import (
     Rounding,
     Sensitivity,
@@ -44,6 +47,24 @@ _HALF = _PROMPT // 2
 _AGES = (2, 5, 9, 14)
 
 
+class Hearer(Protocol):
+    """A loaded model, as its library calls it for one request."""
+
+    @property
+    def family(self) -> Family:
+        """What it was made from."""
+
+    @property
+    def seed(self) -> int:
+        """Of the weights; decides the prompts too."""
+
+    def cache(self) -> list[Any]:
+        """An empty cache; whatever else the model keeps of a request is forgotten."""
+
+    def forward(self, tokens: Sequence[int], cache: list[Any]) -> mx.array:
+        """Logits ``[length, vocab]`` of all ``tokens``; the cache goes on."""
+
+
 @dataclass(frozen=True)
 class _Stream:
     """One prompt's greedy continuation, and its logprobs when it is fed again in one piece.
@@ -52,7 +73,7 @@ class _Stream:
         logprobs: ``[steps, vocab]``; logits alike.
     """
 
-    loaded: LoadedModel
+    loaded: Hearer
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     logits: Logprobs
@@ -60,7 +81,7 @@ class _Stream:
     stepwise: Logprobs
 
 
-def measure(loaded: LoadedModel, *, prompts: int = 2) -> Sensitivity:
+def measure(loaded: Hearer, *, prompts: int = 3) -> Sensitivity:
     """The sensitivity of a model, over a few prompts that its family's seed decides.
 
     Raises:
@@ -92,7 +113,7 @@ def _spread(logits: Logprobs) -> float:
     return float(np.mean([row[np.isfinite(row)].std() for row in logits]))
 
 
-def _prompt(loaded: LoadedModel, index: int) -> tuple[int, ...]:
+def _prompt(loaded: Hearer, index: int) -> tuple[int, ...]:
     low, high = loaded.family.tokens
     noise = draw(f"prompt.{index}", (_PROMPT, 8), seed=loaded.seed)
     # Sums of many draws, taken modulo the range, are as good as uniform.
@@ -100,8 +121,8 @@ def _prompt(loaded: LoadedModel, index: int) -> tuple[int, ...]:
     return tuple(low + int(value) % (high - low) for value in spread)
 
 
-def _stream(loaded: LoadedModel, prompt: tuple[int, ...]) -> _Stream:
-    cache = make_prompt_cache(loaded.model)
+def _stream(loaded: Hearer, prompt: tuple[int, ...]) -> _Stream:
+    cache = loaded.cache()
     rows = [_forward(loaded, prompt, cache)[-1]]
     tokens = [int(rows[0].argmax())]
     while len(rows) < _STEPS:
@@ -118,10 +139,9 @@ def _stream(loaded: LoadedModel, prompt: tuple[int, ...]) -> _Stream:
     )
 
 
-def _forward(loaded: LoadedModel, tokens: Sequence[int], cache: list[Any]) -> Logprobs:
+def _forward(loaded: Hearer, tokens: Sequence[int], cache: list[Any]) -> Logprobs:
     """Logits of all ``tokens``, ``[length, vocab]``; the cache goes on."""
-    logits = loaded.model(mx.array(list(tokens))[None], cache=cache)
-    return np.array(logits[0].astype(mx.float32)).astype(np.float64)
+    return np.array(loaded.forward(tokens, cache).astype(mx.float32)).astype(np.float64)
 
 
 def _normalised(logits: Logprobs) -> Logprobs:
@@ -131,10 +151,10 @@ def _normalised(logits: Logprobs) -> Logprobs:
 
 
 def _prefill(
-    loaded: LoadedModel, prompt: Sequence[int], pieces: Sequence[int]
+    loaded: Hearer, prompt: Sequence[int], pieces: Sequence[int]
 ) -> tuple[list[Any], Logprobs]:
     """A cache that holds ``prompt``, fed in ``pieces``, and the logits of its last token."""
-    cache = make_prompt_cache(loaded.model)
+    cache = loaded.cache()
     start = 0
     for size in pieces:
         last = _forward(loaded, prompt[start : start + size], cache)[-1]
@@ -143,7 +163,7 @@ def _prefill(
 
 
 def _replay(
-    loaded: LoadedModel, prompt: Sequence[int], tokens: tuple[int, ...], *, pieces: Sequence[int]
+    loaded: Hearer, prompt: Sequence[int], tokens: tuple[int, ...], *, pieces: Sequence[int]
 ) -> Logprobs:
     """Logits for each of ``tokens``, which are fed in one piece after the prompt."""
     cache, first = _prefill(loaded, prompt, pieces)

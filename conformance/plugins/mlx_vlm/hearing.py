@@ -1,0 +1,121 @@
+"""How loudly a vision-language model answers to small defects, in text and around its media."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from conformance.backend import hearing as text
+from conformance.backend.checkpoint import library_errors
+from conformance.plugins.mlx_vlm.inputs import Part, compose, embed, inputs_of
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.schedule import Media, Request
+from conformance.sensitivity import Sensitivity, Signal, change
+
+_STEPS = 6
+_BEFORE, _AFTER = 3, 5
+
+
+def measure(loaded: LoadedModel) -> Sensitivity:
+    """The sensitivity of a model: its text, and for each kind of media what of it is heard.
+
+    Raises:
+        Unsupported: the library says that this machine can't run the model.
+        ModelError: the library failed to run the model.
+    """
+    found = text.measure(loaded)
+    signals = list(found.signals)
+    for kind in loaded.family.facts.modalities:
+        if kind != "text":
+            with library_errors(loaded.family, f"running an {kind}"):
+                signals += _media(loaded, kind)
+    return dataclasses.replace(found, signals=tuple(signals))
+
+
+def _media(loaded: LoadedModel, kind: str) -> Iterator[Signal]:
+    size = loaded.family.facts.sizes[kind][0]
+    right = _request(loaded, Media(kind, size))
+    kwargs = embed(loaded.fresh(), inputs_of(loaded, right))
+    tokens: list[int] = []
+    reference = _run(loaded, right, kwargs, tokens)
+    other = _request(loaded, Media(kind, size, content=1))
+    swapped = embed(loaded.fresh(), inputs_of(loaded, other))
+    yield Signal(
+        "media", f"another {kind}", change(reference, _run(loaded, right, swapped, tokens))
+    )
+    (media,) = right.media
+    wrong = _dropped(kwargs, swapped, media.span)
+    dropped = [change(reference, _run(loaded, right, one, tokens)) for one in wrong]
+    yield Signal("media", f"a token of the {kind} missing", min(dropped, default=0.0))
+    if "position_ids" in kwargs:
+        shifted = _later(kwargs, media.span[1])
+        nats = change(reference, _run(loaded, right, shifted, tokens))
+        yield Signal("media", f"text after the {kind} one position later", nats)
+
+
+def _request(loaded: LoadedModel, media: Media) -> Request:
+    low, high = loaded.family.tokens
+    span = np.arange(_BEFORE + _AFTER) * 7919 % (high - low) + low
+    words = tuple(int(token) for token in span)
+    parts: list[Part] = [words[:_BEFORE], media, words[_BEFORE:]]
+    prompt, placed = compose(loaded, parts)
+    return Request("heard", prompt, _STEPS, media=placed)
+
+
+def _run(
+    loaded: LoadedModel, request: Request, kwargs: dict[str, Any], tokens: list[int]
+) -> np.ndarray:
+    """Logprobs ``[steps, vocab]`` after the prompt; ``tokens`` are fed, or chosen where missing."""
+    cache = loaded.cache()
+    if "rope_deltas" in kwargs and hasattr(loaded.language_model, "_rope_deltas"):
+        loaded.language_model._rope_deltas = kwargs["rope_deltas"]
+    ids = mx.array(request.prompt, mx.int32)[None]
+    output = loaded.language_model(ids, cache=cache, **kwargs)
+    rows = [output.logits[0, -1]]
+    for step in range(_STEPS - 1):
+        if step == len(tokens):
+            tokens.append(int(mx.argmax(rows[-1]).item()))
+        # What ``generate_step`` hands on from one step to the next.
+        kept = {n: getattr(output, n, None) for n in ("cross_attention_states", "encoder_outputs")}
+        kept = {name: value for name, value in kept.items() if value is not None}
+        output = loaded.language_model(mx.array([[tokens[step]]]), cache=cache, **kept)
+        rows.append(output.logits[0, -1])
+    table = mx.stack(rows).astype(mx.float32)
+    table = table - mx.logsumexp(table, axis=-1, keepdims=True)
+    return np.array(table).astype(np.float64)
+
+
+def _dropped(
+    kwargs: dict[str, Any], swapped: dict[str, Any], span: tuple[int, int]
+) -> Iterator[dict[str, Any]]:
+    """The arguments with one of the places zeroed in which the two media differ.
+
+    Places are the last axis but one: of embeddings, of deep visual features, of the states that
+    cross attention looks at.
+    """
+    for name, value in kwargs.items():
+        other = swapped.get(name)
+        if not isinstance(value, mx.array) or value.ndim < 2:
+            continue
+        if not isinstance(other, mx.array) or other.shape != value.shape:
+            continue
+        differs = mx.any(value != other, axis=-1)
+        places = differs.reshape(-1, differs.shape[-1]).any(axis=0).tolist()
+        whole = name == "inputs_embeds"
+        for place, heard in enumerate(places):  # type: ignore[arg-type]
+            if heard and (not whole or span[0] <= place < span[1]):
+                keep = (mx.arange(value.shape[-2]) != place)[:, None]
+                yield {**kwargs, name: value * keep.astype(value.dtype)}
+        if any(places):  # type: ignore[arg-type]
+            return
+
+
+def _later(kwargs: dict[str, Any], end: int) -> dict[str, Any]:
+    """Positions after the medium one further."""
+    positions = kwargs["position_ids"]
+    later = (mx.arange(positions.shape[-1]) >= end).astype(positions.dtype)
+    return {**kwargs, "position_ids": positions + later}
