@@ -44,11 +44,11 @@ def _media(loaded: LoadedModel, kind: str) -> Iterator[Signal]:
     reference = _run(loaded, right, kwargs, tokens)
     other = _request(loaded, Media(kind, size, content=1))
     swapped = embed(loaded.fresh(), inputs_of(loaded, other))
-    yield Signal(
-        "media", f"another {kind}", change(reference, _run(loaded, right, swapped, tokens))
-    )
+    nats = change(reference, _run(loaded, right, swapped, tokens))
+    yield Signal("media", f"another {kind}", nats)
     (media,) = right.media
-    wrong = _dropped(kwargs, swapped, media.span)
+    made = {n: v for n, v in kwargs.items() if n not in inputs_of(loaded, right).extra}
+    wrong = ({**kwargs, **one} for one in _dropped(made, swapped, media.span))
     dropped = [change(reference, _run(loaded, right, one, tokens)) for one in wrong]
     yield Signal("media", f"a token of the {kind} missing", min(dropped, default=0.0))
     if "position_ids" in kwargs:
@@ -78,7 +78,7 @@ def _run(
     rows = [output.logits[0, -1]]
     for step in range(_STEPS - 1):
         if step == len(tokens):
-            tokens.append(int(mx.argmax(rows[-1]).item()))
+            tokens.append(int(np.array(rows[-1].astype(mx.float32)).argmax()))
         # What ``generate_step`` hands on from one step to the next.
         kept = {n: getattr(output, n, None) for n in ("cross_attention_states", "encoder_outputs")}
         kept = {name: value for name, value in kept.items() if value is not None}
@@ -92,7 +92,7 @@ def _run(
 def _dropped(
     kwargs: dict[str, Any], swapped: dict[str, Any], span: tuple[int, int]
 ) -> Iterator[dict[str, Any]]:
-    """The arguments with one of the places zeroed in which the two media differ.
+    """An argument with one of the places zeroed in which the two media differ.
 
     Places are the last axis but one: of embeddings, of deep visual features, of the states that
     cross attention looks at.
@@ -109,7 +109,7 @@ def _dropped(
         for place, heard in enumerate(places):  # type: ignore[arg-type]
             if heard and (not whole or span[0] <= place < span[1]):
                 keep = (mx.arange(value.shape[-2]) != place)[:, None]
-                yield {**kwargs, name: value * keep.astype(value.dtype)}
+                yield {name: value * keep.astype(value.dtype)}
         if any(places):  # type: ignore[arg-type]
             return
 

@@ -71,7 +71,9 @@ class MlxVlm(Library):
         if cache is None:
             cache = make_prompt_cache(model.language_model, options.max_kv_size)
         sampler = ForcedSampler(forced) if forced else None
-        stream = _decode(model, request, options.prefill_step_size, steps, cache, sampler)
+        stream = _decode(
+            model, request, options.prefill_step_size, steps, cache=cache, sampler=sampler
+        )
         return Solo(stream, cache)
 
     def stateless(
@@ -103,10 +105,10 @@ class MlxVlm(Library):
         cache = make_prompt_cache(model.language_model)
         size, sampler = EngineOptions().prefill_step_size, ForcedSampler(tokens)
         if not ulps:
-            stream = _decode(model, request, size, len(tokens), cache, sampler)
+            stream = _decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
         else:
             with perturbed(model.language_model, ulps=ulps, seed=seed):
-                stream = _decode(model, request, size, len(tokens), cache, sampler)
+                stream = _decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
         assert stream.logprobs is not None
         return stream.logprobs
 
@@ -136,6 +138,7 @@ def _decode(
     request: Request,
     step_size: int,
     steps: int,
+    *,
     cache: list[Any],
     sampler: Callable[[mx.array], mx.array] | None,
 ) -> Stream:
