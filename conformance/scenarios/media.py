@@ -124,7 +124,8 @@ def _slots(brief: Brief, kind: str) -> Iterator[Schedule]:
 
 def _stale(brief: Brief) -> list[Schedule]:
     """One request after the other on one model, each unlike the one before."""
-    requests = [ask(brief, "long", LONG, max_tokens=3), ask(brief, "short", SHORT)]
+    lengths = {"long": LONG, "short": SHORT, "medium": MEDIUM}
+    requests = [ask(brief, name, n, max_tokens=4) for name, n in lengths.items()]
     for kind in brief.modalities:
         if kind != "text":
             more: dict[str, Any] = {"max_tokens": 3}
