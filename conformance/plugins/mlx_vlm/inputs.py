@@ -153,7 +153,7 @@ def _by_processor(loaded: LoadedModel, parts: Sequence[Part]) -> dict[str, Any]:
     media: dict[str, list[Any]] = {}
     for part in parts:
         if isinstance(part, Media):
-            media.setdefault(_ARGUMENTS[part.kind], []).append(draw(part))
+            media.setdefault(_ARGUMENTS[part.kind], []).append(_handed(part))
             written.append(processor.markers[part.kind])
         else:
             written.append(part)
@@ -165,6 +165,12 @@ def _by_processor(loaded: LoadedModel, parts: Sequence[Part]) -> dict[str, Any]:
         **media,
     )
     return raw
+
+
+def _handed(part: Media) -> Any:
+    """As the library's processors get it; ``load_video`` gives them channels first."""
+    drawn: Any = draw(part)
+    return drawn.transpose(0, 3, 1, 2) if part.kind == "video" else drawn
 
 
 def _spans(prompt: tuple[int, ...], text: tuple[int, int]) -> list[tuple[int, int]]:
