@@ -39,13 +39,21 @@ def check_leak(play: Play) -> list[Finding]:
 
 
 def _ghost_rows(trace: Trace) -> tuple[int, int, int] | None:
-    """The first step with a model call of more rows than there are live requests."""
+    """The first step with a model call of more rows than there are live requests.
+
+    A draft's verification counts those live with which the round before it began: a row may end
+    within a round, and leaves when the engine makes up the next.
+    """
     gone = (Stage.FINISHED, Stage.REMOVED)
+    drafting = trace.schedule.options.drafting is not None
+    before = 0
     for step in trace.steps:
         live = sum(stage not in gone for stage in step.stages.values())
         batch = max((call.batch for call in step.forwards), default=0)
-        if batch > live:
+        if batch > max(live, before):
             return step.index, batch, live
+        if batch and drafting:
+            before = live
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -30,9 +30,19 @@ def generation() -> ModuleType:
     raise Unsupported("this mlx-vlm has no BatchGenerator")
 
 
-def make_generator(
-    model: Any, processor: Any, options: EngineOptions, **more: Any
-) -> Any:
+def part(name: str) -> ModuleType:
+    """The module ``mlx_vlm.<name>``.
+
+    Raises:
+        Unsupported: this release has no such module.
+    """
+    try:
+        return importlib.import_module(f"mlx_vlm.{name}")
+    except ModuleNotFoundError as error:
+        raise Unsupported(f"this mlx-vlm does not support it: {error}") from error
+
+
+def make_generator(model: Any, processor: Any, options: EngineOptions, **more: Any) -> Any:
     """The library's batch generator on a language model, with the sizes of ``options``.
 
     Raises:
@@ -75,6 +85,18 @@ def progress(generator: Any) -> dict[int, int]:
     return {uid: min(length, max(0, done - left)) for uid, left, length in rows}
 
 
+def reused(generator: Any, progress: Iterable[Any]) -> dict[int, int]:
+    """Prompt tokens whose cache came from an earlier prompt, by uid.
+
+    Of the prompts in prefill and of those whose prefill has just ended, which ``progress`` tells.
+    """
+    batch = generator._prompt_batch
+    found = {p.uid: getattr(p, "cached_tokens", 0) for p in progress}
+    if batch is not None:
+        found |= dict(zip(batch.uids, getattr(batch, "_cached_tokens_per_row", ()), strict=False))
+    return {uid: int(count) for uid, count in found.items() if count}
+
+
 def uids_by_stage(generator: Any) -> dict[int, Stage]:
     """Where each request is that the generator still holds, by the generator's uid."""
     held = {entry[0]: Stage.QUEUED for entry in generator._unprocessed_sequences}
@@ -112,7 +134,9 @@ def digest(generator: Any) -> dict[str, Any]:
     prompt, batch = generator._prompt_batch, generator._generation_batch
     return {
         "uid counter": generator.uid_count,
-        "queue": [(entry[0], list(entry[1]), entry[2]) for entry in generator._unprocessed_sequences],
+        "queue": [
+            (entry[0], list(entry[1]), entry[2]) for entry in generator._unprocessed_sequences
+        ],
         "prefill batch": None if prompt is None else [list(prompt.uids), list(prompt.max_tokens)],
         "decode batch": [list(batch.uids), list(batch.max_tokens), list(batch._num_tokens)],
         "cache bytes": sum(int(c.nbytes) for c in caches(generator) if not c.empty()),

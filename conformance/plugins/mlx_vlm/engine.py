@@ -10,13 +10,17 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.engine import Capability, Engine, Submission
-from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm import compat, prefix_caching
+from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
 from conformance.plugins.mlx_vlm.sampling import make_processors
-from conformance.schedule import EngineOptions, Stage
+from conformance.schedule import Drafting, EngineOptions, Stage
 from conformance.trace import FinishReason, ProbeResult, StepOutput, TokenEvent
+
+# Stands for the token of an event that has none.
+NO_TOKEN = -1
 
 
 class MlxVlmEngine(Engine):
@@ -42,6 +46,9 @@ class MlxVlmEngine(Engine):
         self._ids: dict[int, str] = {}
         self._lengths: dict[int, int] = {}
         self._forced: dict[int, tuple[int, ...]] = {}
+        self._reused: dict[int, int] = {}
+        self._manager: Any = None
+        self._guide: Guide | None = None
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """One ``insert`` a request, as the server does, each with its own embeddings."""
@@ -52,7 +59,13 @@ class MlxVlmEngine(Engine):
             options: dict[str, Any] = {}
             if request.processors:
                 options["logits_processors"] = [make_processors(request.processors)]
-            prompt_kwargs = embed(self._loaded, inputs_of(self._loaded, request))
+            made = inputs_of(self._loaded, request)
+            if self._manager is not None:
+                prefix_caching.prepare(self._generator, len(request.prompt))
+            prompt_kwargs = embed(self._loaded, made)
+            if self._manager is not None:
+                key = prefix_caching.semantic_hash(self._loaded, made)
+                prompt_kwargs["_apc_semantic_hash"] = key
             (uid,) = self._generator.insert(
                 [list(request.prompt)],
                 max_tokens=request.max_tokens,
@@ -63,20 +76,35 @@ class MlxVlmEngine(Engine):
             self._lengths[uid] = len(request.prompt)
             if submission.forced:
                 self._forced[uid] = submission.forced
+            if self._guide is not None:
+                self._guide.expect(request.request_id, submission.hints)
 
     def step(self) -> StepOutput:
-        """One ``next()``: a decode step for the rows that decode, then one piece of prefill."""
+        """One ``next()``: a decode step for the rows that decode, then one piece of prefill.
+
+        With a drafter a decode step is what it drafts, or one token of what was accepted of it.
+        """
         if self._generator is None:
             return StepOutput()
         before = self._done()
-        _, responses = self._generator.next()
-        after = self._done()
+        if self._guide is not None:
+            self._guide.begin_step([self._ids[u] for u in compat.decode_rows(self._generator)])
+        progress, responses = self._generator.next()
+        reused = compat.reused(self._generator, progress)
+        joined = {uid: count for uid, count in reused.items() if uid not in self._reused}
+        self._reused |= joined
+        before |= joined
         processed = {
             self._ids[uid]: done - before.get(uid, 0)
-            for uid, done in after.items()
+            for uid, done in self._done().items()
             if done > before.get(uid, 0)
         }
-        return StepOutput(tuple(self._event(r) for r in responses), processed)
+        return StepOutput(
+            tuple(self._event(r) for r in responses),
+            processed,
+            reused={self._ids[uid]: count for uid, count in joined.items()},
+            drafted=self._guide.drafted if self._guide is not None else {},
+        )
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """One call of ``remove`` a uid: it takes only one."""
@@ -102,10 +130,15 @@ class MlxVlmEngine(Engine):
         return {self._ids[u]: row for row, u in enumerate(compat.decode_rows(self._generator))}
 
     def cache_bytes(self) -> int | None:
-        """The sum over all caches in prefill and in decode, by their own count."""
+        """The sum over all caches in prefill and in decode, by their own count.
+
+        Of the blocks of a prefix cache only those that a request holds.
+        """
         if self._generator is None:
             return 0
-        return sum(int(c.nbytes) for c in compat.caches(self._generator) if not c.empty())
+        lent = prefix_caching.lent_bytes(self._manager) if self._manager is not None else 0
+        held = (int(c.nbytes) for c in compat.caches(self._generator) if not c.empty())
+        return lent + sum(held)
 
     def probe(self, kind: str) -> ProbeResult:
         """See ``probes``."""
@@ -121,7 +154,25 @@ class MlxVlmEngine(Engine):
         options: dict[str, Any] = {"top_logprobs_k": self._loaded.family.vocab_size}
         if forced:
             options["sampler"] = _Forcing(self._token)
-        return compat.make_generator(model, endless_processor(), self._options, **options)
+        if self._options.drafting is not None:
+            options |= self._draft(self._options.drafting)
+        if self._options.prefix_caching is not None:
+            self._manager = prefix_caching.make_manager(self._options.prefix_caching)
+            options["apc_manager"] = self._manager
+        made = compat.make_generator(model, endless_processor(), self._options, **options)
+        if self._manager is not None:
+            prefix_caching.require(made)
+        return made
+
+    def _draft(self, drafting: Drafting) -> dict[str, Any]:
+        """The generator's arguments for a drafter."""
+        drafter = drafter_of(self._loaded, drafting.kind).model
+        self._guide = Guide(drafter, drafting, self._loaded.family.tokens)
+        return {
+            "draft_model": drafter,
+            "draft_kind": drafting.kind,
+            "draft_block_size": drafting.block_size,
+        }
 
     def _token(self, row: int, position: int) -> int:
         """The token that the row must be given next; a row past its last token repeats it."""
@@ -135,7 +186,7 @@ class MlxVlmEngine(Engine):
         working = compat.progress(self._generator)
         queued = compat.uids_by_stage(self._generator)
         return {
-            uid: working.get(uid, length)
+            uid: working[uid] + self._reused.get(uid, 0) if uid in working else length
             for uid, length in self._lengths.items()
             if queued.get(uid) is not Stage.QUEUED
         }
@@ -145,12 +196,18 @@ class MlxVlmEngine(Engine):
 
     def _event(self, response: Any) -> TokenEvent:
         reason = response.finish_reason
+        # A draft's verification may end a request without a token.
+        token = int(response.token) if response.token is not None else NO_TOKEN
+        # A uid that nobody was given is not hidden: the protocol check names it.
+        name = self._ids.get(response.uid, f"unknown uid {response.uid}")
+        if self._guide is not None:
+            self._guide.note(name, token)
         return TokenEvent(
-            # A uid that nobody was given is not hidden: the protocol check names it.
-            request_id=self._ids.get(response.uid, f"unknown uid {response.uid}"),
-            token=int(response.token),
+            request_id=name,
+            token=token,
             logprobs=_row(response.top_logprobs),
-            token_logprob=float(response.token_logprob),
+            # With a drafter the library says 0 of every token.
+            token_logprob=float(response.token_logprob) if self._guide is None else None,
             finish_reason=FinishReason(reason) if reason is not None else None,
         )
 

@@ -34,7 +34,7 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
     """
     folder = Path(tempfile.mkdtemp(prefix="conformance-"))
     try:
-        written = _write(family, folder, dtype=dtype, seed=seed)
+        written = write_checkpoint(family, folder, dtype=dtype, seed=seed)
         with library_errors(family, "loading"):
             model, processor = utils.load(str(folder), strict=True)
             mx.eval(model.parameters())
@@ -45,17 +45,15 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
     return LoadedModel(model, processor, family, dtype=dtype, seed=seed)
 
 
-def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> None:
+def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, mx.array]:
     """Write config, weights and the files of the processor to a folder.
+
+    Returns: the weights.
 
     Raises:
         Unsupported: the installed library has no such model, or says that it can't build it.
         ModelError: the library failed to build the model.
     """
-    _write(family, folder, dtype=dtype, seed=seed)
-
-
-def _write(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, mx.array]:
     text = json.dumps(family.config, indent=2)
     (folder / "config.json").write_text(text, encoding="utf-8")
     with library_errors(family, "building"):

@@ -1,0 +1,137 @@
+"""A family's tiny drafters, loaded by the library's own loader, and drafts that are right at will.
+
+Drafters of random weights foresee nothing, so nearly all that they draft is rejected. Where a
+schedule says so, the oracle's tokens take the place of their drafts, with a wrong one after them:
+which drafts are accepted is then known, and what the model must give is the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import numpy.typing as npt
+
+from conformance.backend.checkpoint import library_errors, verify
+from conformance.errors import ModelError
+from conformance.family import Facts, Family
+from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.loading import write_checkpoint
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.schedule import Drafting
+
+
+def drafter_of(loaded: LoadedModel, kind: str) -> LoadedModel:
+    """The family's drafter of that kind, as it was when it was loaded.
+
+    Source: ``mlx_vlm.server.generation.ResponseGenerator._initialize_model``.
+
+    Raises:
+        Unsupported: this release has no such drafter.
+        ModelError: it could not be built or loaded, or does not fit the family's model.
+    """
+    if kind not in loaded.drafters:
+        loaded.drafters[kind] = _load(loaded, kind)
+    found: LoadedModel = loaded.drafters[kind]
+    return found.fresh()
+
+
+def _load(loaded: LoadedModel, kind: str) -> LoadedModel:
+    library = compat.part("speculative.drafters")
+    target = loaded.family
+    facts = Facts(library=target.facts.library, seed=target.facts.seed)
+    family = Family(f"{target.name}, drafter {kind}", facts, target.facts.drafters[kind])
+    folder = Path(tempfile.mkdtemp(prefix="conformance-"))
+    try:
+        written = write_checkpoint(family, folder, dtype=loaded.dtype, seed=loaded.seed)
+        with library_errors(family, "loading"):
+            model, resolved = library.load_drafter(str(folder), kind=kind)
+            library.validate_drafter_compatibility(loaded.model, model, resolved)
+            mx.eval(model.parameters())
+        if resolved != kind:
+            raise ModelError(f"{family.name}: the library takes it for one of kind {resolved}")
+        verify(family, model, written)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    model.eval()
+    return LoadedModel(model, None, family, dtype=loaded.dtype, seed=loaded.seed)
+
+
+class Guide:
+    """Watches a drafter's drafts, and puts right and wrong tokens into them.
+
+    Args:
+        drafter: as ``drafter_of`` gives it; from now on its drafts go through this object.
+        text: half-open range of the token ids that a wrong token is taken from.
+    """
+
+    def __init__(self, drafter: Any, drafting: Drafting, text: tuple[int, int]) -> None:
+        self._right = drafting.right
+        self._text = text
+        self._hints: dict[str, tuple[int, ...]] = {}
+        self._produced: dict[str, list[int]] = {}
+        self._batch: list[str] = []
+        self._next = 0
+        self._round = -1
+        self.drafted: dict[str, int] = {}
+        for name in ("draft_block", "draft_block_greedy"):
+            if hasattr(drafter, name):
+                setattr(drafter, name, self._guided(getattr(drafter, name)))
+
+    def expect(self, request_id: str, hints: tuple[int, ...] | None) -> None:
+        """Tell of a new request, and of the tokens that it should give."""
+        self._hints[request_id] = hints or ()
+        self._produced[request_id] = []
+
+    def begin_step(self, batch: Sequence[str]) -> None:
+        """Tell which requests decode, in the order of their rows, before a step of the engine."""
+        self._batch = [name for name in batch if self._produced[name]]
+        self._next, self.drafted = 0, {}
+
+    def note(self, request_id: str, token: int) -> None:
+        """Tell of a token that came out."""
+        self._produced.setdefault(request_id, []).append(token)
+
+    def _guided(self, draft: Callable[..., mx.array]) -> Callable[..., mx.array]:
+        def guided(last: Any, *args: Any, **kwargs: Any) -> mx.array:
+            made = draft(last, *args, **kwargs)
+            tokens = [last] if isinstance(last, int) else last.reshape(-1).tolist()
+            return self._edited(tokens, made)
+
+        return guided
+
+    def _edited(self, last: Sequence[int], made: mx.array) -> mx.array:
+        """``made`` is ``[rows, tokens]``; ``last`` are the tokens before each row's draft."""
+        if not self._next:
+            self._round += 1
+        drafts = np.array(made)
+        for draft, token in zip(drafts, last, strict=True):
+            place = self._find(token)
+            if place is not None:
+                self.drafted[self._batch[place]] = len(draft)
+                self._put(draft, place)
+        return mx.array(drafts).astype(made.dtype) if self._right else made
+
+    def _find(self, last: int) -> int | None:
+        """The next row that ends with ``last``: one that has ended may still be in the batch."""
+        for place in range(self._next, len(self._batch)):
+            if self._produced[self._batch[place]][-1] == last:
+                self._next = place + 1
+                return place
+        return None
+
+    def _put(self, draft: npt.NDArray[Any], place: int) -> None:
+        if not self._right:
+            return
+        low, high = self._text
+        right = self._right[(self._round + place) % len(self._right)]
+        name = self._batch[place]
+        foreseen = self._hints[name][len(self._produced[name]) :][: len(draft)]
+        for index, token in enumerate(foreseen):
+            # What follows a wrong token is right again: nobody may accept it for that.
+            draft[index] = token if index != right else low + (token - low + 1) % (high - low)

@@ -1,0 +1,86 @@
+"""The library's automatic prefix caching, set up as its server sets it up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.errors import Unsupported
+from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.inputs import Inputs
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.schedule import PrefixCaching
+
+
+def make_manager(caching: PrefixCaching) -> Any:
+    """An ``APCManager`` with all its blocks free, in memory alone.
+
+    No memory is held back for others: whether a prefix is kept must not hang on how much of it
+    this machine happens to have.
+
+    Source: ``mlx_vlm.server.app``, where a model is loaded.
+    """
+    settings = {
+        "enabled": True,
+        "disk_enabled": False,
+        "num_blocks": caching.blocks,
+        "block_size": caching.block_size,
+        "checkpoint_entries": caching.snapshots,
+        "checkpoint_interval_tokens": caching.interval,
+        "memory_max_gb": 1,
+        "memory_reserve_gb": 0,
+    }
+    try:
+        return compat.part("apc").from_env(overrides=settings)
+    except TypeError as error:
+        raise Unsupported(f"this mlx-vlm's prefix caching takes no settings: {error}") from error
+
+
+def require(generator: Any) -> None:
+    """See that the generator uses its manager.
+
+    Raises:
+        Unsupported: the library has silently turned prefix caching off for this model's caches.
+    """
+    if generator.apc_manager is not None:
+        return
+    plan = compat.part("apc").model_apc_plan(generator.model)
+    why = {f"{c.type_name}: {c.reason}" for c in plan.components if not c.restorable}
+    words = "; ".join(sorted(why)) or "the model names no caches"
+    raise Unsupported(f"prefix caching is not supported for this model's caches ({words})")
+
+
+def prepare(generator: Any, prompt_length: int) -> None:
+    """What the server tells the cache before it embeds a prompt."""
+    coordinator = getattr(generator, "apc", None)
+    if coordinator is not None:
+        coordinator.prepare_prefill(prompt_length, prefill_step_size=generator.prefill_step_size)
+
+
+def semantic_hash(loaded: LoadedModel, made: Inputs) -> int:
+    """The key of all that a prompt holds beside its tokens.
+
+    Source: ``mlx_vlm.server.generation.ResponseGenerator.generate``.
+    """
+    apc = compat.part("apc")
+    shown = made.pixel_values is not None
+    return int(
+        apc.semantic_extra_hash(
+            tenant=None,
+            image_hash=apc.hash_image_payload(pixel_values=made.pixel_values) if shown else 0,
+            media={
+                "audio": made.extra.get("input_features"),
+                "video": made.extra.get("pixel_values_videos"),
+            },
+            model=loaded.language_model,
+            processor=loaded.processor,
+        )
+    )
+
+
+def lent_bytes(manager: Any) -> int:
+    """Bytes of the blocks that are not free: those that some request holds."""
+    free, block = set(), manager._free_head
+    while block is not None and id(block) not in free:
+        free.add(id(block))
+        block = block.next
+    return sum(int(b.resident_bytes()) for b in manager.pool if id(b) not in free)
