@@ -41,6 +41,14 @@ class Coverage:
     excluded: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Description:
+    """What a loaded family is made of: the kinds of its caches, and of its positions."""
+
+    caches: tuple[str, ...]
+    positions: str
+
+
 class Library(ABC):
     """A model library, for example mlx-lm. Models are opaque to everyone else."""
 
@@ -99,14 +107,42 @@ class Library(ABC):
         request: Request,
         tokens: tuple[int, ...],
         *,
+        options: EngineOptions,
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
         """Logprobs ``[len(tokens), vocab]`` that ``tokens`` are chosen from after the prompt.
 
+        The cache is quantized as ``options`` say; what else they say is of no concern here.
+
         With ``ulps`` above 0 the output of the embedding and of each layer is multiplied by
         ``1 + ulps * eps * u``, u uniform in (-1, 1) (Monte Carlo arithmetic).
         """
+
+    def head_sizes(self, model: Any) -> frozenset[int]:  # noqa: ARG002
+        """Elements of one head's keys and values in each layer that the library can quantize.
+
+        Empty: there is nothing to quantize, or the library cannot.
+        """
+        return frozenset()
+
+    def policy_stream(
+        self,
+        model: Any,  # noqa: ARG002
+        request: Request,  # noqa: ARG002
+        tokens: tuple[int, ...],  # noqa: ARG002
+        *,
+        options: EngineOptions,  # noqa: ARG002
+    ) -> np.ndarray | None:
+        """What the library's single-stream function gives if it is told ``options.kv`` itself.
+
+        ``single_stream`` quantizes as a batch of one must; a library whose single stream follows
+        another policy says here what comes of it.
+
+        Returns: logprobs ``[len(tokens), vocab]`` that ``tokens`` are chosen from, or ``None``
+        where there is only one policy.
+        """
+        return None
 
     def compose(
         self,
@@ -140,6 +176,14 @@ class Library(ABC):
     @abstractmethod
     def device(self) -> str:
         """The device that models run on, with its chip where known."""
+
+    def describe(self, model: Any) -> Description:  # noqa: ARG002
+        """What a loaded model is made of.
+
+        Raises:
+            Unsupported: the plugin cannot tell.
+        """
+        raise Unsupported(f"the plugin of library {self.name} describes no models")
 
     def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:  # noqa: ARG002
         """How loudly the family's model answers to small defects.

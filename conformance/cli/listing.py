@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.cli.choices import EXISTING_FILE
+from conformance.cli.describing import described
 from conformance.coverage import Account, account
 from conformance.engine import Engine
+from conformance.errors import ConformanceError
 from conformance.registry import Registry, build_registry
 
 Listing = Callable[[Registry], dict[str, Any]]
@@ -30,6 +32,14 @@ _WIDE = 240
 
 @click.command("list")
 @click.argument("what", type=click.Choice(["families", "engines", "scenarios", "plugins"]))
+@click.option(
+    "--engine",
+    "engines",
+    multiple=True,
+    metavar="GLOB",
+    help="families: only those of these engines, each loaded to tell its caches and positions, "
+    "with the scenarios that apply and why others do not. May be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with more detail.")
 @click.option(
     "--family-file",
@@ -39,7 +49,9 @@ _WIDE = 240
     metavar="FILE",
     help="Count a family of your own in. May be repeated.",
 )
-def command(*, what: str, as_json: bool, family_files: tuple[Path, ...]) -> None:
+def command(
+    *, what: str, engines: tuple[str, ...], as_json: bool, family_files: tuple[Path, ...]
+) -> None:
     """List families, engines, scenarios or plugins.
 
     Families come with their engines (in brackets: how many scenarios each can express for them;
@@ -47,7 +59,9 @@ def command(*, what: str, as_json: bool, family_files: tuple[Path, ...]) -> None
     excluded, with the reason, and those that nobody covers.
     """
     registry = build_registry(family_files=family_files)
-    listing = _LISTINGS[what](registry)
+    if engines and what != "families":
+        raise ConformanceError("--engine goes with `list families` only")
+    listing = described(registry, engines) if engines else _LISTINGS[what](registry)
     if as_json:
         click.echo(json.dumps(listing, indent=2))
         return

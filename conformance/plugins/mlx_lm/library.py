@@ -10,6 +10,7 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.backend.calibration import improve
+from conformance.backend.description import cache_kinds, rope_kind
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.hearing import measure
 from conformance.backend.memory import churn
@@ -18,7 +19,7 @@ from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
 from conformance.errors import ModelError
 from conformance.family import Family
-from conformance.library import Coverage, Library, Solo
+from conformance.library import Coverage, Description, Library, Solo
 from conformance.plugins.mlx_lm import inventory, loading
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.schedule import EngineOptions, Request
@@ -38,6 +39,13 @@ class MlxLm(Library):
     def load(self, family: Family, *, dtype: str, seed: int) -> Any:
         """See ``Library.load``."""
         return loading.load(family, dtype=dtype, seed=seed).model
+
+    def describe(self, model: Any) -> Description:
+        """See ``Library.describe``."""
+        cache = make_prompt_cache(model)
+        config = vars(model.args)
+        rope = rope_kind(config, model, lambda: model(mx.array([[1]]), cache=cache))
+        return Description(cache_kinds(cache), rope)
 
     def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:
         """See ``Library.meter``."""
@@ -96,6 +104,7 @@ class MlxLm(Library):
         request: Request,
         tokens: tuple[int, ...],
         *,
+        options: EngineOptions,  # noqa: ARG002
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
