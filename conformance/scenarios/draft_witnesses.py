@@ -1,0 +1,82 @@
+"""Witnesses about drafts: how many of their tokens were accepted, and who was drafted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from conformance.scenarios.base import Witness
+from conformance.schedule import Stage
+from conformance.trace import Trace
+
+
+@dataclass
+class _Round:
+    """A draft of ``drafted`` tokens, and how many tokens came out before the next one."""
+
+    drafted: int
+    given: int = 0
+    last: bool = False
+
+
+def accepted_all() -> Witness:
+    """All tokens of a draft were accepted, and one more came with them."""
+    return Witness(
+        "a draft accepted whole", lambda t: any(r.given == r.drafted + 1 for r in _rounds(t))
+    )
+
+
+def accepted_some() -> Witness:
+    """A draft's first tokens were accepted, and not the others."""
+    return Witness(
+        "a draft accepted in part",
+        lambda t: any(1 < r.given <= r.drafted and not r.last for r in _rounds(t)),
+    )
+
+
+def rejected() -> Witness:
+    """A draft's first token was rejected."""
+    return Witness(
+        "a draft rejected", lambda t: any(r.given == 1 and not r.last for r in _rounds(t))
+    )
+
+
+def verified_together(count: int) -> Witness:
+    """Tokens were drafted for at least ``count`` requests in one step."""
+    return Witness(
+        f"drafts for {count} rows at once",
+        lambda trace: any(len(step.output.drafted) >= count for step in trace.steps),
+    )
+
+
+def waits_while_drafting() -> Witness:
+    """A request that arrived while others drafted came to its end."""
+
+    def seen(trace: Trace) -> bool:
+        waiting = {
+            name
+            for step in trace.steps
+            if step.output.drafted
+            for name in step.in_stage(Stage.QUEUED)
+        }
+        return any(trace.stream(name).finish_reason for name in waiting)
+
+    return Witness("a request that waits while others draft", seen)
+
+
+def _rounds(trace: Trace) -> Iterator[_Round]:
+    """All drafts of all requests; ``last`` are those at whose end their request ended."""
+    for request in trace.schedule.requests:
+        name, current = request.request_id, None
+        for step in trace.steps:
+            if name in step.output.drafted:
+                if current is not None:
+                    yield current
+                current = _Round(step.output.drafted[name])
+            if current is not None:
+                mine = [event for event in step.output.events if event.request_id == name]
+                current.given += len(mine)
+                current.last = any(event.finish_reason for event in mine) or current.last
+        if current is not None:
+            current.last = True
+            yield current

@@ -1,0 +1,193 @@
+"""Automatic prefix caching: what equal prefixes save changes nothing in what comes out.
+
+A prompt of ``LONG`` tokens is seen first; then come prompts that share more or less of it. The
+cache keeps whole blocks (or snapshots of a whole prompt), so shared parts end at a block's edge,
+one token before it, one after it and inside of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from conformance.engine import Capability
+from conformance.scenarios import reuse_witnesses as reuse
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.base import Brief, Scenario
+from conformance.scenarios.build import (
+    LASTING,
+    LONG,
+    MEDIUM,
+    PIECE,
+    SHORT,
+    ask,
+    gone,
+    in_prefill,
+    produced,
+    together,
+)
+from conformance.schedule import (
+    EngineOptions,
+    Media,
+    PrefixCaching,
+    Removal,
+    Request,
+    Schedule,
+    Stage,
+)
+
+# Tokens of a block. Snapshots are taken of no prompt of less than 16 tokens, by default.
+BLOCK = 4
+SHARED = 4 * BLOCK
+FEW = 3
+
+
+def _prefix_caching(brief: Brief) -> list[Schedule]:
+    return [
+        _in_turn(brief),
+        _beside_cold(brief),
+        _late(brief),
+        _evicted(brief),
+        _cancelled(brief),
+        *(_media(brief, kind) for kind in brief.modalities if kind != "text"),
+    ]
+
+
+def _options(step: int = 2048, **cache: int) -> EngineOptions:
+    caching = PrefixCaching(block_size=BLOCK, interval=BLOCK, **cache)
+    return EngineOptions(prefill_step_size=step, prefix_caching=caching)
+
+
+def _after(brief: Brief, name: str, shared: int, more: int, max_tokens: int = FEW) -> Request:
+    """A prompt with the first ``shared`` tokens of the long one, and ``more`` of its own."""
+    own = brief.prompt(more, variant=7) if more else ()
+    return Request(name, brief.prompt(LONG)[:shared] + own, max_tokens)
+
+
+def _one_by_one(name: str, requests: list[Request]) -> Schedule:
+    later = [
+        together(request, when=gone(before.request_id))
+        for before, request in itertools.pairwise(requests)
+    ]
+    return Schedule(name, (together(requests[0]), *later), options=_options())
+
+
+def _in_turn(brief: Brief) -> Schedule:
+    """One after the other: the same again, other ends, a longer and a shorter prompt."""
+    requests = [
+        ask(brief, "first", LONG, max_tokens=FEW),
+        ask(brief, "again", LONG, max_tokens=FEW),
+        _after(brief, "in_block", SHARED + 2, SHORT),
+        _after(brief, "longer", LONG, SHORT),
+        _after(brief, "edge", SHARED, 0),
+        _after(brief, "past_edge", SHARED + 1, 0),
+        _after(brief, "longer_again", LONG, SHORT),
+    ]
+    return _one_by_one("in_turn", requests)
+
+
+def _beside_cold(brief: Brief) -> Schedule:
+    """Rows with more, less and nothing to reuse in one prefill, in pieces."""
+    rows = (
+        ask(brief, "again", LONG),
+        ask(brief, "cold", MEDIUM),
+        _after(brief, "in_block", SHARED + 2, LONG),
+        _after(brief, "longer", LONG, SHORT),
+    )
+    first = together(ask(brief, "first", LONG, max_tokens=FEW))
+    arrivals = (first, together(*rows, when=gone("first")))
+    return Schedule("beside_cold", arrivals, options=_options(PIECE))
+
+
+def _late(brief: Brief) -> Schedule:
+    """A prompt that reuses joins others that decode, the one that it reuses among them."""
+    return Schedule(
+        "late",
+        (
+            together(ask(brief, "first", LONG, max_tokens=LASTING), ask(brief, "other", MEDIUM)),
+            together(_after(brief, "late", SHARED + 2, SHORT), when=produced("first", 2)),
+        ),
+        options=_options(),
+    )
+
+
+def _evicted(brief: Brief) -> Schedule:
+    """There is room for one prompt: the next takes its place, even while it decodes."""
+    return Schedule(
+        "evicted",
+        (
+            together(ask(brief, "first", LONG, max_tokens=FEW)),
+            together(ask(brief, "other", LONG, variant=1, max_tokens=FEW), when=gone("first")),
+            together(ask(brief, "again", LONG, max_tokens=LASTING), when=gone("other")),
+            together(ask(brief, "next", LONG, variant=2, max_tokens=2), when=produced("again", 1)),
+            together(ask(brief, "last", LONG, max_tokens=FEW), when=gone("next")),
+        ),
+        options=_options(blocks=LONG // BLOCK, snapshots=1),
+    )
+
+
+def _cancelled(brief: Brief) -> Schedule:
+    """Of rows that reuse one goes in prefill and one in decode; then the prefix is used again."""
+    return Schedule(
+        "cancelled",
+        (
+            together(ask(brief, "first", LONG, max_tokens=FEW)),
+            together(
+                _after(brief, "a", SHARED + 2, MEDIUM),
+                _after(brief, "b", LONG, MEDIUM, max_tokens=LASTING),
+                when=gone("first"),
+            ),
+            together(_after(brief, "again", LONG, SHORT), when=gone("b", removed=True)),
+        ),
+        (Removal(("a",), in_prefill("b", PIECE)), Removal(("b",), produced("b", 2))),
+        options=_options(PIECE),
+    )
+
+
+def _media(brief: Brief, kind: str) -> Schedule:
+    """The same text around the same and another medium of equal size; then other text after it."""
+    size = brief.sizes[kind][0]
+
+    def shows(name: str, content: int, variant: int = 0) -> Request:
+        parts = (
+            brief.prompt(2 * BLOCK + 1),
+            Media(kind, size, content),
+            brief.prompt(MEDIUM, variant),
+        )
+        prompt, media = brief.compose(parts)
+        return Request(name, prompt, FEW, media=media)
+
+    requests = [
+        shows("first", 0),
+        shows("other", 1),
+        shows("again", 0),
+        shows("other_text", 0, variant=1),
+        ask(brief, "text", LONG, max_tokens=FEW),
+    ]
+    return _one_by_one(f"{kind}_in_turn", requests)
+
+
+PREFIX_CACHING = Scenario(
+    "prefix_caching",
+    155,
+    "prompts that share a prefix, computed once",
+    frozenset(
+        {
+            Capability.PREFIX_CACHING,
+            Capability.CHUNKED,
+            Capability.LATE_JOIN,
+            Capability.CANCEL,
+            Capability.STAGES,
+        }
+    ),
+    _prefix_caching,
+    (
+        reuse.hit(),
+        reuse.hit_of_part(),
+        reuse.beside_cold(),
+        reuse.late_hit(),
+        reuse.evicted(),
+        reuse.removed(Stage.PREFILL),
+        reuse.removed(Stage.DECODE),
+        seen.follow_up(),
+    ),
+)

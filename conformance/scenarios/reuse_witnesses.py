@@ -1,0 +1,99 @@
+"""Witnesses about reused prefixes: whose prompt was shortened by one, and what was around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.scenarios.base import Witness
+from conformance.schedule import Stage
+from conformance.trace import Step, Trace
+
+
+def hit() -> Witness:
+    """A prompt's beginning was taken from an earlier prompt."""
+    return Witness("a prefix that is reused", lambda t: any(s.output.reused for s in t.steps))
+
+
+def hit_of_part() -> Witness:
+    """A prompt reused less than it shared with one before: what they share ends in a block."""
+
+    def seen(trace: Trace) -> bool:
+        reused = _reused(trace)
+        prompts = {r.request_id: r.prompt for r in trace.schedule.requests}
+        names = list(prompts)
+        for place, name in enumerate(names):
+            shared = max((_common(prompts[name], prompts[n]) for n in names[:place]), default=0)
+            if 0 < reused.get(name, 0) < min(shared, len(prompts[name]) - 1):
+                return True
+        return False
+
+    return Witness("a prefix that ends within a block", seen)
+
+
+def beside_cold() -> Witness:
+    """In one step a prompt that reuses a prefix began and one that does not."""
+
+    def seen(trace: Trace) -> bool:
+        return any(
+            step.output.reused and began - set(step.output.reused)
+            for step, began in _beginnings(trace)
+        )
+
+    return Witness("a reused prefix beside a prompt without one", seen)
+
+
+def late_hit() -> Witness:
+    """A prompt that reuses a prefix began while another request decoded."""
+    return Witness(
+        "a reused prefix while another request decodes",
+        lambda t: any(s.output.reused and s.in_stage(Stage.DECODE) for s in t.steps),
+    )
+
+
+def evicted() -> Witness:
+    """A prompt came again, after the first of them had ended, and reused nothing."""
+
+    def seen(trace: Trace) -> bool:
+        ended: set[tuple[int, ...]] = set()
+        prompts = {r.request_id: r.prompt for r in trace.schedule.requests}
+        for step, began in _beginnings(trace):
+            again = {name for name in began if prompts[name] in ended}
+            if again - set(step.output.reused):
+                return True
+            ended |= {prompts[e.request_id] for e in step.output.events if e.finish_reason}
+        return False
+
+    return Witness("a prompt that comes again after its prefix was given up", seen)
+
+
+def removed(stage: Stage) -> Witness:
+    """A request that had reused a prefix was removed while in ``stage``."""
+
+    def seen(trace: Trace) -> bool:
+        reused = _reused(trace)
+        return any(
+            at is stage and name in reused
+            for step in trace.steps
+            for name, at in step.removed_from.items()
+        )
+
+    return Witness(f"a removal in {stage} of a request that reused a prefix", seen)
+
+
+def _reused(trace: Trace) -> dict[str, int]:
+    return {name: n for step in trace.steps for name, n in step.output.reused.items()}
+
+
+def _beginnings(trace: Trace) -> Iterator[tuple[Step, set[str]]]:
+    """Each step with the requests whose first prompt tokens it worked on."""
+    known: set[str] = set()
+    for step in trace.steps:
+        worked = {name for name, count in step.output.processed.items() if count}
+        yield step, worked - known
+        known |= worked
+
+
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """Length of the prefix that both share."""
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -1,0 +1,150 @@
+"""Drafts that the model verifies: whatever is drafted, it gives the tokens that it gives alone.
+
+Logprobs are not shown while tokens are drafted, so tokens are compared. How many tokens of a draft
+are right is in the schedule: each row accepts another number in each round, none and all among
+them. While a batch drafts the engine takes in nobody; who arrives waits for its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.engine import Capability
+from conformance.family import Family
+from conformance.scenarios import draft_witnesses as drafts
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.base import Brief, Scenario
+from conformance.scenarios.build import (
+    LASTING,
+    LONG,
+    MEDIUM,
+    PIECE,
+    SHORT,
+    TWO,
+    ask,
+    gone,
+    produced,
+    show,
+    together,
+)
+from conformance.schedule import Drafting, EngineOptions, Removal, Request, Schedule, Stage, Trigger
+
+# Tokens that are verified at once, and how many of a draft's are right, row after row.
+BLOCK = 4
+RIGHT = (3, 0, 2, 1)
+# Output tokens: enough for a round of each kind.
+MANY = 10
+
+
+def _speculative(brief: Brief) -> list[Schedule]:
+    makers = (_alone, _ragged, _waiting, _cancelled, _media)
+    return [s for kind in brief.drafters for make in makers for s in make(brief, kind)]
+
+
+def _drafting(kind: str, *right: int, slots: int = 8, step: int = 2048) -> EngineOptions:
+    """``right`` as in ``Drafting``; ``slots`` rows at most, prefilled in pieces of ``step``."""
+    return EngineOptions(
+        prefill_step_size=step,
+        prefill_batch_size=slots,
+        completion_batch_size=slots,
+        drafting=Drafting(kind, BLOCK, right),
+    )
+
+
+def _rows(brief: Brief, *outputs: int) -> list[Request]:
+    """Rows of unequal length, called by it, with so many output tokens."""
+    lengths = (LONG, SHORT, MEDIUM, TWO)
+    return [
+        ask(brief, f"r{n}", n, max_tokens=out) for n, out in zip(lengths, outputs, strict=False)
+    ]
+
+
+def _alone(brief: Brief, kind: str) -> Iterator[Schedule]:
+    one = ask(brief, "only", LONG, max_tokens=MANY)
+    yield Schedule(f"{kind}_of_one", (together(one),), options=_drafting(kind, *RIGHT))
+
+
+def _ragged(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """Rows that end within a draft, at its end, with their first token."""
+    rows = together(*_rows(brief, MANY, 7, 1, 3))
+    yield Schedule(f"{kind}_ragged", (rows,), options=_drafting(kind, *RIGHT))
+    whole = together(*_rows(brief, MANY, MANY))
+    yield Schedule(f"{kind}_all_right", (whole,), options=_drafting(kind, BLOCK))
+    own = EngineOptions(drafting=Drafting(kind))
+    few = together(*_rows(brief, 4, 3, 4, 4))
+    yield Schedule(f"{kind}_own_drafts", (few,), options=own)
+
+
+def _waiting(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """More requests than slots, and one that arrives while others draft."""
+    lengths = {"a": MEDIUM, "b": LONG, "c": SHORT, "d": TWO}
+    rows = [ask(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
+    late = ask(brief, "late", MEDIUM, variant=1)
+    options = _drafting(kind, *RIGHT, slots=2)
+    arrivals = (together(*rows), together(late, when=produced("c", 2)))
+    yield Schedule(f"{kind}_slot_reuse", arrivals, options=options)
+
+
+def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """Of four rows the first goes, then a middle one; in prefill in pieces, if there are any."""
+    after = ask(brief, "next", SHORT, variant=1)
+    gone_first = Removal((f"r{LONG}",), produced(f"r{SHORT}", 2))
+    yield Schedule(
+        f"{kind}_cancelled",
+        (
+            together(*_rows(brief, MANY, MANY, MANY, MANY)),
+            together(after, when=gone(f"r{MEDIUM}", removed=True)),
+        ),
+        (gone_first, Removal((f"r{MEDIUM}",), produced(f"r{SHORT}", 5))),
+        options=_drafting(kind, *RIGHT),
+    )
+    yield Schedule(
+        f"{kind}_cancelled_early",
+        (together(*_rows(brief, 6, 6, 6, 6)),),
+        (Removal((f"r{MEDIUM}",), Trigger(count=2)),),
+        options=_drafting(kind, *RIGHT, step=PIECE),
+    )
+
+
+def _media(brief: Brief, kind: str) -> Iterator[Schedule]:
+    for medium in brief.modalities:
+        if medium != "text":
+            rows = together(
+                show(brief, "one", medium, max_tokens=6),
+                ask(brief, "text", LONG, max_tokens=6),
+                show(brief, "other", medium, size=1, content=1, max_tokens=6),
+            )
+            options = _drafting(kind, *RIGHT)
+            yield Schedule(f"{kind}_{medium}_beside_text", (rows,), options=options)
+
+
+def _has_drafter(family: Family) -> str:
+    return "" if family.facts.drafters else "it has no drafter"
+
+
+SPECULATIVE = Scenario(
+    "speculative",
+    150,
+    "tokens that a drafter guesses and the model verifies, several at once",
+    frozenset(
+        {
+            Capability.SPECULATIVE,
+            Capability.CHUNKED,
+            Capability.LATE_JOIN,
+            Capability.SLOTS,
+            Capability.CANCEL,
+            Capability.STAGES,
+        }
+    ),
+    _speculative,
+    (
+        drafts.accepted_all(),
+        drafts.accepted_some(),
+        drafts.rejected(),
+        drafts.verified_together(4),
+        drafts.waits_while_drafting(),
+        seen.removed_from(Stage.DECODE, among=4),
+        seen.follow_up(),
+    ),
+    applies=_has_drafter,
+)
