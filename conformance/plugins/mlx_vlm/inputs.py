@@ -129,12 +129,13 @@ def puts_image_last(loaded: LoadedModel) -> bool:
 
 def _process(loaded: LoadedModel, parts: Sequence[Part]) -> Inputs:
     facts = loaded.family.facts
-    if facts.processor is None:
-        if facts.stand_in is None:
-            raise ModelError(f"{loaded.family.name}: has neither a processor nor a stand-in")
+    if facts.stand_in is not None:
+        # Its family may have a processor too, which then only has to load.
         raw = stand_ins.process(facts.stand_in, loaded.family, parts)
-    else:
+    elif facts.processor is not None:
         raw = _by_processor(loaded, parts)
+    else:
+        raise ModelError(f"{loaded.family.name}: has neither a processor nor a stand-in")
     given = {n: v for n, v in raw.items() if n not in ("input_ids", "pixel_values")}
     mask = given.pop("attention_mask", None)
     ids = raw["input_ids"]

@@ -14,6 +14,7 @@ import numpy as np
 
 from conformance.errors import FamilyError
 from conformance.family import Family, StandIn
+from conformance.plugins.mlx_vlm import stand_in_gemma4_unified
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.schedule import Media
 
@@ -60,4 +61,7 @@ def _pixels(media: Media, size: int) -> np.ndarray:
     return array / 127.5 - 1
 
 
-MAKERS: Mapping[str, Maker] = {"fixed": _fixed}
+MAKERS: Mapping[str, Maker] = {
+    "fixed": _fixed,
+    "gemma4_unified": stand_in_gemma4_unified.process,
+}
