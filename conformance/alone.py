@@ -53,7 +53,7 @@ def _repeated(subject: Subject, schedule: Schedule, name: str) -> Judged:
     steps = common_steps(got, want)
     if np.array_equal(got.logprobs[:steps], want.logprobs[:steps]):
         return [], []
-    noise = subject.oracle.floor_envelope(want)
+    noise = subject.oracle.floor_envelope(want, options)
     found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
     if found.within_noise:
         return [], []

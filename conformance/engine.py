@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from conformance.errors import Unsupported
 from conformance.schedule import EngineOptions, Request, Stage
-from conformance.trace import ProbeResult, StepOutput
+from conformance.trace import CachedLayer, ProbeResult, StepOutput
 
 
 class Capability(enum.StrEnum):
@@ -33,6 +33,7 @@ class Capability(enum.StrEnum):
     SEGMENTS = "segments"  # a prompt in given pieces
     PREFIX = "prefix"  # a request can go on from an extracted cache
     MEDIA = "media"  # images, videos or sounds beside text
+    QUANTIZED = "quantized"  # keys and values in fewer bits
     SPECULATIVE = "speculative"  # a drafter guesses tokens, the model verifies several at once
     PREFIX_CACHING = "prefix_caching"  # equal prefixes of prompts are computed once
     PROBES = "probes"  # probe() makes invalid calls
@@ -100,6 +101,10 @@ class Engine(ABC):
     def cache_bytes(self) -> int | None:
         """Bytes that live caches hold, or ``None`` if the engine cannot tell."""
         return None
+
+    def layers(self) -> Sequence[CachedLayer]:
+        """What each layer keeps of the rows that decode; empty if the engine cannot tell."""
+        return ()
 
     def extract(self, request_id: str) -> Any:
         """The cache of a live or just finished request, as a later ``Submission.prefix``.

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
+import numpy as np
 
 from conformance import numerics
 from conformance.checks import CHECKS, Play
+from conformance.checks.cache_bytes import cache_shares
 from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
 from conformance.engine import Capability, Engine
 from conformance.numerics import Envelope
-from conformance.runner import play
+from conformance.runner import failure_of, play
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
 from conformance.schedule import Schedule, validate
 from conformance.subject import Subject
-from conformance.trace import Trace
+from conformance.trace import Failure, Stream, Trace
 from conformance.verdict import Finding, ScheduleResult, Verdict
 
 # Says of a batched case that its oracle is itself in question; judges nothing.
@@ -73,6 +77,7 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         media_last=subject.library.puts_media_last(subject.model),
         drafters=tuple(family.facts.drafters),
         compose=lambda parts: subject.library.compose(subject.model, parts),
+        heads=lambda: subject.library.head_sizes(subject.model),
     )
 
 
@@ -83,19 +88,20 @@ def judge_batched(
     findings: list[Finding] = []
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
-    traces: list[Trace] = []
+    plays: list[Play] = []
     for schedule in schedules:
         played = play_schedule(subject, engine, schedule)
         with subject.phases("checks"):
             found = [finding for check in CHECKS for finding in check(played)]
         found += _missed(played)
         findings += found
-        results.append(_result(schedule, found, played.traces))
+        results.append(_result(schedule, found, played.traces, _plain_run(schedule, plays)))
         numbers += _numbers(played)
-        traces += played.traces
+        plays.append(played)
     if subject.oracle.doubtful:
         findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
+        traces = [trace for played in plays for trace in played.traces]
         findings += _witness_findings(scenario, traces)
     return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
 
@@ -142,11 +148,12 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
             schedule,
             traces,
             want,
-            floor=lambda name: oracle.floor_envelope(want[name]),
+            floor=lambda name: oracle.floor_envelope(want[name], options),
             envelope=envelope,
             thorough=thorough,
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
+            policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
         )
 
     first = run(first_tokens)
@@ -156,6 +163,23 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
     if second.failure is not None or same_bits(played(first, second), first, second):
         return played(first, second)
     return played(first, second, run(first_tokens))
+
+
+def _policy(
+    subject: Subject, schedule: Schedule, want: Mapping[str, Stream]
+) -> np.ndarray | Failure | None:
+    """What the library's own single stream gives in place of a quantized batch of one."""
+    if schedule.options.kv is None or len(schedule.requests) > 1:
+        return None
+    (request,) = schedule.requests
+    tokens = want[request.request_id].tokens
+    try:
+        with subject.phases("single stream"):
+            return subject.library.policy_stream(
+                subject.model, request, tokens, options=schedule.options
+            )
+    except Exception as error:  # noqa: BLE001 - the library's failure is the result
+        return failure_of(error, "decoding one request alone by the library's own policy")
 
 
 def figures_of(found: numerics.Deviation, noise: numerics.Envelope) -> Numbers:
@@ -178,11 +202,28 @@ def worst_numbers(figures: Sequence[Numbers]) -> Numbers | None:
     return max(figures, key=lambda figure: figure.ratio, default=None)
 
 
+def _plain_run(schedule: Schedule, plays: Sequence[Play]) -> Trace | None:
+    """The run of an equal schedule without quantization, if there was one before."""
+    plain = msgspec.structs.replace(schedule.options, kv=None)
+    return next(
+        (
+            played.traces[0]
+            for played in plays
+            if schedule.options.kv is not None
+            and played.schedule.options == plain
+            and played.schedule.arrivals == schedule.arrivals
+        ),
+        None,
+    )
+
+
 def _result(
-    schedule: Schedule, findings: Sequence[Finding], traces: Sequence[Trace]
+    schedule: Schedule, findings: Sequence[Finding], traces: Sequence[Trace], plain: Trace | None
 ) -> ScheduleResult:
+    """``plain`` is a run of an equal schedule without quantization, if there is one."""
     calls = [call for trace in traces for call in trace.forwards]
     padded = sum(padded_positions(trace) for trace in traces)
+    shares = cache_shares(traces[0], plain) if plain is not None else None
     return ScheduleResult(
         schedule.name,
         worst(findings),
@@ -190,6 +231,8 @@ def _result(
         forward_seconds=sum(call.seconds for call in calls),
         padded_positions=padded,
         real_positions=sum(call.positions for call in calls) - padded,
+        cache_share=shares.whole if shares is not None else None,
+        quantized_share=shares.quantized if shares is not None else None,
     )
 
 

@@ -164,6 +164,7 @@ class _Run:
                 probes=probes,
                 removed_from=self._removed_from,
                 rows=rows,
+                layers=tuple(engine.layers()),
             )
         )
         self._look(engine)

@@ -106,6 +106,14 @@ class ProbeResult:
 
 
 @dataclass(frozen=True)
+class CachedLayer:
+    """What one layer keeps of the rows that decode: its bytes, and whether they are quantized."""
+
+    nbytes: int
+    quantized: bool
+
+
+@dataclass(frozen=True)
 class Step:
     """One step of a run.
 
@@ -118,6 +126,7 @@ class Step:
         probes: invalid calls made before the step.
         removed_from: the stage in which each request was that was removed before the step.
         rows: the batch row of each request that decoded when the step began, where known.
+        layers: what each layer keeps of the rows that decode after the step, where known.
     """
 
     index: int
@@ -128,6 +137,7 @@ class Step:
     probes: tuple[ProbeResult, ...] = ()
     removed_from: Mapping[str, Stage] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    layers: tuple[CachedLayer, ...] = ()
 
     def in_stage(self, stage: Stage) -> tuple[str, ...]:
         """The requests that were in ``stage`` when the step began."""

@@ -18,6 +18,7 @@ class Verdict(enum.StrEnum):
 
     EXACT = "exact"
     TIE = "tie"
+    POLICY = "policy"
     UNSUPPORTED = "unsupported"
     VACUOUS = "vacuous"
     DRIFT = "drift"
@@ -104,7 +105,11 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one schedule of a case."""
+    """What became of one schedule of a case.
+
+    ``cache_share`` is the size of its quantized caches over that of an equal schedule without
+    quantization, ``quantized_share`` the same over the layers that were quantized.
+    """
 
     name: str
     verdict: Verdict
@@ -112,6 +117,8 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     forward_seconds: float = 0.0
     padded_positions: int = 0
     real_positions: int = 0
+    cache_share: float | None = None
+    quantized_share: float | None = None
 
 
 class CaseResult(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from conformance.checks.forced import check_forced
 from conformance.checks.free import check_free
 from conformance.checks.leak import check_leak
 from conformance.checks.nonfinite import check_nonfinite
+from conformance.checks.policy import check_policy
 from conformance.checks.probe import check_probes
 from conformance.checks.protocol import check_protocol
 from conformance.checks.stability import check_stability
@@ -18,6 +19,7 @@ CHECKS: tuple[Check, ...] = (
     check_free,
     check_stability,
     check_leak,
+    check_policy,
     check_probes,
 )
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from conformance.numerics import Envelope
 from conformance.schedule import Schedule
-from conformance.trace import Stream, Trace
+from conformance.trace import Failure, Stream, Trace
 from conformance.verdict import Finding
 
 
@@ -25,6 +27,8 @@ class Play:
         thorough: the same from many more runs, for differences just outside of it.
         full_logprobs: whether the engine promises logprobs over the whole vocabulary.
         staged: whether the engine tells the stage of each request.
+        policy: of a batch of one with quantized caches, the logprobs that the library's own single
+            stream has at the oracle's tokens, or how it failed; see ``Library.policy_stream``.
     """
 
     schedule: Schedule
@@ -35,6 +39,7 @@ class Play:
     thorough: Callable[[str], Envelope]
     full_logprobs: bool = True
     staged: bool = True
+    policy: np.ndarray | Failure | None = None
 
     def row(self, trace: Trace, request_id: str, step: int) -> int | None:
         """The batch row that the request's output token ``step`` came from, where known."""

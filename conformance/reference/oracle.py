@@ -24,6 +24,11 @@ PERTURBED_RUNS = 8
 # logprobs by nats; if it flips in one run of five, eight runs miss it one time in six.
 THOROUGH_RUNS = 64
 ULPS = {"float32": 2.0, "float16": 1.0, "bfloat16": 1.0}
+# Quantization is a step function: a rounding flips a code rarely, and then moves the logprobs by
+# much. A larger perturbation makes flips as common in few runs as they are in many requests.
+QUANTIZED_ULPS = {"float32": 32.0, "float16": 2.0, "bfloat16": 1.0}
+# ... and codes are added up by other kernels in a batch than alone.
+QUANTIZED_FLOOR = 8.0
 # The stateless oracle takes one whole pass a token: only short prompts, and only so many tokens.
 STATELESS_PROMPT = 16
 STATELESS_STEPS = 4
@@ -58,7 +63,8 @@ class Oracle:
         stream = self._streams.get(key)
         if stream is None or len(stream.tokens) < request.max_tokens:
             # Only plain requests stand in several scenarios, with other max_tokens in each.
-            shared = not (request.sampler or request.processors or request.continues)
+            own = request.sampler or request.processors or request.continues or options.kv
+            shared = not own
             steps = max(request.max_tokens, MIN_STEPS if shared else 0)
             stream = self._decode(request, options, schedule, steps).stream
             self._streams[key] = stream
@@ -88,15 +94,13 @@ class Oracle:
                 request, prompt=self._history(request, options, schedule)
             )
             count = THOROUGH_RUNS if thorough else PERTURBED_RUNS
-            found = self._measure(history, stream, count)
+            found = self._measure(history, options, stream, count)
             self._envelopes[key, thorough] = found
         return found
 
-    def floor_envelope(self, stream: Stream) -> Envelope:
+    def floor_envelope(self, stream: Stream, options: EngineOptions) -> Envelope:
         """The smallest noise to assume for ``stream``: free, and enough when nothing moved."""
-        assert stream.logprobs is not None
-        level = numerics.floor(self._dtype, stream.logprobs)
-        return numerics.flat_envelope(len(stream.tokens), level)
+        return numerics.flat_envelope(len(stream.tokens), self._floor(stream, options))
 
     def check_stateless(self, request: Request, options: EngineOptions) -> OracleCheck | None:
         """Hold the single stream against the pass without a cache; ``None`` for long prompts."""
@@ -112,7 +116,7 @@ class Oracle:
                 for index in range(steps)
             ]
             got, want = np.stack(rows), stream.logprobs[:steps]
-            noise = self.floor_envelope(stream)
+            noise = self.floor_envelope(stream, options)
             deviation = numerics.deviation(got, want, noise)
             if not deviation.within_noise:
                 noise = self.envelope(request, options, None)
@@ -164,13 +168,15 @@ class Oracle:
         produced = self.solo(source, options, schedule).tokens[: request.continues.after]
         return self._history(source, options, schedule) + produced + request.prompt
 
-    def _measure(self, request: Request, stream: Stream, count: int) -> Envelope:
+    def _measure(
+        self, request: Request, options: EngineOptions, stream: Stream, count: int
+    ) -> Envelope:
         assert stream.logprobs is not None
         run = functools.partial(
-            self._library.teacher_forced, self._model, request, stream.tokens
+            self._library.teacher_forced, self._model, request, stream.tokens, options=options
         )
         base = run()
-        ulps = ULPS[self._dtype]
+        ulps = (ULPS if options.kv is None else QUANTIZED_ULPS)[self._dtype]
         runs = np.stack([run(ulps=ulps, seed=seed) for seed in range(count)])
         if np.array_equal(runs, np.broadcast_to(base, runs.shape)):
             raise VoidNoiseError(
@@ -181,8 +187,12 @@ class Oracle:
                 "the noise measurement gave NaN: a perturbation of one unit in the last place "
                 "takes the model out of the range of its dtype"
             )
+        return numerics.envelope_of(runs, base, floor=self._floor(stream, options))
+
+    def _floor(self, stream: Stream, options: EngineOptions) -> float:
+        assert stream.logprobs is not None
         level = numerics.floor(self._dtype, stream.logprobs)
-        return numerics.envelope_of(runs, base, floor=level)
+        return level if options.kv is None else level * QUANTIZED_FLOOR
 
     @staticmethod
     def _key(request: Request, options: EngineOptions, schedule: Schedule | None) -> Any:
@@ -195,7 +205,7 @@ class Oracle:
             source = Oracle._key(schedule.request(request.continues.request_id), options, schedule)
             plain = msgspec.structs.replace(plain, continues=None)
             source = (source, request.continues.after)
-        return (msgspec.json.encode(plain), size, options.max_kv_size, source)
+        return (msgspec.json.encode(plain), size, options.max_kv_size, options.kv, source)
 
 
 def cut(stream: Stream, request: Request) -> Stream:

@@ -59,7 +59,17 @@ def _work(schedule: ScheduleResult) -> str:
     return (
         f"{schedule.verdict:<11} {schedule.forward_calls:>4} forward calls "
         f"in {duration(schedule.forward_seconds)}, {computed} positions computed, "
-        f"{schedule.padded_positions} of them padding ({share})"
+        f"{schedule.padded_positions} of them padding ({share}){_kept(schedule)}"
+    )
+
+
+def _kept(schedule: ScheduleResult) -> str:
+    """How much of the unquantized caches quantized ones take."""
+    if schedule.cache_share is None or schedule.quantized_share is None:
+        return ""
+    return (
+        f", caches {schedule.cache_share:.2f} of unquantized, "
+        f"{schedule.quantized_share:.2f} in quantized layers ({1 / schedule.quantized_share:.1f}x)"
     )
 
 

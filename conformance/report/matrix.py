@@ -10,6 +10,7 @@ from conformance.verdict import CaseResult, Verdict
 GLYPHS = {
     Verdict.EXACT: ".",
     Verdict.TIE: "=",
+    Verdict.POLICY: "p",
     Verdict.UNSUPPORTED: "-",
     Verdict.VACUOUS: "V",
     Verdict.DRIFT: "~",

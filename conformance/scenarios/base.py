@@ -40,6 +40,7 @@ class Brief:
         media_last: whether the library's chat template puts media after the text.
         drafters: the kinds of drafters that the family has.
         compose: a prompt of text and media.
+        heads: gives the sizes of heads that can be quantized; see ``Library.head_sizes``.
     """
 
     tokens: tuple[int, int]
@@ -55,6 +56,7 @@ class Brief:
     media_last: bool = False
     drafters: tuple[str, ...] = ()
     compose: ComposeFn = _text_only
+    heads: Callable[[], frozenset[int]] = frozenset
 
     def prompt(self, length: int, variant: int = 0) -> tuple[int, ...]:
         """A prompt of ``length`` tokens; equal arguments give the equal prompt in every scenario.

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from conformance.scenarios import batch, cancel, join, media, options, solo
+from conformance.scenarios import (
+    batch,
+    cancel,
+    join,
+    media,
+    options,
+    prefix_caching,
+    quantized,
+    solo,
+    speculative,
+)
 from conformance.scenarios.base import Scenario
 
 LADDER: tuple[Scenario, ...] = (
@@ -21,9 +31,12 @@ LADDER: tuple[Scenario, ...] = (
     media.IMAGES_TOGETHER,
     media.MIXED_MODALITY,
     media.STALE_STATE,
+    quantized.QUANTIZED,
     join.PROMPT_CACHE,
     options.STOP_SEQUENCES,
     options.SAMPLERS,
+    speculative.SPECULATIVE,
+    prefix_caching.PREFIX_CACHING,
     batch.WIDE,
     options.INVALID,
     batch.THREADS,

@@ -40,6 +40,9 @@ class ToyLibrary(Library):
     def meter(self, model, *, evaluate=False):
         return model.calls
 
+    def head_sizes(self, model):
+        return frozenset({64})
+
     def single_stream(self, model, request, *, options, steps, prefix=None, forced=None):
         self.streams.append((request.request_id, steps))
         fed = [*(prefix or ()), *request.prompt]
@@ -58,7 +61,7 @@ class ToyLibrary(Library):
     def stateless(self, model, request, tokens):
         return normalise(model([request.prompt + tokens])[0])
 
-    def teacher_forced(self, model, request, tokens, *, ulps=0.0, seed=0):
+    def teacher_forced(self, model, request, tokens, *, options, ulps=0.0, seed=0):
         fed = request.prompt + tuple(tokens[:-1])
         self.passed.append(fed)
         ends = range(len(request.prompt), len(fed) + 1)
@@ -85,8 +88,8 @@ class TiedLibrary(ToyLibrary):
 class DeafLibrary(ToyLibrary):
     """Its layers are not reached by the perturbation."""
 
-    def teacher_forced(self, model, request, tokens, *, ulps=0.0, seed=0):
-        return super().teacher_forced(model, request, tokens)
+    def teacher_forced(self, model, request, tokens, *, options, ulps=0.0, seed=0):
+        return super().teacher_forced(model, request, tokens, options=options)
 
 
 class RestlessLibrary(ToyLibrary):
@@ -140,6 +143,6 @@ def subject(library=None, *, window=None, seed=0):
 class OverflowingLibrary(ToyLibrary):
     """A perturbation takes its numbers out of range."""
 
-    def teacher_forced(self, model, request, tokens, *, ulps=0.0, seed=0):
-        rows = super().teacher_forced(model, request, tokens, ulps=ulps, seed=seed)
+    def teacher_forced(self, model, request, tokens, *, ulps=0.0, **more):
+        rows = super().teacher_forced(model, request, tokens, ulps=ulps, **more)
         return rows + np.float32("nan") if ulps else rows

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from conformance.engine import Capability, Engine
 from conformance.schedule import Request, Stage
-from conformance.trace import FinishReason, ProbeResult, StepOutput, TokenEvent
+from conformance.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 from miniatures.choosing import Chooser
 
 PROBES = (
@@ -158,6 +158,11 @@ class ContinuousBatching(Engine):
 
     def cache_bytes(self):
         return 4 * sum(len(row.fed) for row in (*self.prefill, *self.decode))
+
+    def layers(self):
+        kept = 4 * sum(len(row.fed) for row in self.decode)
+        kv = self.options.kv
+        return [CachedLayer(kept if kv is None else kept // 4, kv is not None)] if kept else []
 
     def extract(self, request_id):
         if request_id in self.done:

@@ -11,7 +11,7 @@ from conformance.errors import ResultError
 from conformance.verdict import CaseId, CaseResult, Finding, Verdict, decode, encode
 
 ORDER = [
-    *("exact", "tie", "unsupported", "vacuous", "drift", "diverged", "unstable"),
+    *("exact", "tie", "policy", "unsupported", "vacuous", "drift", "diverged", "unstable"),
     *("leak", "protocol", "nan", "oracle", "hang", "crash"),
 ]
 

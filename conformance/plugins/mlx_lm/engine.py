@@ -24,6 +24,7 @@ class MlxLmEngine(Engine):
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.MEDIA,
+        Capability.QUANTIZED,
         Capability.SPECULATIVE,
         Capability.PREFIX_CACHING,
     }

@@ -122,6 +122,22 @@ def caches(generator: Any) -> list[Any]:
     return [cache for batch in batches if batch is not None for cache in batch.prompt_cache]
 
 
+def decode_caches(generator: Any) -> list[Any]:
+    """The caches of the decoding batch, by layer; empty without rows."""
+    batch = generator._generation_batch
+    return list(batch.prompt_cache) if batch.uids else []
+
+
+def nbytes(cache: Any) -> int:
+    """Bytes that a cache holds, by its own count; ``BatchQuantizedKVCache`` has none."""
+    if cache.empty():
+        return 0
+    try:
+        return int(cache.nbytes)
+    except NotImplementedError:
+        return sum(int(array.nbytes) for array in (*cache.keys, *cache.values))
+
+
 def _check(taker: Any, wanted: Mapping[str, Any], what: str) -> None:
     parameters = inspect.signature(taker).parameters
     unknown = [name for name in wanted if name not in parameters]
@@ -139,5 +155,5 @@ def digest(generator: Any) -> dict[str, Any]:
         ],
         "prefill batch": None if prompt is None else [list(prompt.uids), list(prompt.max_tokens)],
         "decode batch": [list(batch.uids), list(batch.max_tokens), list(batch._num_tokens)],
-        "cache bytes": sum(int(c.nbytes) for c in caches(generator) if not c.empty()),
+        "cache bytes": sum(nbytes(cache) for cache in caches(generator)),
     }

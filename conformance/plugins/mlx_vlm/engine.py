@@ -10,14 +10,14 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.engine import Capability, Engine, Submission
-from conformance.plugins.mlx_vlm import compat, prefix_caching
+from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
 from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
 from conformance.plugins.mlx_vlm.sampling import make_processors
 from conformance.schedule import Drafting, EngineOptions, Stage
-from conformance.trace import FinishReason, ProbeResult, StepOutput, TokenEvent
+from conformance.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 
 # Stands for the token of an event that has none.
 NO_TOKEN = -1
@@ -137,8 +137,14 @@ class MlxVlmEngine(Engine):
         if self._generator is None:
             return 0
         lent = prefix_caching.lent_bytes(self._manager) if self._manager is not None else 0
-        held = (int(c.nbytes) for c in compat.caches(self._generator) if not c.empty())
+        held = (compat.nbytes(cache) for cache in compat.caches(self._generator))
         return lent + sum(held)
+
+    def layers(self) -> Sequence[CachedLayer]:
+        """From the generation batch."""
+        if self._generator is None:
+            return ()
+        return quantization.layers(compat.decode_caches(self._generator))
 
     def probe(self, kind: str) -> ProbeResult:
         """See ``probes``."""

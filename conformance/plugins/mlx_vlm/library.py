@@ -10,13 +10,14 @@ import numpy as np
 from mlx_vlm.models.cache import make_prompt_cache
 
 from conformance.backend.calibration import improve
+from conformance.backend.description import cache_kinds, rope_kind
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
 from conformance.family import Family
-from conformance.library import Coverage, Library, Solo
+from conformance.library import Coverage, Description, Library, Solo
 from conformance.plugins.mlx_vlm import compat, hearing, inputs, inventory, loading, quantization
 from conformance.plugins.mlx_vlm.inputs import inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
@@ -38,6 +39,13 @@ class MlxVlm(Library):
     def load(self, family: Family, *, dtype: str, seed: int) -> Any:
         """See ``Library.load``."""
         return loading.load(family, dtype=dtype, seed=seed)
+
+    def describe(self, model: LoadedModel) -> Description:
+        """See ``Library.describe``: of the language model."""
+        cache = model.cache()
+        config = model.family.config
+        rope = rope_kind(config, model.language_model, lambda: model.forward([1], cache))
+        return Description(cache_kinds(cache), rope)
 
     def meter(self, model: LoadedModel, *, evaluate: bool = False) -> list[ForwardCall]:
         """See ``Library.meter``: calls of the language model."""
@@ -65,11 +73,7 @@ class MlxVlm(Library):
     ) -> Solo:
         """See ``Library.single_stream``: ``generate_step`` with the same inputs."""
         model.fresh()
-        cache = prefix
-        if cache is None and options.kv is not None:
-            cache = quantization.make_cache(model.language_model, options.kv, len(request.prompt))
-        if cache is None:
-            cache = make_prompt_cache(model.language_model, options.max_kv_size)
+        cache = prefix if prefix is not None else _cache(model, request, options)
         sampler = ForcedSampler(forced) if forced else None
         stream = _decode(
             model, request, options.prefill_step_size, steps, cache=cache, sampler=sampler
@@ -94,6 +98,7 @@ class MlxVlm(Library):
         request: Request,
         tokens: tuple[int, ...],
         *,
+        options: EngineOptions,
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
@@ -102,7 +107,7 @@ class MlxVlm(Library):
         Not one pass: what a model makes of a prompt's inputs need not hold for a longer one.
         """
         model.fresh()
-        cache = make_prompt_cache(model.language_model)
+        cache = _cache(model, request, EngineOptions(kv=options.kv))
         size, sampler = EngineOptions().prefill_step_size, ForcedSampler(tokens)
         if not ulps:
             stream = _decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
@@ -120,6 +125,36 @@ class MlxVlm(Library):
         """See ``Library.calibrate``."""
         return improve(family, lambda f: self.sensitivity(f, dtype="float32", seed=0))
 
+    def head_sizes(self, model: LoadedModel) -> frozenset[int]:
+        """See ``Library.head_sizes``: as they are after a prompt of two tokens."""
+        low, _ = model.family.tokens
+        used = make_prompt_cache(model.fresh().language_model)
+        _decode(model, Request("sizes", (low, low + 1), 1), 2, 1, cache=used, sampler=None)
+        return quantization.head_sizes(used)
+
+    def policy_stream(
+        self,
+        model: LoadedModel,
+        request: Request,
+        tokens: tuple[int, ...],
+        *,
+        options: EngineOptions,
+    ) -> np.ndarray | None:
+        """See ``Library.policy_stream``: ``generate_step(kv_bits=...)``, which makes its caches."""
+        if options.kv is None:
+            return None
+        model.fresh()
+        stream = _decode(
+            model,
+            request,
+            options.prefill_step_size,
+            len(tokens),
+            cache=None,
+            sampler=ForcedSampler(tokens),
+            **compat.kv_arguments(options.kv),
+        )
+        return stream.logprobs
+
     def churn(self) -> None:
         """See ``Library.churn``."""
         churn()
@@ -133,14 +168,22 @@ class MlxVlm(Library):
         return device_name()
 
 
+def _cache(model: LoadedModel, request: Request, options: EngineOptions) -> list[Any]:
+    if options.kv is not None:
+        return quantization.make_cache(model.language_model, options.kv, len(request.prompt))
+    made: list[Any] = make_prompt_cache(model.language_model, options.max_kv_size)
+    return made
+
+
 def _decode(
     model: LoadedModel,
     request: Request,
     step_size: int,
     steps: int,
     *,
-    cache: list[Any],
+    cache: list[Any] | None,
     sampler: Callable[[mx.array], mx.array] | None,
+    **options: Any,
 ) -> Stream:
     made = inputs_of(model, request)
     tokens, rows = [], []
@@ -154,6 +197,7 @@ def _decode(
         logits_processors=make_processors(request.processors) or None,
         prompt_cache=cache,
         prefill_step_size=step_size,
+        **options,
         **made.extra,
     ):
         tokens.append(int(token))

@@ -1,20 +1,109 @@
-"""Single-stream caches quantized as the batch generator quantizes its own.
+"""Single-stream caches quantized as the batch generator says that it quantizes its own.
 
-``generate_step(kv_bits=...)`` follows another policy (it quantizes every layer, once a cache has
-passed the start, after each chunk), so its stream is no oracle for a quantized batch; see
-``policy_stream`` for holding the two against each other.
+``generate_step(kv_bits=...)`` follows another policy (uniform: every layer, once a cache has passed
+the start, after each chunk), so its stream is no oracle for a quantized batch;
+``MlxVlm.policy_stream`` holds the two against each other.
+
+The policy is stated here a second time and not taken from the library, so that a batch that leaves
+it is seen: keys and values of full attention are quantized on the fly, those of the last layer
+never if there are more than two; TurboQuant leaves a request alone whose prompt is shorter than the
+start, uniform quantization knows no start (``mlx_vlm.generate.ar._make_cache``,
+``mlx_vlm.models.cache.should_quantize_kv_layer``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from mlx.utils import tree_flatten
 from mlx_vlm.models import cache as caches
+from mlx_vlm.turboquant import TurboQuantKVCache, turboquant_enabled
 
-from conformance.errors import Unsupported
+from conformance.plugins.mlx_vlm import compat
 from conformance.schedule import KvQuant
+from conformance.trace import CachedLayer
+
+# Stacks of more layers than these keep their last layer as it is.
+_SHALLOW = 2
 
 
 def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
-    """A cache for one row with the layers quantized that the batch generator quantizes."""
-    raise Unsupported(f"quantized caches {kv} for {type(model).__name__}, {prompt_length}")
+    """A cache for one row with the layers quantized that the batch generator quantizes.
+
+    Raises:
+        NotImplementedError: the batch generator refuses one of the model's caches, in its words.
+    """
+    refused_or_not(model, kv, prompt_length)
+    plain = caches.make_prompt_cache(model)
+    if is_turbo(kv) and prompt_length < kv.start:
+        return list(plain)
+    last = len(plain) - 1 if len(plain) > _SHALLOW else len(plain)
+    return [entry if i == last else _quantized(entry, kv) for i, entry in enumerate(plain)]
+
+
+def is_turbo(kv: KvQuant) -> bool:
+    """Whether the library takes these options for TurboQuant: by the scheme's name or fractions."""
+    return bool(turboquant_enabled(kv.bits, kv.scheme))
+
+
+def refused_or_not(model: Any, kv: KvQuant, prompt_length: int) -> None:
+    """Ask the library for the batch cache of one row; whatever it refuses, it says."""
+    compat.generation()._make_cache(
+        model, [0], **compat.kv_arguments(kv), prefill_length=prompt_length
+    )
+
+
+def head_sizes(caches_: list[Any]) -> frozenset[int]:
+    """The sizes of keys and values in those plain caches of a used list that can be quantized."""
+    return frozenset(
+        int(array.shape[-1])
+        for entry in caches_
+        for leaf in _leaves(entry)
+        if _quantizable(leaf) and not leaf.empty()
+        for array in (leaf.keys, leaf.values)
+    )
+
+
+def layers(entries: list[Any]) -> tuple[CachedLayer, ...]:
+    """Bytes of each layer's cache, as far as it is in use, and whether it is quantized."""
+    return tuple(
+        CachedLayer(nbytes(entry), any(hasattr(leaf, "bits") for leaf in _leaves(entry)))
+        for entry in entries
+    )
+
+
+def nbytes(entry: Any) -> int:
+    """Bytes of a cache's arrays as far as they are in use; what counts rows is left out."""
+    total = 0
+    for leaf in _leaves(entry):
+        if not leaf.empty():
+            arrays: Any = tree_flatten(leaf.state)
+            total += sum(int(a.nbytes) for _, a in arrays if getattr(a, "ndim", 0) > 1)
+    return total
+
+
+def _quantized(entry: Any, kv: KvQuant) -> Any:
+    if isinstance(entry, caches.CacheList):
+        return caches.CacheList(*(_quantized(one, kv) for one in entry.caches))
+    if isinstance(entry, tuple):
+        return tuple(_quantized(one, kv) for one in entry)
+    if not _quantizable(entry):
+        return entry
+    if is_turbo(kv):
+        return TurboQuantKVCache(bits=compat.kv_arguments(kv)["kv_bits"])
+    return caches.QuantizedKVCache(group_size=kv.group_size, bits=int(kv.bits))
+
+
+def _quantizable(entry: Any) -> bool:
+    kinds = (caches.KVCache, caches.ChunkedKVCache, caches.SimpleKVCache)
+    return isinstance(entry, kinds) and not hasattr(entry, "to_batch")
+
+
+def _leaves(entry: Any) -> Iterator[Any]:
+    inner = entry if isinstance(entry, tuple | list) else getattr(entry, "caches", None)
+    if inner is None:
+        yield entry
+        return
+    for one in inner:
+        yield from _leaves(one)

@@ -78,6 +78,8 @@ def needed(schedule):
     """The capabilities that a schedule uses, as far as it shows them."""
     used = set()
     requests = schedule.requests
+    if schedule.options.kv is not None:
+        used.add(Capability.QUANTIZED)
     if any(r.sampler for r in requests):
         used.add(Capability.SAMPLERS)
     if any(r.processors for r in requests):

@@ -42,7 +42,9 @@ def test_the_single_stream_has_logprobs_of_each_step(solo):
 
 def test_single_stream_and_stateless_and_one_pass_agree(library, model, solo):
     stream = solo().stream
-    assert near(library.teacher_forced(model, ASK, stream.tokens), stream.logprobs)
+    assert near(
+        library.teacher_forced(model, ASK, stream.tokens, options=EngineOptions()), stream.logprobs
+    )
     for step in range(4):
         row = library.stateless(model, ASK, stream.tokens[:step])
         assert near(row, stream.logprobs[step])
@@ -74,7 +76,9 @@ def test_a_cache_goes_on_where_it_was_left(solo):
 def test_forced_tokens_are_fed(library, model, solo):
     stream = solo(forced=(5, 6, 7, 8)).stream
     assert stream.tokens == (5, 6, 7, 8)
-    assert near(stream.logprobs, library.teacher_forced(model, ASK, (5, 6, 7, 8)))
+    assert near(
+        stream.logprobs, library.teacher_forced(model, ASK, (5, 6, 7, 8), options=EngineOptions())
+    )
 
 
 def test_samplers_and_processors_are_applied(solo):
@@ -85,7 +89,9 @@ def test_samplers_and_processors_are_applied(solo):
 
 
 def test_a_perturbed_pass_moves_a_little_and_alike_for_a_seed(library, model):
-    forced = functools.partial(library.teacher_forced, model, ASK, (5, 6, 7, 8))
+    forced = functools.partial(
+        library.teacher_forced, model, ASK, (5, 6, 7, 8), options=EngineOptions()
+    )
     base = forced()
     one, again, other = (forced(ulps=2.0, seed=s) for s in (1, 1, 2))
     assert np.array_equal(one, again)
@@ -102,7 +108,7 @@ def test_a_model_that_answers_for_the_last_token_only_is_told(library):
             return mx.zeros((1, 1, 8))
 
     with pytest.raises(ModelError, match="one pass over 3 tokens gave logits for 1 positions"):
-        library.teacher_forced(Short(), Request("a", (1, 2), 2), (3, 4))
+        library.teacher_forced(Short(), Request("a", (1, 2), 2), (3, 4), options=EngineOptions())
 
 
 def test_versions_and_device_are_named(library):

@@ -1,0 +1,49 @@
+"""How much smaller quantized caches are, from the bytes of two runs of equal schedules.
+
+Of float32 keys, 8 bits with a float32 scale and bias for each 64 elements leave 9 bits of 32, which
+is the published 3.6 times; 4 bits leave 5, which is 6.4 times. In float16 scales and biases are
+smaller, too: 8.5 and 4.5 bits of 16, which is 1.9 and 3.6 times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conformance.trace import Trace
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Bytes of quantized caches over those of unquantized ones.
+
+    Attributes:
+        whole: of all layers.
+        quantized: of the layers that were quantized.
+    """
+
+    whole: float
+    quantized: float
+
+
+def cache_shares(trace: Trace, plain: Trace) -> Shares | None:
+    """What the caches of a run take, over what those of an equal run without quantization take.
+
+    Looks at the step at which the latter are largest.
+
+    Returns: ``None`` where the engine does not tell or nothing was quantized by then.
+    """
+    pairs = [
+        (mine.layers, theirs.layers)
+        for mine, theirs in zip(trace.steps, plain.steps, strict=False)
+        if mine.layers and len(mine.layers) == len(theirs.layers)
+    ]
+    if not pairs:
+        return None
+    mine, theirs = max(pairs, key=lambda pair: sum(layer.nbytes for layer in pair[1]))
+    before = [layer.nbytes for layer in theirs]
+    after = [layer.nbytes for layer in mine]
+    chosen = [index for index, layer in enumerate(mine) if layer.quantized]
+    base = sum(before[index] for index in chosen)
+    if not base:
+        return None
+    return Shares(sum(after) / sum(before), sum(after[index] for index in chosen) / base)

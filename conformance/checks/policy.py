@@ -1,0 +1,76 @@
+"""Whether a library quantizes alone what it quantizes in a batch."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from conformance import numerics
+from conformance.checks.base import Play
+from conformance.checks.forced import common_steps
+from conformance.numerics import Deviation, Envelope
+from conformance.trace import Failure
+from conformance.verdict import Finding, Verdict
+
+_CAUSE = "the single stream quantizes other layers, or from another token on, than a batch of one"
+
+
+def check_policy(play: Play) -> list[Finding]:
+    """``policy`` where the library's own single stream is not what its batch of one gives.
+
+    Both were told the same options. The batch of one is held against an oracle that quantizes as
+    it does by the other checks; here nothing is wrong with either, but they are not the same.
+    """
+    trace, own = play.traces[0], play.policy
+    if own is None or trace.failure is not None:
+        return []
+    (request,) = play.schedule.requests
+    name = request.request_id
+    if isinstance(own, Failure):
+        what = f"a batch of one decodes what the library alone does not: {own}"
+        return [_finding(play, what, f"{own.type_name}: {own.message}")]
+    got = trace.stream(name)
+    if got.logprobs is None:
+        return []
+    steps = min(common_steps(got, play.want[name]), len(own))
+    if not steps:
+        return []
+    found, noise = _deviation(play, name, own[:steps], got.logprobs[:steps])
+    if found.within_noise:
+        return []
+    step = found.first_bad_step or 0
+    difference = float(found.difference[step])
+    what = (
+        f"the library's own single stream and its batch of one are {difference:.3g} nats apart "
+        f"at output token {step}, {found.ratio[step]:.3g} times the noise"
+    )
+    told = _finding(play, what, f"{difference:.6g} nats apart")
+    noisy = float(noise.full[step])
+    return [msgspec.structs.replace(told, step=step, difference=difference, noise=noisy)]
+
+
+def _deviation(
+    play: Play, name: str, own: np.ndarray, batch: np.ndarray
+) -> tuple[Deviation, Envelope]:
+    noise = play.floor(name)
+    found = numerics.deviation(own, batch, noise)
+    for more in (play.envelope, play.thorough):
+        if found.arguable:
+            noise = more(name)
+            found = numerics.deviation(own, batch, noise)
+    return found, noise
+
+
+def _finding(play: Play, what: str, got: str) -> Finding:
+    (request,) = play.schedule.requests
+    return Finding(
+        Verdict.POLICY,
+        "policy",
+        what,
+        schedule=play.schedule.name,
+        mode=play.traces[0].mode,
+        request_id=request.request_id,
+        expected="the same up to rounding",
+        got=got,
+        cause=_CAUSE,
+    )

@@ -1,0 +1,112 @@
+"""The rung of quantized keys and values: batches that change, on either side of the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.engine import Capability
+from conformance.errors import Unsupported
+from conformance.scenarios import quantized_witnesses as kept
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.base import Brief, Scenario
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    ask,
+    produced,
+    show,
+    together,
+)
+from conformance.schedule import Arrival, EngineOptions, KvQuant, Request, Schedule
+
+# Group sizes of uniform quantization that are tried where heads can be cut into them.
+GROUPS = (32, 64)
+# From here on TurboQuant quantizes: above the short prompts, in the middle of the others.
+START = 8
+# Ends of pieces lie within prompts, but make fewer steps than the pieces of other scenarios.
+CUT = 8
+# 3 bits for keys and 4 for values; whole bits, which need the scheme's name; 2 bits and 3.
+TURBO, WHOLE, SMALL = (KvQuant(bits, scheme="turboquant") for bits in (3.5, 4, 2.5))
+
+
+def _quantized(brief: Brief) -> list[Schedule]:
+    sizes = brief.heads()
+    if not sizes:
+        raise Unsupported("no layer keeps keys and values that the library could quantize")
+    groups = [group for group in GROUPS if not any(size % group for size in sizes)]
+    kinds = {
+        f"uniform_{bits}_{group}": KvQuant(bits, group_size=group)
+        for group in groups
+        for bits in (8, 4)
+    }
+    first = next(iter(kinds.values()), TURBO)
+    schedules = [_changing(brief, "plain", None)]
+    schedules += [_changing(brief, name, kv) for name, kv in kinds.items()]
+    schedules.append(_changing(brief, "turbo", TURBO))
+    schedules += _starts(brief)
+    alone = dict(list(kinds.items())[:2]) | {"turbo": TURBO, "start": _from_start(first)}
+    only = ask(brief, "only", MEDIUM, max_tokens=2)
+    schedules += [_schedule(f"alone_{name}", kv, together(only)) for name, kv in alone.items()]
+    if "image" in brief.modalities and Capability.MEDIA in brief.capabilities:
+        schedules += _images(brief, {"uniform": first} if kinds else {})
+    return schedules
+
+
+def _changing(brief: Brief, name: str, kv: KvQuant | None) -> Schedule:
+    """Prompts of other lengths, the longest of which leaves; then one joins that is longer."""
+    first = (ask(brief, "long", LONG, max_tokens=2), ask(brief, "short", SHORT, max_tokens=6))
+    late = together(ask(brief, "late", MEDIUM, max_tokens=2), when=produced("short", 1))
+    options = EngineOptions(prefill_step_size=CUT, kv=kv)
+    return Schedule(name, (together(*first), late), options=options)
+
+
+def _starts(brief: Brief) -> Iterator[Schedule]:
+    """Prompts all shorter than the start, all longer, and of each kind, together or one later."""
+
+    def row(name: str, length: int, max_tokens: int = 2) -> Request:
+        return ask(brief, name, length, max_tokens=max_tokens)
+
+    kv = _from_start(TURBO)
+    # Goes beyond the start while it decodes.
+    crossing = row("crossing", SHORT, START - SHORT + 2)
+    other = together(row("other", TWO), when=produced("crossing", 1))
+    yield _schedule("start_below", kv, together(crossing), other)
+    yield _schedule("start_above", _from_start(SMALL), together(row("a", MEDIUM), row("b", LONG)))
+    yield _schedule("start_beside", kv, together(row("below", SHORT), row("above", MEDIUM)))
+    late = together(row("above", MEDIUM), when=produced("below", 1))
+    yield _schedule("start_above_joins", kv, together(row("below", SHORT, 4)), late)
+    late = together(row("below", SHORT), when=produced("above", 1))
+    yield _schedule("start_below_joins", kv, together(row("above", MEDIUM, 4)), late)
+
+
+def _images(brief: Brief, uniform: dict[str, KvQuant]) -> Iterator[Schedule]:
+    image = show(brief, "image", "image", max_tokens=2)
+    text = ask(brief, "text", SHORT, max_tokens=3)
+    for name, kv in {**uniform, "turbo": WHOLE}.items():
+        yield _schedule(f"image_{name}", kv, together(image, text))
+
+
+def _from_start(kv: KvQuant) -> KvQuant:
+    return KvQuant(kv.bits, kv.group_size, kv.scheme, START)
+
+
+def _schedule(name: str, kv: KvQuant, *arrivals: Arrival) -> Schedule:
+    return Schedule(name, arrivals, options=EngineOptions(kv=kv))
+
+
+QUANTIZED = Scenario(
+    "quantized",
+    116,
+    "keys and values in fewer bits, from the first token or from a later one",
+    frozenset({Capability.QUANTIZED, Capability.LATE_JOIN, Capability.CHUNKED}),
+    _quantized,
+    (
+        kept.quantized(),
+        kept.row_leaves(),
+        kept.row_joins(),
+        kept.either_side_of_start(),
+        seen.padding(),
+    ),
+)

@@ -1,0 +1,66 @@
+"""Witnesses about quantized caches: that there were some, and what happened to their rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from conformance.scenarios.base import Witness
+from conformance.schedule import Stage
+from conformance.trace import Step, Trace
+
+
+def quantized() -> Witness:
+    """Some layer's cache was quantized."""
+    return Witness("a quantized cache", lambda trace: any(map(_is_quantized, trace.steps)))
+
+
+def row_leaves() -> Witness:
+    """A row went out of a quantized batch in which another decoded on."""
+
+    def seen(trace: Trace) -> bool:
+        return any(
+            set(before.in_stage(Stage.DECODE)) - set(after.in_stage(Stage.DECODE))
+            and set(before.in_stage(Stage.DECODE)) & set(after.in_stage(Stage.DECODE))
+            for before, after in _decoding(trace)
+        )
+
+    return Witness("a row that leaves a quantized batch", seen)
+
+
+def row_joins() -> Witness:
+    """A row came into a quantized batch in which another already decoded."""
+
+    def seen(trace: Trace) -> bool:
+        return any(
+            set(after.in_stage(Stage.DECODE)) - set(before.in_stage(Stage.DECODE))
+            and set(before.in_stage(Stage.DECODE)) & set(after.in_stage(Stage.DECODE))
+            for before, after in _decoding(trace)
+        )
+
+    return Witness("a row that joins a quantized batch", seen)
+
+
+def either_side_of_start() -> Witness:
+    """Prompts shorter and longer than the start were in one batch."""
+
+    def seen(trace: Trace) -> bool:
+        kv = trace.schedule.options.kv
+        if kv is None:
+            return False
+        short = {r.request_id for r in trace.schedule.requests if len(r.prompt) < kv.start}
+        return any(
+            set(rows) & short and set(rows) - short
+            for step in trace.steps
+            for rows in (step.in_stage(Stage.PREFILL), step.in_stage(Stage.DECODE))
+        )
+
+    return Witness("rows on either side of the start", seen)
+
+
+def _decoding(trace: Trace) -> list[tuple[Step, Step]]:
+    """Each step that ended with a quantized cache, and the next one."""
+    return [(step, after) for step, after in pairwise(trace.steps) if _is_quantized(step)]
+
+
+def _is_quantized(step: Step) -> bool:
+    return any(layer.quantized for layer in step.layers)
