@@ -56,7 +56,10 @@ def _quantized(brief: Brief) -> list[Schedule]:
 
 def _changing(brief: Brief, name: str, kv: KvQuant | None) -> Schedule:
     """Prompts of other lengths, the longest of which leaves; then one joins that is longer."""
-    first = (ask(brief, "long", LONG, max_tokens=2), ask(brief, "short", SHORT, max_tokens=6))
+    first = [
+        ask(brief, name, length, max_tokens=out)
+        for name, length, out in (("long", LONG, 2), ("short", SHORT, 6), ("two", TWO, 5))
+    ]
     late = together(ask(brief, "late", MEDIUM, max_tokens=2), when=produced("short", 1))
     options = EngineOptions(prefill_step_size=CUT, kv=kv)
     return Schedule(name, (together(*first), late), options=options)
@@ -68,12 +71,12 @@ def _starts(brief: Brief) -> Iterator[Schedule]:
     def row(name: str, length: int, max_tokens: int = 2) -> Request:
         return ask(brief, name, length, max_tokens=max_tokens)
 
-    kv = _from_start(TURBO)
+    kv = _from_start(SMALL)
     # Goes beyond the start while it decodes.
     crossing = row("crossing", SHORT, START - SHORT + 2)
     other = together(row("other", TWO), when=produced("crossing", 1))
     yield _schedule("start_below", kv, together(crossing), other)
-    yield _schedule("start_above", _from_start(SMALL), together(row("a", MEDIUM), row("b", LONG)))
+    yield _schedule("start_above", kv, together(row("a", MEDIUM), row("b", LONG)))
     yield _schedule("start_beside", kv, together(row("below", SHORT), row("above", MEDIUM)))
     late = together(row("above", MEDIUM), when=produced("below", 1))
     yield _schedule("start_above_joins", kv, together(row("below", SHORT, 4)), late)

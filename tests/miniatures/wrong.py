@@ -178,6 +178,20 @@ class SwapsRowsAfterFilter(ContinuousBatching):
             first.fed, second.fed = second.fed, first.fed
 
 
+class MixesScales(ContinuousBatching):
+    """Where keys and values are quantized, rows that stay are read by the scale of one that left."""
+
+    scale = 1.0
+
+    def leave(self, ended):
+        super().leave(ended)
+        if ended and self.options.kv is not None:
+            self.scale = 1.5
+
+    def logprobs(self, row, scores):
+        return super().logprobs(row, (scores * self.scale).astype(np.float32))
+
+
 class KeepsCache(ContinuousBatching):
     """The cache of a row that was removed from a prompt batch is never given back."""
 
@@ -380,6 +394,7 @@ WRONG = (
     WrongBeyondEightRows,
     NeverEndsAtFirstToken,
     SwapsRowsAfterFilter,
+    MixesScales,
     KeepsCache,
     InheritsSlotState,
     ComputesGhostRows,

@@ -30,7 +30,7 @@ SEVERAL = ALL - {"batch_of_one"}
 RAGGED = SEVERAL - {"identical", "equal_length"}
 # Where a row ends, and another one decodes on or comes later.
 ENDS = RAGGED - {"wide", "threads"}
-PIECES = frozenset({"chunked", "staggered", "window", "cancelled", "prompt_cache"})
+PIECES = frozenset({"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized"})
 # Where a row that decodes waits for one that joins; a prompt of two tokens joins before long ones.
 JOINS = ENDS - {"early_finish"}
 
@@ -49,14 +49,15 @@ EXPECTED = {
     "JoinsOneOff": (
         Verdict.DIVERGED,
         {"staggered", "window", "cancelled", "prompt_cache", "stop_sequences"}
-        | {"samplers", "invalid"},
+        | {"samplers", "invalid", "quantized"},
     ),
     "WrongBeyondEightRows": (Verdict.DIVERGED, {"wide"}),
     "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish"}),
     "SwapsRowsAfterFilter": (
         Verdict.DIVERGED,
-        {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers"},
+        {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers", "quantized"},
     ),
+    "MixesScales": (Verdict.DRIFT, {"quantized"}),
     "KeepsCache": (Verdict.LEAK, {"cancelled"}),
     "InheritsSlotState": (Verdict.DIVERGED, {"slot_reuse", "samplers", "invalid"}),
     "ComputesGhostRows": (Verdict.LEAK, ENDS),
@@ -83,7 +84,7 @@ EXPECTED = {
 # What each fake leaves out: these scenarios are vacuous on it, and all others exact.
 VACUOUS = {
     "OneByOne": SEVERAL,
-    "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache"},
+    "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache", "quantized"},
     "JoinsLate": {"staggered", "window", "stop_sequences", "samplers"},
     "PrefillsWhole": {"chunked", "cancelled"},
     "HasMoreSlots": {"slot_reuse", "cancelled"},
@@ -92,11 +93,11 @@ VACUOUS = {
     "WithoutProbes": {"invalid"},
     "WithoutStages": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid"),
+        *("samplers", "invalid", "quantized"),
     },
     "AnswersAtOnce": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid"),
+        *("samplers", "invalid", "quantized"),
     },
 }
 

@@ -242,7 +242,7 @@ def test_a_perturbation_that_moves_nothing_is_an_error():
 def test_the_floor_costs_no_run():
     library = ToyLibrary()
     oracle = oracle_of(library)
-    floor = oracle.floor_envelope(oracle.solo(ask(), DEFAULT, None))
+    floor = oracle.floor_envelope(oracle.solo(ask(), DEFAULT, None), DEFAULT)
     assert len(floor.full) == 4
     assert library.passes == 0
 
