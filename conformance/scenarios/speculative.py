@@ -37,7 +37,7 @@ MANY = 10
 
 
 def _speculative(brief: Brief) -> list[Schedule]:
-    makers = (_alone, _ragged, _waiting, _cancelled, _media)
+    makers = (_alone, _ragged, _waiting, _cancelled, _image)
     return [s for kind in brief.drafters for make in makers for s in make(brief, kind)]
 
 
@@ -106,16 +106,14 @@ def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
     )
 
 
-def _media(brief: Brief, kind: str) -> Iterator[Schedule]:
-    for medium in brief.modalities:
-        if medium != "text":
-            rows = together(
-                show(brief, "one", medium, max_tokens=6),
-                ask(brief, "text", LONG, max_tokens=6),
-                show(brief, "other", medium, size=1, content=1, max_tokens=6),
-            )
-            options = _drafting(kind, *RIGHT)
-            yield Schedule(f"{kind}_{medium}_beside_text", (rows,), options=options)
+def _image(brief: Brief, kind: str) -> Iterator[Schedule]:
+    if "image" in brief.modalities:
+        rows = together(
+            show(brief, "one", "image", max_tokens=6),
+            ask(brief, "text", LONG, max_tokens=6),
+            show(brief, "other", "image", size=1, content=1, max_tokens=6),
+        )
+        yield Schedule(f"{kind}_image_beside_text", (rows,), options=_drafting(kind, *RIGHT))
 
 
 def _has_drafter(family: Family) -> str:
