@@ -38,7 +38,11 @@ class ContinuousBatching(Engine):
 
     name = "right"
     library = "toy"
-    capabilities = frozenset(Capability)
+    capabilities = frozenset(Capability) - {
+        Capability.MEDIA,
+        Capability.SPECULATIVE,
+        Capability.PREFIX_CACHING,
+    }
 
     def __init__(self, model, options):
         self.model = model
