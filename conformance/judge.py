@@ -90,7 +90,11 @@ def judge_batched(
     numbers: list[Numbers] = []
     plays: list[Play] = []
     for schedule in schedules:
-        played = play_schedule(subject, engine, schedule)
+        played = _play_or_fail(subject, engine, schedule)
+        if isinstance(played, Finding):
+            findings.append(played)
+            results.append(ScheduleResult(schedule.name, played.verdict))
+            continue
         with subject.phases("checks"):
             found = [finding for check in CHECKS for finding in check(played)]
         found += _missed(played)
@@ -104,6 +108,28 @@ def judge_batched(
         traces = [trace for played in plays for trace in played.traces]
         findings += _witness_findings(scenario, traces)
     return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
+
+
+def _play_or_fail(subject: Subject, engine: type[Engine], schedule: Schedule) -> Play | Finding:
+    """The schedule as played, or how already the single stream failed at its quantized caches.
+
+    Without quantization the single stream serves all schedules: there its failure is the case's.
+    """
+    try:
+        return play_schedule(subject, engine, schedule)
+    except Exception as error:
+        if schedule.options.kv is None:
+            raise
+        failure = failure_of(error, "decoding one request alone")
+        return Finding(
+            Verdict.UNSUPPORTED if failure.unsupported else Verdict.CRASH,
+            "failure",
+            f"quantized caches of one row raised {failure}",
+            schedule=schedule.name,
+            expected="no exception",
+            got=f"{failure.type_name}: {failure.message}",
+            cause="the library's model cannot work on these caches, in a batch or alone",
+        )
 
 
 def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) -> Play:

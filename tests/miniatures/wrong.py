@@ -179,7 +179,7 @@ class SwapsRowsAfterFilter(ContinuousBatching):
 
 
 class MixesScales(ContinuousBatching):
-    """Where keys and values are quantized, rows that stay are read by the scale of one that left."""
+    """Where keys and values are quantized, rows that stay are read by the scale of one gone."""
 
     scale = 1.0
 

@@ -34,12 +34,14 @@ def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
     Raises:
         NotImplementedError: the batch generator refuses one of the model's caches, in its words.
     """
-    refused_or_not(model, kv, prompt_length)
+    _ask(model, kv, prompt_length)
     plain = caches.make_prompt_cache(model)
     if is_turbo(kv) and prompt_length < kv.start:
         return list(plain)
-    last = len(plain) - 1 if len(plain) > _SHALLOW else len(plain)
-    return [entry if i == last else _quantized(entry, kv) for i, entry in enumerate(plain)]
+    return [
+        entry if index == _last(plain) else _quantized(entry, kv)
+        for index, entry in enumerate(plain)
+    ]
 
 
 def is_turbo(kv: KvQuant) -> bool:
@@ -47,18 +49,19 @@ def is_turbo(kv: KvQuant) -> bool:
     return bool(turboquant_enabled(kv.bits, kv.scheme))
 
 
-def refused_or_not(model: Any, kv: KvQuant, prompt_length: int) -> None:
+def _ask(model: Any, kv: KvQuant, prompt_length: int) -> None:
     """Ask the library for the batch cache of one row; whatever it refuses, it says."""
     compat.generation()._make_cache(
         model, [0], **compat.kv_arguments(kv), prefill_length=prompt_length
     )
 
 
-def head_sizes(caches_: list[Any]) -> frozenset[int]:
-    """The sizes of keys and values in those plain caches of a used list that can be quantized."""
+def head_sizes(used: list[Any]) -> frozenset[int]:
+    """The sizes of keys and values in those layers of plain, used caches that are quantized."""
     return frozenset(
         int(array.shape[-1])
-        for entry in caches_
+        for index, entry in enumerate(used)
+        if index != _last(used)
         for leaf in _leaves(entry)
         if _quantizable(leaf) and not leaf.empty()
         for array in (leaf.keys, leaf.values)
@@ -81,6 +84,11 @@ def nbytes(entry: Any) -> int:
             arrays: Any = tree_flatten(leaf.state)
             total += sum(int(a.nbytes) for _, a in arrays if getattr(a, "ndim", 0) > 1)
     return total
+
+
+def _last(entries: list[Any]) -> int | None:
+    """The index of the layer that is never quantized."""
+    return len(entries) - 1 if len(entries) > _SHALLOW else None
 
 
 def _quantized(entry: Any, kv: KvQuant) -> Any:
