@@ -1,0 +1,125 @@
+"""A batch of one against what the library's own single stream makes of the same options."""
+
+import numpy as np
+import pytest
+from miniatures.library import ToyLibrary, subject
+from miniatures.plays import NOISE, stream
+from miniatures.right import ContinuousBatching
+
+from conformance.checks import Play
+from conformance.checks.policy import check_policy
+from conformance.judge import play_schedule
+from conformance.numerics import flat_envelope
+from conformance.schedule import Arrival, EngineOptions, KvQuant, Request, Schedule
+from conformance.trace import Failure, FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
+from conformance.verdict import Verdict
+
+STEPS = 4
+ALONE = Schedule(
+    "alone", (Arrival((Request("a", (1, 2, 3), STEPS),)),), options=EngineOptions(kv=KvQuant(8))
+)
+WANT = stream(0, STEPS)
+
+
+def played(policy, *, logprobs=True, failure=None, asked=None):
+    """A batch of one that gives the oracle's stream, with what the library alone gives."""
+    events = [
+        TokenEvent("a", token, row if logprobs else None, 0.0, None)
+        for token, row in zip(WANT.tokens, WANT.logprobs, strict=True)
+    ]
+    steps = tuple(Step(i, {}, StepOutput((event,))) for i, event in enumerate(events))
+
+    def noise(name):
+        if asked is not None:
+            asked.append(name)
+        return flat_envelope(STEPS, NOISE)
+
+    return Play(
+        ALONE,
+        (Trace(ALONE, Mode.FORCED, steps, failure),),
+        {"a": WANT},
+        floor=lambda _: flat_envelope(STEPS, NOISE),
+        envelope=noise,
+        thorough=noise,
+        policy=policy,
+    )
+
+
+def off(nats, step):
+    moved = WANT.logprobs.copy()
+    moved[step] += np.float32(nats)
+    return moved
+
+
+def test_equal_policies_have_no_finding():
+    asked = []
+    assert check_policy(played(WANT.logprobs, asked=asked)) == []
+    assert asked == []
+
+
+def test_one_policy_alone_has_no_finding():
+    assert check_policy(played(None)) == []
+
+
+def test_another_policy_is_told_with_its_first_step():
+    (found,) = check_policy(played(off(0.25, 2)))
+    assert (found.verdict, found.check, found.step) == (Verdict.POLICY, "policy", 2)
+    assert found.difference == pytest.approx(0.25)
+    assert found.schedule == "alone"
+    assert "0.25 nats apart at output token 2" in found.what
+
+
+def test_what_noise_explains_is_none():
+    asked = []
+    assert check_policy(played(off(2 * NOISE, 1), asked=asked)) == []
+    (found,) = check_policy(played(off(100 * NOISE, 1), asked=asked))
+    assert found.step == 1
+    assert asked == ["a", "a"]
+
+
+def test_a_refusal_of_the_single_stream_is_another_policy():
+    failure = Failure("NotImplementedError", "NYI", "cache.py:796", "decoding", unsupported=True)
+    (found,) = check_policy(played(failure))
+    assert (found.verdict, found.step) == (Verdict.POLICY, None)
+    assert found.got == "NotImplementedError: NYI"
+
+
+def test_a_batch_that_failed_or_shows_no_logprobs_is_not_compared():
+    failure = Failure("ValueError", "no", "x.py:1", "step 0")
+    assert check_policy(played(off(1, 0), failure=failure)) == []
+    assert check_policy(played(off(1, 0), logprobs=False)) == []
+
+
+class TwoPolicies(ToyLibrary):
+    """Told to quantize, its single stream is half a nat off."""
+
+    def policy_stream(self, model, request, tokens, *, options):
+        logprobs = self.single_stream(
+            model, request, options=options, steps=len(tokens), forced=tokens
+        ).stream.logprobs
+        return logprobs + np.float32(0.5) * (np.arange(logprobs.shape[-1]) == tokens[0])
+
+
+class Raises(ToyLibrary):
+    """Told to quantize, its single stream raises."""
+
+    def policy_stream(self, model, request, tokens, *, options):
+        raise NotImplementedError("NYI")
+
+
+@pytest.mark.parametrize("library", [TwoPolicies, Raises])
+def test_a_quantized_batch_of_one_is_compared(library):
+    toy = subject(library())
+    (found,) = check_policy(play_schedule(toy, ContinuousBatching, ALONE))
+    assert found.verdict is Verdict.POLICY
+
+
+@pytest.mark.parametrize("options", [EngineOptions(), EngineOptions(kv=KvQuant(8))])
+def test_nothing_else_is(options):
+    toy = subject(TwoPolicies())
+    requests = [Request("a", (1, 2, 3), 2), Request("b", (4, 5), 2)]
+    count = 1 if options.kv is None else 2
+    schedule = Schedule("s", (Arrival(tuple(requests[:count])),), options=options)
+    played_ = play_schedule(toy, ContinuousBatching, schedule)
+    assert played_.policy is None
+    assert played_.traces[0].stream("a").finish_reason is FinishReason.LENGTH

@@ -1,0 +1,120 @@
+"""The schedules of quantized caches, and witnesses of what happened to their rows."""
+
+import msgspec
+import pytest
+from miniatures.library import ToyLibrary, subject
+from miniatures.right import ContinuousBatching
+
+from conformance.errors import Unsupported
+from conformance.judge import brief_for, judge_batched
+from conformance.scenarios.quantized import QUANTIZED, START
+from conformance.verdict import Verdict
+
+
+def brief(*sizes):
+    class Sized(ToyLibrary):
+        def head_sizes(self, model):
+            return frozenset(sizes)
+
+    return brief_for(subject(Sized()), ContinuousBatching, 0)
+
+
+def schedules(*sizes):
+    return {schedule.name: schedule for schedule in QUANTIZED.make(brief(*sizes))}
+
+
+def settings(*sizes):
+    made = (schedule.options.kv for schedule in QUANTIZED.make(brief(*sizes)))
+    return {(kv.bits, kv.group_size) for kv in made if kv is not None and kv.scheme == "uniform"}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [((64,), {32, 64}), ((32,), {32}), ((64, 96), {32}), ((16,), set()), ((64, 80), set())],
+)
+def test_groups_are_those_that_heads_can_be_cut_into(sizes, groups):
+    assert settings(*sizes) == {(bits, group) for bits in (8, 4) for group in groups}
+
+
+def test_turboquant_is_tried_with_every_head():
+    kinds = [s.options.kv for s in schedules(16).values() if s.options.kv is not None]
+    assert {kv.bits for kv in kinds} == {3.5, 2.5}
+    assert {kv.scheme for kv in kinds} == {"turboquant"}
+
+
+def test_a_family_without_such_layers_is_told():
+    with pytest.raises(Unsupported, match="no layer keeps keys and values"):
+        schedules()
+
+
+def test_a_schedule_without_quantization_is_there_to_compare_bytes_with():
+    found = schedules(64)
+    plain = found["plain"]
+    for name in ("uniform_8_32", "uniform_4_64", "turbo"):
+        assert found[name].arrivals == plain.arrivals
+        assert msgspec.structs.replace(found[name].options, kv=None) == plain.options
+
+
+def test_prompts_lie_on_either_side_of_the_start():
+    found = schedules(64)
+    for name, sides in {
+        "start_below": {False},
+        "start_above": {True},
+        "start_beside": {False, True},
+        "start_above_joins": {False, True},
+        "start_below_joins": {False, True},
+    }.items():
+        assert {len(r.prompt) >= START for r in found[name].requests} == sides, name
+        assert found[name].options.kv.start == START
+    crossing = found["start_below"].requests[0]
+    assert len(crossing.prompt) < START < len(crossing.prompt) + crossing.max_tokens
+
+
+def test_batches_of_one_are_compared_with_the_librarys_own_policy():
+    alone = {name for name, s in schedules(64).items() if len(s.requests) == 1}
+    assert alone == {"alone_uniform_8_32", "alone_uniform_4_32", "alone_turbo", "alone_start"}
+
+
+class Unquantized(ContinuousBatching):
+    """Takes the options and quantizes nothing."""
+
+    def layers(self):
+        return []
+
+
+def test_an_engine_that_quantizes_nothing_is_vacuous():
+    toy = subject()
+    made = QUANTIZED.make(brief_for(toy, Unquantized, 0))
+    outcome = judge_batched(toy, Unquantized, QUANTIZED, made)
+    assert outcome.verdict is Verdict.VACUOUS
+    assert {f.expected for f in outcome.findings} == {
+        "a quantized cache",
+        "a row that leaves a quantized batch",
+        "a row that joins a quantized batch",
+    }
+
+
+def test_a_single_stream_that_fails_at_its_caches_is_told_schedule_by_schedule():
+    class Refuses(ToyLibrary):
+        def single_stream(self, model, request, *, options, **more):
+            if options.kv is not None and options.kv.scheme == "turboquant":
+                raise NotImplementedError("turbo is not supported")
+            return super().single_stream(model, request, options=options, **more)
+
+    toy = subject(Refuses())
+    made = QUANTIZED.make(brief_for(toy, ContinuousBatching, 0))
+    outcome = judge_batched(toy, ContinuousBatching, QUANTIZED, made)
+    found = {result.name: result.verdict for result in outcome.schedules}
+    assert found["uniform_8_32"] is Verdict.EXACT
+    assert found["turbo"] is Verdict.UNSUPPORTED
+    assert outcome.verdict is Verdict.UNSUPPORTED
+
+
+def test_bytes_are_reported_of_schedules_that_have_an_equal_one_without():
+    toy = subject()
+    made = QUANTIZED.make(brief_for(toy, ContinuousBatching, 0))
+    results = judge_batched(toy, ContinuousBatching, QUANTIZED, made).schedules
+    told = {result.name: result.quantized_share for result in results}
+    assert told["turbo"] == pytest.approx(0.25)
+    assert told["plain"] is None
+    assert told["start_beside"] is None
