@@ -87,6 +87,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         positions: ``False`` where no layer knows absolute or relative positions by design.
         model_file: a Python file beside the family file with ``Model`` and ``ModelArgs``, for a
             model that the library does not ship.
+        strip: a prefix of parameter paths that is left out in the checkpoint, for a library that
+            reads only checkpoints in a model's original names.
         processor: how the library's own processor is made, where one is.
         stand_in: what makes the inputs in place of a processor.
         sizes: for each kind of media the sizes that scenarios use, the first the most; see
@@ -105,6 +107,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     positions: bool = True
     model_file: str | None = None
     weights: Recipe = Recipe()
+    strip: str = ""
     processor: Processor | None = None
     stand_in: StandIn | None = None
     sizes: dict[str, tuple[tuple[int, ...], ...]] = {}

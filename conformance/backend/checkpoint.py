@@ -41,7 +41,9 @@ def draw(family: Family, skeleton: Module, *, dtype: str, seed: int) -> dict[str
     seed += family.facts.seed
     found = parameters(skeleton)
     # As mlx_lm.convert does: all floating parameters, but those that the model keeps back.
-    castable: Callable[[str], bool] = getattr(skeleton, "cast_predicate", lambda _: True)
+    castable: Callable[[str], bool] = lambda _: True
+    if dtype != "float32":
+        castable = getattr(skeleton, "cast_predicate", castable)
     floating = {
         path: tuple(value.shape)
         for path, value in found.items()

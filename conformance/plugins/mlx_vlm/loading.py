@@ -54,20 +54,26 @@ def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> 
         Unsupported: the installed library has no such model, or says that it can't build it.
         ModelError: the library failed to build the model.
     """
-    text = json.dumps(family.config, indent=2)
+    config = dict(family.config)
+    if family.facts.model_file:
+        source = Path(family.path).parent / family.facts.model_file
+        shutil.copyfile(source, folder / source.name)
+        config["model_file"] = source.name
+    text = json.dumps(config, indent=2)
     (folder / "config.json").write_text(text, encoding="utf-8")
     with library_errors(family, "building"):
-        skeleton = _skeleton(family.config)
+        skeleton = _skeleton(config, folder)
     weights = draw(family, skeleton, dtype=dtype, seed=seed)
-    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
+    named = {path.removeprefix(family.facts.strip): value for path, value in weights.items()}
+    mx.save_safetensors(str(folder / "model.safetensors"), named, metadata={"format": "mlx"})
     write_processor(family, folder)
     return weights
 
 
-def _skeleton(config: dict[str, Any]) -> Module:
+def _skeleton(config: dict[str, Any], folder: Path) -> Module:
     """The model as ``mlx_vlm.utils.load_model`` makes it; its parameters are never evaluated."""
     config = copy.deepcopy(config)
-    package, _ = utils.get_model_and_args(config=config)
+    package, _ = utils.get_model_and_args(config=config, model_path=folder)
     config.setdefault("text_config", config.pop("llm_config", {}))
     config.setdefault("vision_config", {})
     config.setdefault("audio_config", {})
