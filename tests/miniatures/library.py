@@ -1,16 +1,20 @@
 """The toy library, and libraries that are wrong before any batch is made."""
 
+import msgspec
 import numpy as np
 
 from conformance.family import Facts, Family
 from conformance.library import Coverage, Library, Solo
 from conformance.phases import Phases
+from conformance.schedule import Media
 from conformance.subject import Subject
 from conformance.trace import Stream
 from miniatures.choosing import Chooser
 from miniatures.model import VOCAB, ToyModel, normalise
 
 EPS = 2.0**-23
+# Token ids from here on are images.
+TEXT = VOCAB - 6
 
 
 class ToyLibrary(Library):
@@ -57,6 +61,18 @@ class ToyLibrary(Library):
 
     def logits(self, model, fed, options, *, alone):
         return model([fed], bound=options.max_kv_size)[0]
+
+    def compose(self, model, parts):
+        """An image is so many times a token that says what is on it."""
+        prompt, placed = [], []
+        for part in parts:
+            if isinstance(part, Media):
+                start = len(prompt)
+                prompt += [TEXT + part.content] * sum(part.size)
+                placed.append(msgspec.structs.replace(part, span=(start, len(prompt))))
+            else:
+                prompt += part
+        return tuple(prompt), tuple(placed)
 
     def stateless(self, model, request, tokens):
         return normalise(model([request.prompt + tokens])[0])
@@ -129,8 +145,15 @@ class ShakyLibrary(ToyLibrary):
 
 
 def family(window=None):
-    """The toy family."""
-    return Family("toy", Facts(library="toy", window=window), {"vocab_size": VOCAB})
+    """The toy family: text, and images of two sizes."""
+    facts = Facts(
+        library="toy",
+        modalities=("text", "image"),
+        tokens=(0, TEXT),
+        window=window,
+        sizes={"image": ((3, 3), (2, 6))},
+    )
+    return Family("toy", facts, {"vocab_size": VOCAB})
 
 
 def subject(library=None, *, window=None, seed=0):

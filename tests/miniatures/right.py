@@ -39,7 +39,6 @@ class ContinuousBatching(Engine):
     name = "right"
     library = "toy"
     capabilities = frozenset(Capability) - {
-        Capability.MEDIA,
         Capability.SPECULATIVE,
         Capability.PREFIX_CACHING,
     }

@@ -192,6 +192,47 @@ class MixesScales(ContinuousBatching):
         return super().logprobs(row, (scores * self.scale).astype(np.float32))
 
 
+class SwapsImages(ContinuousBatching):
+    """Two prompts that are admitted together get each other's images, where these are of one size."""
+
+    def admit(self):
+        before = list(self.prefill)
+        super().admit()
+        shown = [row for row in self.prefill if row not in before and row.request.media]
+        for one, two in itertools.pairwise(shown):
+            mine, theirs = (row.request.media[0].span for row in (one, two))
+            if mine[1] - mine[0] == theirs[1] - theirs[0]:
+                here, there = slice(*mine), slice(*theirs)
+                one.todo[here], two.todo[there] = two.todo[there], one.todo[here]
+
+
+class CutsImages(ContinuousBatching):
+    """A piece of a prompt that begins within an image lacks its first token."""
+
+    def feed(self, row, piece, *, padding):
+        at = len(row.fed)
+        within = any(media.span[0] < at < media.span[1] for media in row.request.media)
+        row.fed += piece[1:] if within else piece
+
+
+class RemembersText(ContinuousBatching):
+    """When text was the last that it had to do, what comes next is one position off."""
+
+    def leave(self, ended):
+        super().leave(ended)
+        if ended and not (self.decode or self.prefill or self.queue):
+            self.shift = int(not ended[-1].request.media)
+
+    def insert(self, submissions):
+        super().insert(submissions)
+        for row in self.queue:
+            row.shift = getattr(self, "shift", 0)
+        self.shift = 0
+
+    def offsets(self, rows):
+        return [len(row.fed) + row.shift for row in rows]
+
+
 class KeepsCache(ContinuousBatching):
     """The cache of a row that was removed from a prompt batch is never given back."""
 
@@ -395,6 +436,9 @@ WRONG = (
     NeverEndsAtFirstToken,
     SwapsRowsAfterFilter,
     MixesScales,
+    SwapsImages,
+    CutsImages,
+    RemembersText,
     KeepsCache,
     InheritsSlotState,
     ComputesGhostRows,

@@ -30,22 +30,24 @@ BATCHED = tuple(
     if not scenario.alone and scenario.needs <= ContinuousBatching.capabilities
 )
 ALL = frozenset(scenario.name for scenario in BATCHED)
-SEVERAL = ALL - {"batch_of_one"}
+SEVERAL = ALL - {"batch_of_one", "stale_state"}
 # Where rows are padded, or are at different positions.
 RAGGED = SEVERAL - {"identical", "equal_length"}
 # Where a row ends, and another one decodes on or comes later.
-ENDS = RAGGED - {"wide", "threads"}
-PIECES = frozenset({"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized"})
+ENDS = RAGGED - {"wide", "threads"} | {"stale_state"}
+PIECES = frozenset(
+    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized", "mixed_modality"}
+)
 # Where a row that decodes waits for one that joins; a prompt of two tokens joins before long ones.
-JOINS = ENDS - {"early_finish"}
+JOINS = ENDS - {"early_finish", "images_together", "stale_state"}
 
 EXPECTED = {
     "LosesFirstToken": (Verdict.PROTOCOL, JOINS),
     "RepeatsToken": (Verdict.PROTOCOL, ENDS),
     "SpeaksAfterFinish": (Verdict.PROTOCOL, ENDS),
-    "SpeaksAfterRemoval": (Verdict.PROTOCOL, {"cancelled"}),
+    "SpeaksAfterRemoval": (Verdict.PROTOCOL, {"cancelled", "mixed_modality"}),
     "CallsEveryEndStop": (Verdict.PROTOCOL, ALL),
-    "SpeaksForAStranger": (Verdict.PROTOCOL, {"cancelled"}),
+    "SpeaksForAStranger": (Verdict.PROTOCOL, {"cancelled", "mixed_modality"}),
     "HidesLogprobs": (Verdict.PROTOCOL, SEVERAL),
     "AttendsToPadding": (Verdict.DIVERGED, RAGGED),
     "NanInPadding": (Verdict.NAN, RAGGED),
@@ -54,17 +56,24 @@ EXPECTED = {
     "JoinsOneOff": (
         Verdict.DIVERGED,
         {"staggered", "window", "cancelled", "prompt_cache", "stop_sequences"}
-        | {"samplers", "invalid", "quantized"},
+        | {"samplers", "invalid", "quantized", "mixed_modality"},
     ),
     "WrongBeyondEightRows": (Verdict.DIVERGED, {"wide"}),
     "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish"}),
     "SwapsRowsAfterFilter": (
         Verdict.DIVERGED,
-        {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers", "quantized"},
+        {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers", "quantized"}
+        | {"mixed_modality"},
     ),
     "MixesScales": (Verdict.DRIFT, {"quantized"}),
-    "KeepsCache": (Verdict.LEAK, {"cancelled"}),
-    "InheritsSlotState": (Verdict.DIVERGED, {"slot_reuse", "samplers", "invalid"}),
+    "SwapsImages": (Verdict.DIVERGED, {"images_together", "mixed_modality"}),
+    "CutsImages": (Verdict.DIVERGED, {"mixed_modality"}),
+    "RemembersText": (Verdict.DIVERGED, {"stale_state", "prompt_cache"}),
+    "KeepsCache": (Verdict.LEAK, {"cancelled", "mixed_modality"}),
+    "InheritsSlotState": (
+        Verdict.DIVERGED,
+        {"slot_reuse", "samplers", "invalid", "mixed_modality"},
+    ),
     "ComputesGhostRows": (Verdict.LEAK, ENDS),
     "LosesTokenBetweenPieces": (Verdict.DIVERGED, PIECES),
     "ForgetsBound": (Verdict.DIVERGED, {"window"}),
@@ -79,7 +88,8 @@ EXPECTED = {
     "SaysUnsupported": (Verdict.UNSUPPORTED, {"window"}),
     "NeverEnds": (
         Verdict.HANG,
-        {"slot_reuse", "window", "prompt_cache", "samplers", "invalid"},
+        {"slot_reuse", "window", "prompt_cache", "samplers", "invalid"}
+        | {"mixed_modality", "stale_state"},
     ),
     "CrashesOnOtherThread": (Verdict.CRASH, {"threads"}),
     "ReadsUnwrittenMemory": (Verdict.UNSTABLE, SEVERAL),
@@ -90,19 +100,19 @@ EXPECTED = {
 VACUOUS = {
     "OneByOne": SEVERAL,
     "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache", "quantized"},
-    "JoinsLate": {"staggered", "window", "stop_sequences", "samplers"},
-    "PrefillsWhole": {"chunked", "cancelled"},
-    "HasMoreSlots": {"slot_reuse", "cancelled"},
+    "JoinsLate": {"staggered", "window", "stop_sequences", "samplers", "mixed_modality"},
+    "PrefillsWhole": {"chunked", "cancelled", "mixed_modality"},
+    "HasMoreSlots": {"slot_reuse", "cancelled", "mixed_modality"},
     "PadsAlways": {"identical", "equal_length"},
-    "Unmetered": ALL - {"window", "stop_sequences", "samplers"},
+    "Unmetered": ALL - {"window", "stop_sequences", "samplers", "mixed_modality"},
     "WithoutProbes": {"invalid"},
     "WithoutStages": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid", "quantized"),
+        *("samplers", "invalid", "quantized", "mixed_modality", "stale_state"),
     },
     "AnswersAtOnce": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid", "quantized"),
+        *("samplers", "invalid", "quantized", "mixed_modality", "stale_state"),
     },
 }
 
