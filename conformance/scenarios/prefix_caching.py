@@ -63,6 +63,13 @@ def _after(brief: Brief, name: str, shared: int, more: int, max_tokens: int = FE
     return Request(name, brief.prompt(LONG)[:shared] + own, max_tokens)
 
 
+def _swapped(brief: Brief) -> Request:
+    """The long prompt with its second and third block in each other's place."""
+    prompt = brief.prompt(LONG)
+    blocks = (prompt[:BLOCK], prompt[2 * BLOCK : 3 * BLOCK], prompt[BLOCK : 2 * BLOCK])
+    return Request("swapped", (*sum(blocks, ()), *prompt[3 * BLOCK :]), FEW)
+
+
 def _one_by_one(name: str, requests: list[Request]) -> Schedule:
     later = [
         together(request, when=gone(before.request_id))
@@ -80,6 +87,7 @@ def _in_turn(brief: Brief) -> Schedule:
         _after(brief, "longer", LONG, SHORT),
         _after(brief, "edge", SHARED, 0),
         _after(brief, "past_edge", SHARED + 1, 0),
+        _swapped(brief),
         _after(brief, "longer_again", LONG, SHORT),
     ]
     return _one_by_one("in_turn", requests)

@@ -1,0 +1,157 @@
+"""Drafters: loading, drafts that are right at will, and faults that the scenario must see."""
+
+import mlx.core as mx
+import pytest
+from miniatures.vision import findings, load_subject
+from mlx_vlm.speculative import dflash
+
+from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
+from conformance.scenarios.speculative import SPECULATIVE
+from conformance.schedule import Drafting
+from conformance.verdict import Verdict
+
+TEXT = (1, 100)
+
+
+class Drafter:
+    """Drafts zeros."""
+
+    def draft_block(self, last, hidden, cache, size, sampler, dtype=mx.int32):
+        del hidden, cache, sampler
+        rows = 1 if isinstance(last, int) else last.shape[0]
+        return mx.zeros((rows, size - 1), dtype)
+
+
+@pytest.fixture(scope="module")
+def lfm2():
+    return load_subject("lfm2")
+
+
+def drafts(guide, drafter, produced, last, rounds=1):
+    """What is drafted for rows that gave ``produced`` and end with ``last``."""
+    found = []
+    for _ in range(rounds):
+        guide.begin_step(list(produced))
+        found.append(drafter.draft_block(mx.array(last), None, None, 4, None).tolist())
+    return found if rounds > 1 else found[0]
+
+
+def guided(right, **hints):
+    drafter = Drafter()
+    guide = Guide(drafter, Drafting("dflash", 4, right), TEXT)
+    for name, tokens in hints.items():
+        guide.expect(name, tokens)
+        guide.note(name, tokens[0])
+    return guide, drafter
+
+
+def test_each_row_has_its_own_number_of_right_tokens_in_each_round():
+    guide, drafter = guided((3, 0), a=(10, 11, 12, 13, 14), b=(20, 21, 22, 23, 24))
+    first, second = drafts(guide, drafter, ("a", "b"), (10, 20), rounds=2)
+    assert first == [[11, 12, 13], [22, 22, 23]], "b's first is wrong, and the others are right"
+    assert second == [[12, 12, 13], [21, 22, 23]]
+    assert guide.drafted == {"a": 3, "b": 3}
+
+
+def test_a_row_is_known_by_its_last_token_and_a_row_that_has_ended_by_none():
+    guide, drafter = guided((3,), a=(10, 11, 12, 13), b=(20, 21, 22, 23))
+    assert drafts(guide, drafter, ("a", "b"), (99, 20)) == [[0, 0, 0], [21, 22, 23]]
+    assert guide.drafted == {"b": 3}
+
+
+def test_rows_may_be_drafted_for_one_after_the_other():
+    guide, drafter = guided((3,), a=(10, 11, 12, 13), b=(20, 21, 22, 23))
+    guide.begin_step(["a", "b"])
+    assert drafter.draft_block(10, None, None, 4, None).tolist() == [[11, 12, 13]]
+    assert drafter.draft_block(20, None, None, 4, None).tolist() == [[21, 22, 23]]
+
+
+def test_past_the_last_token_that_is_known_the_draft_is_the_drafters_own():
+    guide, drafter = guided((3,), a=(10, 11))
+    assert drafts(guide, drafter, ("a",), (10,)) == [[11, 0, 0]]
+
+
+def test_a_wrong_token_is_a_token_of_the_text():
+    guide, drafter = guided((0,), a=(98, 99, 7))
+    assert drafts(guide, drafter, ("a",), (98,)) == [[1, 7, 0]]
+
+
+def test_without_a_plan_drafts_are_only_counted():
+    guide, drafter = guided((), a=(10, 11, 12, 13))
+    assert drafts(guide, drafter, ("a",), (10,)) == [[0, 0, 0]]
+    assert guide.drafted == {"a": 3}
+
+
+def test_a_drafter_is_loaded_once_and_put_back_each_time(lfm2):
+    drafter = drafter_of(lfm2.model, "dflash")
+    Guide(drafter.model, Drafting("dflash"), TEXT)
+    assert "draft_block" in vars(drafter.model)
+    again = drafter_of(lfm2.model, "dflash")
+    assert again is drafter
+    assert "draft_block" not in vars(drafter.model)
+
+
+def test_the_library_is_exact_and_every_witness_holds(lfm2):
+    found = findings(lfm2, SPECULATIVE)
+    assert [f for f in found if not f.verdict.good] == []
+
+
+def drop_bonus(monkeypatch):
+    """The token that the model gives after the accepted ones never comes out."""
+    real = dflash._speculative_walk_batch
+
+    def walk(draft_tokens, target_tokens, budgets):
+        accepted, new = real(draft_tokens, target_tokens, budgets)
+        return accepted, [row[:-1] if len(row) > 1 else row for row in new]
+
+    monkeypatch.setattr(dflash, "_speculative_walk_batch", walk)
+
+
+def accept_wrong_token(monkeypatch):
+    """One token more than agrees is accepted."""
+    real = dflash._speculative_walk_batch
+
+    def walk(draft_tokens, target_tokens, budgets):
+        accepted, _ = real(draft_tokens, target_tokens, budgets)
+        count = draft_tokens.shape[1]
+        accepted = [min(a + 1, count) for a in accepted]
+        rows = zip(draft_tokens.tolist(), target_tokens.tolist(), accepted, budgets, strict=True)
+        return accepted, [(d[:a] + t[a : a + 1])[:b] for d, t, a, b in rows]
+
+    monkeypatch.setattr(dflash, "_speculative_walk_batch", walk)
+
+
+def keep_rejected(monkeypatch):
+    """Rejected tokens stay in the cache."""
+    real = dflash.commit_speculative_round
+
+    def commit(model, caches, state, accepted, block_size):
+        real(model, caches, state, mx.full(accepted.shape, block_size - 1), block_size)
+
+    monkeypatch.setattr(dflash, "commit_speculative_round", commit)
+
+
+def other_rows_acceptance(monkeypatch):
+    """Each row's cache is rolled back by what another row rejected."""
+    real = dflash.commit_speculative_round
+
+    def commit(model, caches, state, accepted, block_size):
+        real(model, caches, state, accepted[::-1], block_size)
+
+    monkeypatch.setattr(dflash, "commit_speculative_round", commit)
+
+
+@pytest.mark.parametrize(
+    "plant", [drop_bonus, accept_wrong_token, keep_rejected, other_rows_acceptance]
+)
+def test_a_planted_fault_is_seen(lfm2, monkeypatch, plant):
+    plant(monkeypatch)
+    found = findings(lfm2, SPECULATIVE, "dflash_ragged")
+    assert Verdict.DIVERGED in {f.verdict for f in found}
+
+
+def test_where_drafts_are_the_drafters_own_that_fault_is_not_seen(lfm2, monkeypatch):
+    """Hence the plan of right tokens: this drafter foresees nothing."""
+    drop_bonus(monkeypatch)
+    found = findings(lfm2, SPECULATIVE, "dflash_own_drafts")
+    assert all(f.verdict.good for f in found)

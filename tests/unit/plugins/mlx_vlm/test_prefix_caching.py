@@ -1,0 +1,171 @@
+"""The prefix cache as the engine sets it up, and faults that the scenario must see."""
+
+from dataclasses import replace
+
+import mlx.core as mx
+import pytest
+from miniatures.vision import findings, load_subject
+from mlx_vlm import apc
+
+from conformance.errors import Unsupported
+from conformance.judge import brief_for
+from conformance.plugins.mlx_vlm import prefix_caching
+from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
+from conformance.plugins.mlx_vlm.inputs import inputs_of
+from conformance.runner import play
+from conformance.scenarios.prefix_caching import PREFIX_CACHING
+from conformance.schedule import Media, PrefixCaching, Request
+from conformance.verdict import Verdict
+
+
+@pytest.fixture(scope="module")
+def llama():
+    """Its caches are cut into blocks."""
+    return load_subject("llama")
+
+
+@pytest.fixture(scope="module")
+def lfm2():
+    """Its caches are kept whole."""
+    return load_subject("lfm2")
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """A family with images whose caches are kept whole."""
+    return load_subject("gemma3")
+
+
+def test_the_manager_holds_what_was_asked_for_and_nothing_on_disk():
+    made = prefix_caching.make_manager(PrefixCaching(blocks=5, block_size=4, snapshots=3))
+    assert (made.num_blocks, made.block_size, made._exact_cache_max) == (5, 4, 3)
+    assert made.disk is None
+    assert made.memory_reserve_bytes == 0
+
+
+def test_lent_bytes_are_those_of_blocks_that_are_not_free():
+    manager = prefix_caching.make_manager(PrefixCaching(blocks=3, block_size=2))
+    keys = [mx.zeros((1, 1, 5, 2))]
+    lent = manager.store_kv_blocks([1, 2, 3, 4, 5], keys, keys)
+    assert prefix_caching.lent_bytes(manager) == 2 * 2 * (2 * 2 * 4)
+    manager.release(lent[:1])
+    assert prefix_caching.lent_bytes(manager) == 2 * (2 * 2 * 4)
+    manager.release(lent[1:])
+    assert prefix_caching.lent_bytes(manager) == 0
+
+
+def test_a_model_whose_caches_cannot_be_restored_is_refused(llama, monkeypatch):
+    plan = apc.model_apc_plan(llama.model.language_model)
+    refused = [replace(c, restorable=False, reason="no contract") for c in plan.components]
+    monkeypatch.setattr(apc, "model_apc_plan", lambda model: replace(plan, components=refused))
+    generator = type("Generator", (), {"apc_manager": None, "model": None})
+    with pytest.raises(Unsupported, match=r"not supported for .*KVCache: no contract"):
+        prefix_caching.require(generator)
+
+
+def test_other_pixels_are_another_key(shown):
+    def key(content):
+        parts = ((5, 6), Media("image", shown.family.facts.sizes["image"][0], content), (7,))
+        prompt, media = shown.library.compose(shown.model, parts)
+        made = inputs_of(shown.model, Request("r", prompt, 1, media=media))
+        return prompt, prefix_caching.semantic_hash(shown.model, made)
+
+    (prompt, one), (same, again), (alike, other) = key(0), key(0), key(1)
+    assert prompt == same == alike
+    assert one == again != other
+
+
+@pytest.mark.parametrize("name", ["llama", "lfm2"])
+def test_the_library_is_exact_and_every_witness_holds(request, name):
+    found = findings(request.getfixturevalue(name), PREFIX_CACHING)
+    assert [f for f in found if not f.verdict.good] == []
+
+
+def off_by_one(monkeypatch):
+    """A hit is one token longer than what is in the cache."""
+    real = apc.apc_lookup_plan
+
+    def lookup(*args, **kwargs):
+        hit = real(*args, **kwargs)
+        return hit and {**hit, "prefix_len": hit["prefix_len"] + 1}
+
+    monkeypatch.setattr(apc, "apc_lookup_plan", lookup)
+
+
+def forget_parent(monkeypatch):
+    """A block is known by its own tokens, whatever stood before it."""
+    real = apc._hash_tokens
+    monkeypatch.setattr(apc, "_hash_tokens", lambda parent, tokens, extra: real(0, tokens, extra))
+
+
+def block_of_another_row(monkeypatch):
+    """The first row of a batch is stored under every row's tokens."""
+    real = apc.layer_kv_for_apc
+
+    def layer(cache, batch_idx=None):
+        return real(cache, batch_idx=batch_idx and 0)
+
+    monkeypatch.setattr(apc, "layer_kv_for_apc", layer)
+
+
+def alias_snapshot(monkeypatch):
+    """What is stored is the cache that goes on being used."""
+    monkeypatch.setattr(apc, "snapshot_prompt_cache_row", lambda caches, *_, **__: list(caches))
+    monkeypatch.setattr(apc, "_clone_prompt_cache_for_apc", lambda caches, **_: list(caches))
+
+
+def key_by_text(monkeypatch):
+    """Images are not in the key."""
+    monkeypatch.setattr(prefix_caching, "semantic_hash", lambda loaded, made: 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "plant", "schedule"),
+    [
+        ("llama", off_by_one, "in_turn"),
+        ("lfm2", off_by_one, "in_turn"),
+        ("llama", forget_parent, "in_turn"),
+        ("llama", block_of_another_row, "late"),
+        ("lfm2", alias_snapshot, "in_turn"),
+        ("shown", key_by_text, "image_in_turn"),
+    ],
+)
+def test_a_planted_fault_is_seen(request, monkeypatch, name, plant, schedule):
+    plant(monkeypatch)
+    found = findings(request.getfixturevalue(name), PREFIX_CACHING, schedule)
+    assert {Verdict.DRIFT, Verdict.DIVERGED, Verdict.CRASH} & {f.verdict for f in found}
+
+
+def test_blocks_that_a_cancelled_request_keeps_are_a_leak(llama, monkeypatch):
+    real = apc.APCManager.release
+    stop = iter([False, True])
+
+    def release(self, blocks):
+        """The second release of the run is the cancelled request's."""
+        if not next(stop, False):
+            real(self, blocks)
+
+    monkeypatch.setattr(apc.APCManager, "release", release)
+    found = findings(llama, PREFIX_CACHING, "cancelled")
+    assert Verdict.LEAK in {f.verdict for f in found}
+
+
+def test_the_engine_says_what_was_reused(llama):
+    schedules = {s.name: s for s in PREFIX_CACHING.make(brief_for(llama, MlxVlmEngine, 0))}
+    trace = play(MlxVlmEngine, llama.model, schedules["in_turn"], meter=llama.meter)
+    reused = {n: c for step in trace.steps for n, c in step.output.reused.items()}
+    assert reused == {
+        "again": 20,
+        "in_block": 16,
+        "longer": 20,
+        "edge": 12,
+        "past_edge": 16,
+        "swapped": 4,
+        "longer_again": 24,
+    }
+    processed = {}
+    for step in trace.steps:
+        for name, count in step.output.processed.items():
+            processed[name] = processed.get(name, 0) + count
+    prompts = {r.request_id: len(r.prompt) for r in trace.schedule.requests}
+    assert processed == {name: n - reused.get(name, 0) for name, n in prompts.items()}
