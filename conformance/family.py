@@ -93,6 +93,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         stand_in: what makes the inputs in place of a processor.
         sizes: for each kind of media the sizes that scenarios use, the first the most; see
             ``schedule.Media``.
+        required: a kind of media that every request must hold, for models that only speak of an
+            image; such media may have no place in the prompt.
         single: the kinds of media of which a request may hold only one.
         drafters: for each kind of drafter the config of a tiny one for this family.
         notes: what a reader of the config should know.
@@ -111,6 +113,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     processor: Processor | None = None
     stand_in: StandIn | None = None
     sizes: dict[str, tuple[tuple[int, ...], ...]] = {}
+    required: str = ""
     single: tuple[str, ...] = ()
     drafters: dict[str, dict[str, Any]] = {}
     notes: str = ""

@@ -73,6 +73,7 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         solo=lambda request, options: subject.oracle.solo(request, options, None),
         modalities=family.facts.modalities,
         sizes=family.facts.sizes,
+        required=family.facts.required,
         single=family.facts.single,
         media_last=subject.library.puts_media_last(subject.model),
         drafters=tuple(family.facts.drafters),

@@ -57,7 +57,7 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
         size: image: width, height (pixels); video: frames, width, height; audio: samples.
         content: media of equal size and other content hold other pixels or samples.
         span: first and one past the last place in the prompt that stand for it, all tokens that
-            the processor puts there included; ``(0, 0)`` before it has a place.
+            the processor puts there included; ``(0, 0)`` where it has none, as with an encoder.
     """
 
     kind: str
@@ -236,7 +236,8 @@ def validate(schedule: Schedule) -> Schedule:
                 f"the prompt has {len(request.prompt)} tokens"
             )
         for media in request.media:
-            if not 0 <= media.span[0] < media.span[1] <= len(request.prompt):
+            placed = 0 <= media.span[0] < media.span[1] <= len(request.prompt)
+            if not placed and media.span != (0, 0):
                 raise ScheduleError(
                     f"{where}: {media.kind} has span {media.span}, "
                     f"no place in a prompt of {len(request.prompt)} tokens"

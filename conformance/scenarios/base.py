@@ -36,6 +36,7 @@ class Brief:
         solo: the oracle's stream for a request, for scenarios that must know it (stop sequences).
         modalities: what the family's requests may hold.
         sizes: for each kind of media, the sizes that its requests use.
+        required: the kind of media that every request must hold; empty if none.
         single: the kinds of media of which a request may hold only one.
         media_last: whether the library's chat template puts media after the text.
         drafters: the kinds of drafters that the family has.
@@ -52,6 +53,7 @@ class Brief:
     solo: SoloFn
     modalities: tuple[str, ...] = ("text",)
     sizes: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    required: str = ""
     single: tuple[str, ...] = ()
     media_last: bool = False
     drafters: tuple[str, ...] = ()

@@ -25,8 +25,16 @@ def ask(
     max_tokens: int = OUTPUT,
     **more: Any,
 ) -> Request:
-    """A request called ``name`` with the shared prompt of that length and variant."""
-    return Request(name, brief.prompt(length, variant), max_tokens, **more)
+    """A request called ``name`` with the shared prompt of that length and variant.
+
+    Families of which every request must hold a medium get one, its content by the variant.
+    """
+    prompt = brief.prompt(length, variant)
+    if not brief.required:
+        return Request(name, prompt, max_tokens, **more)
+    medium = Media(brief.required, brief.sizes[brief.required][0], variant)
+    prompt, media = brief.compose([medium, prompt])
+    return Request(name, prompt, max_tokens, media=media, **more)
 
 
 def show(

@@ -61,10 +61,15 @@ def compose(
     for one in media:
         if one.kind not in family.facts.modalities:
             raise Unsupported(f"{family.name} takes no {one.kind}")
+    if tuple(parts) in loaded.composed:
+        known: tuple[tuple[int, ...], tuple[Media, ...]] = loaded.composed[tuple(parts)]
+        return known
     made = _process(loaded, parts)
     ids: Any = made.input_ids[0].tolist()
     prompt = tuple(int(token) for token in ids)
     spans = _spans(prompt, family.tokens)
+    if not spans and family.facts.required:
+        spans = [(0, 0)] * len(media)
     if len(spans) != len(media):
         raise ModelError(
             f"{family.name}: the processor was given {len(media)} media and put {len(spans)} runs "
@@ -74,6 +79,7 @@ def compose(
         msgspec.structs.replace(one, span=span) for one, span in zip(media, spans, strict=True)
     )
     loaded.inputs[prompt, placed] = made
+    loaded.composed[tuple(parts)] = prompt, placed
     return prompt, placed
 
 

@@ -1,0 +1,21 @@
+"""A family that takes images and videos, loaded once a module; tests must leave it as it is."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.family import load_family
+from conformance.plugins.mlx_vlm import inventory
+from conformance.plugins.mlx_vlm.library import MlxVlm
+
+FAMILIES = Path(inventory.__file__).parent / "families"
+
+
+@pytest.fixture(scope="module")
+def library():
+    return MlxVlm()
+
+
+@pytest.fixture(scope="module")
+def model(library):
+    return library.load(load_family(FAMILIES / "qwen2_vl.json"), dtype="float32", seed=0)

@@ -1,0 +1,80 @@
+"""Prompts of text and media: ids, spans, and the arguments that the library's server makes."""
+
+from types import SimpleNamespace
+
+import mlx.core as mx
+import msgspec
+import pytest
+from mlx_vlm.server.generation import ResponseGenerator
+
+from conformance.errors import ModelError, Unsupported
+from conformance.plugins.mlx_vlm.inputs import compose, embed, inputs_of
+from conformance.schedule import Media, Request
+
+IMAGE = Media("image", (16, 16))
+
+
+@pytest.fixture
+def request_with_image(model):
+    prompt, media = compose(model, [(5, 6, 7), IMAGE, (9, 8)])
+    return Request("a", prompt, 4, media=media)
+
+
+def test_spans_are_where_the_processor_put_its_tokens(request_with_image):
+    (media,) = request_with_image.media
+    start, stop = media.span
+    prompt = request_with_image.prompt
+    assert (prompt[:start], prompt[stop:]) == ((5, 6, 7), (9, 8))
+    assert set(prompt[start:stop]) == {250, 252, 253}
+
+
+def test_text_alone_needs_no_processor(model):
+    assert compose(model, [(5, 6), (7,)]) == ((5, 6, 7), ())
+    made = inputs_of(model, Request("a", (5, 6, 7), 4))
+    assert made.input_ids.tolist() == [[5, 6, 7]]
+    assert made.attention_mask.tolist() == [[1, 1, 1]]
+    assert made.pixel_values is None
+
+
+def test_several_media_keep_their_order(model):
+    parts = [(5,), IMAGE, (6,), Media("image", (24, 16), 1), (7,)]
+    prompt, media = compose(model, parts)
+    lengths = [m.span[1] - m.span[0] for m in media]
+    assert lengths[0] < lengths[1]
+    assert prompt[0] == 5
+    assert prompt[-1] == 7
+
+
+def test_a_request_from_a_file_is_processed_again(model, request_with_image):
+    before = inputs_of(model, request_with_image)
+    model.inputs.clear()
+    model.composed.clear()
+    again = inputs_of(model, request_with_image)
+    assert again is not before
+    assert mx.array_equal(again.pixel_values, before.pixel_values)
+
+
+def test_a_prompt_that_the_processor_would_not_write_is_refused(model, request_with_image):
+    wrong = (*request_with_image.prompt[:4], 250, *request_with_image.prompt[4:])
+    media = (msgspec.structs.replace(request_with_image.media[0], span=(3, 10)),)
+    with pytest.raises(ModelError, match="the processor made"):
+        inputs_of(model, Request("a", wrong, 4, media=media))
+
+
+def test_media_that_the_family_does_not_take_are_refused(model):
+    with pytest.raises(Unsupported, match="takes no audio"):
+        compose(model, [(5,), Media("audio", (400,))])
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_the_arguments_are_those_of_the_librarys_server(model, request_with_image, text):
+    request = Request("t", (5, 6, 7), 4) if text else request_with_image
+    made = inputs_of(model, request)
+    raw = {"input_ids": made.input_ids, "pixel_values": made.pixel_values, **made.extra}
+    raw["attention_mask"] = made.attention_mask
+    server = SimpleNamespace(model=model.fresh().model, vision_cache=None)
+    ids, want = ResponseGenerator._gpu_embed(server, raw)
+    got = embed(model.fresh(), made)
+    assert ids.tolist() == [list(request.prompt)]
+    assert got.keys() == want.keys()
+    assert all(mx.array_equal(got[name], want[name]) for name in want)
