@@ -1,9 +1,11 @@
 """What is held after the end, and rows that nobody asked for."""
 
+import msgspec
 import pytest
 from miniatures.plays import Script
 
 from conformance.checks.leak import check_leak
+from conformance.schedule import Drafting, EngineOptions
 from conformance.trace import Failure, ForwardCall
 from conformance.verdict import Verdict
 
@@ -38,6 +40,17 @@ def test_a_ghost_row_after_the_last_finish():
     script.free.moments[7].forwards = [ForwardCall(1, 1)]
     (found,) = check_leak(script.play())
     assert found.what == "step 7 computed 1 rows with 0 requests live"
+
+
+def test_a_row_that_ends_within_a_draft_may_be_in_the_next_call_and_no_longer():
+    script = Script()
+    options = EngineOptions(drafting=Drafting("kind"))
+    script.free.schedule = msgspec.structs.replace(script.schedule, options=options)
+    script.free.moments[3].forwards = [ForwardCall(3, 1)]  # c was removed before this step
+    assert check_leak(script.play()) == []
+    script.free.moments[4].forwards = [ForwardCall(3, 1)]
+    (found,) = check_leak(script.play())
+    assert found.what == "step 4 computed 3 rows with 1 requests live"
 
 
 def test_rows_are_not_counted_where_stages_are_not_told():
