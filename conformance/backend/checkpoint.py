@@ -41,9 +41,9 @@ def draw(family: Family, skeleton: Module, *, dtype: str, seed: int) -> dict[str
     seed += family.facts.seed
     found = parameters(skeleton)
     # As mlx_lm.convert does: all floating parameters, but those that the model keeps back.
-    castable: Callable[[str], bool] = lambda _: True
+    castable: Callable[[str], bool] | None = None
     if dtype != "float32":
-        castable = getattr(skeleton, "cast_predicate", castable)
+        castable = getattr(skeleton, "cast_predicate", None)
     floating = {
         path: tuple(value.shape)
         for path, value in found.items()
@@ -51,7 +51,8 @@ def draw(family: Family, skeleton: Module, *, dtype: str, seed: int) -> dict[str
     }
     weights: dict[str, mx.array] = {}
     for path, drawn in make_weights(floating, family.facts.weights, seed=seed).items():
-        weights[path] = mx.array(drawn).astype(getattr(mx, dtype) if castable(path) else mx.float32)
+        kept_back = castable is not None and not castable(path)
+        weights[path] = mx.array(drawn).astype(mx.float32 if kept_back else getattr(mx, dtype))
     for path, value in found.items():
         if value.dtype in _PACKED:
             shape = tuple(value.shape)

@@ -22,8 +22,8 @@ from conformance.family import Family
 class LoadedModel:
     """A model with its family's weights, in evaluation mode, and its processor, if it has one.
 
-    ``inputs`` holds what the processor made of prompts, by the prompt; ``drafters`` the family's
-    drafters as far as they were loaded, by their kind.
+    ``composed`` holds the prompts that were made of text and media, ``inputs`` what the processor
+    made of each, ``drafters`` the family's drafters as far as they were loaded, by their kind.
     """
 
     model: Any
@@ -32,6 +32,7 @@ class LoadedModel:
     dtype: str
     seed: int
     inputs: dict[Any, Any] = field(default_factory=dict)
+    composed: dict[Any, Any] = field(default_factory=dict)
     drafters: dict[str, Any] = field(default_factory=dict)
     _state: list[tuple[Module, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
 
