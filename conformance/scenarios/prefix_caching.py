@@ -38,7 +38,7 @@ from conformance.schedule import (
 # Tokens of a block. Snapshots are taken of no prompt of less than 16 tokens, by default.
 BLOCK = 4
 SHARED = 4 * BLOCK
-FEW = 3
+FEW = 2
 
 
 def _prefix_caching(brief: Brief) -> list[Schedule]:

@@ -10,12 +10,14 @@ from conformance.plugins.mlx_vlm.inputs import Inputs
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.schedule import PrefixCaching
 
+_PLENTY = 1 << 40  # bytes
+
 
 def make_manager(caching: PrefixCaching) -> Any:
     """An ``APCManager`` with all its blocks free, in memory alone.
 
-    No memory is held back for others: whether a prefix is kept must not hang on how much of it
-    this machine happens to have.
+    Whether a prefix is kept must not hang on how much memory this machine happens to have: none is
+    held back for others, and nobody asks (it takes a process each time).
 
     Source: ``mlx_vlm.server.app``, where a model is loaded.
     """
@@ -30,9 +32,11 @@ def make_manager(caching: PrefixCaching) -> Any:
         "memory_reserve_gb": 0,
     }
     try:
-        return compat.part("apc").from_env(overrides=settings)
+        made = compat.part("apc").from_env(overrides=settings)
     except TypeError as error:
         raise Unsupported(f"this mlx-vlm's prefix caching takes no settings: {error}") from error
+    made._memory_headroom = lambda: _PLENTY
+    return made
 
 
 def require(generator: Any) -> None:
