@@ -1,5 +1,6 @@
 """Each tiny engine gets the verdict of its one wrongness, in the scenarios that can see it."""
 
+import msgspec
 import numpy as np
 import pytest
 from miniatures.fakes import FAKES
@@ -19,7 +20,7 @@ from conformance.judge import (
 from conformance.scenarios import LADDER, Scenario
 from conformance.scenarios.build import ask, together
 from conformance.scenarios.solo import REPEAT
-from conformance.schedule import Schedule
+from conformance.schedule import Drafting, Schedule
 from conformance.trace import Mode
 from conformance.verdict import Finding, Verdict
 
@@ -216,6 +217,22 @@ def test_the_first_run_is_made_again_where_the_two_differ():
 def test_an_engine_that_cannot_be_forced_runs_free_twice(toy):
     played = play_schedule(toy, AllAtOnce, one_schedule(toy, AllAtOnce))
     assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
+
+
+def test_with_a_drafter_both_runs_are_free_and_the_engine_is_told_what_to_foresee(toy):
+    told = []
+
+    class Drafts(ContinuousBatching):
+        def insert(self, submissions):
+            told.append({s.request.request_id: s.hints for s in submissions})
+            super().insert(submissions)
+
+    schedule = one_schedule(toy, Drafts)
+    options = msgspec.structs.replace(schedule.options, drafting=Drafting("kind"))
+    played = play_schedule(toy, Drafts, msgspec.structs.replace(schedule, options=options))
+    assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
+    assert not played.full_logprobs
+    assert told == [{name: want.tokens for name, want in played.want.items()}] * 2
 
 
 def test_a_run_that_failed_is_not_made_again(toy):

@@ -61,6 +61,19 @@ def test_a_forced_run_feeds_the_given_tokens():
     assert trace.stream("b").tokens == (5, 4)
 
 
+def test_hints_reach_the_engine_and_do_not_force_it():
+    seen = {}
+
+    class Hinted(ContinuousBatching):
+        def insert(self, submissions):
+            seen.update({s.request.request_id: (s.hints, s.forced) for s in submissions})
+            super().insert(submissions)
+
+    trace = run(schedule(Arrival((A, B))), Hinted, hints={"a": (9, 8), "b": (7,)})
+    assert seen == {"a": ((9, 8), None), "b": ((7,), None)}
+    assert trace.mode is Mode.FREE
+
+
 # ---------------------------------------------------------------------------- what is recorded
 
 
