@@ -1,0 +1,75 @@
+"""The public function ``batch_generate`` as an engine: tokens from its texts, logprobs by row."""
+
+import numpy as np
+import pytest
+
+from conformance.engine import Capability, Submission
+from conformance.errors import Unsupported
+from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
+from conformance.plugins.mlx_vlm.inputs import compose
+from conformance.schedule import EngineOptions, Media, Request, Stage
+
+ONE, TWO = Request("one", (4, 5, 6, 7), 4), Request("two", (20, 21, 22, 23), 2)
+
+
+def shown(model, name, *, content=0, size=(16, 16), last=True):
+    words, image = (5, 6, 7, 9), Media("image", size, content)
+    prompt, media = compose(model, [words, image] if last else [image, words])
+    return Request(name, prompt, 3, media=media)
+
+
+def answer(model, *requests, forced=None):
+    engine = MlxVlmBatchGenerate(model, EngineOptions())
+    engine.insert([Submission(r, (forced or {}).get(r.request_id)) for r in requests])
+    assert set(engine.stages().values()) == {Stage.QUEUED}
+    output = engine.step()
+    assert engine.step().events == ()
+    engine.close()
+    return output
+
+
+def of(output, name):
+    return [event for event in output.events if event.request_id == name]
+
+
+def test_it_cannot_be_joined_or_left():
+    absent = {Capability.LATE_JOIN, Capability.CANCEL, Capability.SLOTS, Capability.STAGES}
+    assert not absent & MlxVlmBatchGenerate.capabilities
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_each_request_gets_its_single_stream(library, model, order):
+    requests = [(ONE, TWO)[index] for index in order]
+    output = answer(model, *requests)
+    for request in requests:
+        options = EngineOptions()
+        want = library.single_stream(model, request, options=options, steps=request.max_tokens)
+        events = of(output, request.request_id)
+        assert tuple(e.token for e in events) == want.stream.tokens
+        assert [e.finish_reason is not None for e in events] == [False] * (len(events) - 1) + [True]
+        got = np.stack([e.logprobs for e in events])
+        assert np.abs(got - want.stream.logprobs).max() < 1e-4
+
+
+def test_rows_are_forced_apart(model):
+    forced = {"one": (11, 12, 13, 14), "two": (15, 16)}
+    output = answer(model, ONE, TWO, forced=forced)
+    assert {n: tuple(e.token for e in of(output, n)) for n in forced} == forced
+
+
+def test_images_of_two_sizes_and_a_text_keep_their_rows(library, model):
+    small, large = shown(model, "small"), shown(model, "large", content=1, size=(24, 16))
+    output = answer(model, ONE, large, small)
+    for request in (ONE, large, small):
+        options = EngineOptions()
+        want = library.single_stream(model, request, options=options, steps=request.max_tokens)
+        assert tuple(e.token for e in of(output, request.request_id)) == want.stream.tokens
+
+
+def test_an_image_where_the_function_would_not_put_it_is_refused(model):
+    with pytest.raises(Unsupported, match="where the prompt of 'first' has them"):
+        answer(model, shown(model, "first", last=False))
+    middle = [(5, 6), Media("image", (16, 16)), (7,)]
+    prompt, media = compose(model, middle)
+    with pytest.raises(Unsupported, match="one image beside the text"):
+        answer(model, Request("middle", prompt, 2, media=media))
