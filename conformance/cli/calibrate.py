@@ -25,6 +25,13 @@ Subject = tuple[Library, Family]
 
 @click.command("calibrate")
 @click.option(
+    "--engine",
+    "engines",
+    multiple=True,
+    metavar="GLOB",
+    help="Measure the families of these engines; may be repeated. Default: all.",
+)
+@click.option(
     "--family",
     "families",
     multiple=True,
@@ -66,6 +73,7 @@ Subject = tuple[Library, Family]
 def command(
     ctx: click.Context,
     *,
+    engines: tuple[str, ...],
     families: tuple[str, ...],
     dtype: str,
     seed: int,
@@ -84,7 +92,7 @@ def command(
     if write and (dtype != "float32" or seed):
         raise ConformanceError("--write: recipes are made for float32 and seed 0 only")
     target = writable(json_file, "--json") if json_file else None
-    chosen = _chosen(families, family_files)
+    chosen = _chosen(engines, families, family_files)
     console = Console(highlight=False)
     measured = []
     with console.status("measuring") as status:
@@ -99,14 +107,18 @@ def command(
     ctx.exit(0 if all(item.good for item in measured) else 1)
 
 
-def _chosen(patterns: tuple[str, ...], family_files: tuple[Path, ...]) -> list[Subject]:
+def _chosen(
+    engines: tuple[str, ...], patterns: tuple[str, ...], family_files: tuple[Path, ...]
+) -> list[Subject]:
     registry = build_registry(family_files=family_files)
-    names = sorted({name for _, name in registry.families})
-    wanted = set(select(names, patterns, what="family"))
+    wanted = select(registry.engines, engines, what="engine")
+    libraries = {registry.engines[name].library for name in wanted}
+    names = sorted({name for library, name in registry.families if library in libraries})
+    chosen = set(select(names, patterns, what="family"))
     return [
         (registry.libraries[library], family)
         for (library, name), family in registry.families.items()
-        if name in wanted
+        if library in libraries and name in chosen
     ]
 
 
@@ -132,14 +144,16 @@ def _measure_all(
 def measure_one(subject: Subject, *, dtype: str, seed: int, write: bool) -> Measured:
     """The family's sensitivity, and with ``write`` whether a better recipe was found for it."""
     library, family = subject
+    # Two libraries may each have a family of that name.
+    label = f"{library.name}/{family.name}"
     try:
         before = library.sensitivity(family, dtype=dtype, seed=seed)
         if not (write and library.calibrate(family)):
-            return Measured(family.name, before)
+            return Measured(label, before)
         better = load_family(Path(family.path))
         after = library.sensitivity(better, dtype=dtype, seed=seed)
-        return Measured(family.name, after, written=True)
+        return Measured(label, after, written=True)
     except Unsupported as error:
-        return Measured(family.name, None, problem=str(error), unsupported=True)
+        return Measured(label, None, problem=str(error), unsupported=True)
     except ModelError as error:
-        return Measured(family.name, None, problem=str(error))
+        return Measured(label, None, problem=str(error))

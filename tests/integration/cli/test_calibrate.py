@@ -6,9 +6,9 @@ import pytest
 def test_a_deaf_family_is_named_and_ends_with_1(conformance):
     done = conformance("calibrate", "--family", "calm", "--family", "silent", "--jobs", "1")
     assert done.code == 1, done
-    assert "DEAF" in next(line for line in done.out.splitlines() if line.startswith("silent"))
+    assert "DEAF" in next(line for line in done.out.splitlines() if line.startswith("toy/silent"))
     assert done.out.splitlines()[-1].startswith("FAILED: 1 of 2 families")
-    assert done.out.rstrip().endswith(": silent")
+    assert done.out.rstrip().endswith(": toy/silent")
 
 
 def test_what_cannot_be_run_here_is_listed_and_is_no_failure(conformance):

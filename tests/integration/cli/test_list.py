@@ -41,6 +41,21 @@ def test_the_others(conformance, what, expected):
     assert json.loads(conformance("list", what, "--json").out)[what]
 
 
+def test_families_of_an_engine_are_loaded_and_described(conformance):
+    listing = json.loads(conformance("list", "families", "--engine", "toy", "--json").out)
+    calm = next(row for row in listing["families loaded"] if row["family"] == "calm")
+    assert calm["caches"] == "the plugin of library toy describes no models"
+    assert calm["scenarios"] == ["repeat", "ragged", "staggered"]
+    assert listing["left out"] == []
+    assert listing["excluded"] == [{"module": "helper", "reason": "no model"}]
+
+
+def test_only_families_are_listed_by_engine(conformance):
+    done = conformance("list", "plugins", "--engine", "toy")
+    assert done.code == 2
+    assert "--engine goes with `list families` only" in done.err
+
+
 def test_what_else_is_refused(conformance):
     assert conformance("list", "wishes").code == 2
 

@@ -1,0 +1,49 @@
+"""What a model is made of, told from its config, its modules and one pass."""
+
+import mlx.core as mx
+import mlx.nn as nn
+import pytest
+from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
+
+from conformance.backend.description import cache_kinds, rope_kind
+
+
+class Bare(nn.Module):
+    pass
+
+
+class Rotating(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rope = nn.RoPE(4)
+
+
+def fast():
+    return mx.fast.rope(mx.zeros((1, 1, 1, 4)), 4, traditional=False, base=10.0, scale=1.0, offset=0)
+
+
+def test_each_kind_of_cache_is_named_once_in_the_order_of_layers():
+    entries = [KVCache(), CacheList(RotatingKVCache(4), KVCache()), ArraysCache(2)]
+    assert cache_kinds(entries) == ("KVCache", "RotatingKVCache", "ArraysCache")
+
+
+@pytest.mark.parametrize(
+    ("config", "model", "forward", "kind"),
+    [
+        ({}, Bare(), lambda: None, "none"),
+        ({}, Bare(), fast, "RoPE"),
+        ({}, Rotating(), lambda: None, "RoPE"),
+        ({"rope_scaling": {"rope_type": "default"}}, Rotating(), fast, "RoPE"),
+        ({"text_config": {"rope_scaling": {"type": "yarn"}}}, Bare(), fast, "RoPE (yarn)"),
+        ({"rope_parameters": {"rope_type": "default", "mrope_section": [1]}}, Bare(), fast, "M-RoPE"),
+    ],
+)
+def test_positions_are_told(config, model, forward, kind):
+    assert rope_kind(config, model, forward) == kind
+
+
+def test_a_model_that_keeps_deltas_has_positions_of_its_own():
+    model = Bare()
+    model._rope_deltas = None
+    assert rope_kind({}, model, fast) == "M-RoPE"
+    assert mx.fast.rope.__name__ == "rope"
