@@ -27,6 +27,14 @@ def test_every_schedule_with_its_work(result):
     assert "  much_longer  drift          0 forward calls" in text
 
 
+def test_the_size_of_quantized_caches_is_told(result):
+    shares = {"cache_share": 0.461, "quantized_share": 9 / 32}
+    quantized = ScheduleResult("uniform_8_64", Verdict.EXACT, **shares)
+    text = evidence_text(result(schedules=(quantized, ScheduleResult("plain", Verdict.EXACT))))
+    assert "(0%), caches 0.46 of unquantized, 0.28 in quantized layers (3.6x)\n" in text
+    assert text.count("of unquantized") == 1
+
+
 def test_the_head_says_whether_it_is_expected_and_known(result):
     known = result(verdict=Verdict.DRIFT, expected=True, known="rotating")
     head = evidence_text(known).splitlines()[0]

@@ -38,7 +38,7 @@ def test_groups_are_those_that_heads_can_be_cut_into(sizes, groups):
 
 def test_turboquant_is_tried_with_every_head():
     kinds = [s.options.kv for s in schedules(16).values() if s.options.kv is not None]
-    assert {kv.bits for kv in kinds} == {3.5, 2.5}
+    assert {kv.bits for kv in kinds} >= {3.5, 2.5}
     assert {kv.scheme for kv in kinds} == {"turboquant"}
 
 
