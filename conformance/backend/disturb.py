@@ -108,7 +108,8 @@ def holdings(entry: Any) -> Iterator[str]:
 def corrupt(entry: Any, stale: Any, name: str, age: int) -> bool:
     """Put one defect into a cache; ``False`` where the defect would change nothing."""
     if name == "keys and values":
-        length = min(int(entry.keys.shape[2]), int(entry.offset))
+        slots = int(entry.keys.shape[2])
+        length = min(slots, int(getattr(entry, "offset", slots)))
         # The write index of a rotating cache, the end of the others.
         end = int(getattr(entry, "_idx", length)) or length
         wrong, right = (end - 1 - age) % length, (end - 1) % length

@@ -13,6 +13,7 @@ from conformance.backend import hearing as text
 from conformance.backend.checkpoint import library_errors
 from conformance.plugins.mlx_vlm.inputs import Part, compose, embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.required import hearer
 from conformance.schedule import Media, Request
 from conformance.sensitivity import Sensitivity, Signal, change
 
@@ -27,7 +28,7 @@ def measure(loaded: LoadedModel) -> Sensitivity:
         Unsupported: the library says that this machine can't run the model.
         ModelError: the library failed to run the model.
     """
-    found = text.measure(loaded)
+    found = text.measure(hearer(loaded))
     signals = list(found.signals)
     for kind in loaded.family.facts.modalities:
         if kind != "text":
@@ -95,7 +96,7 @@ def _dropped(
     """An argument with one of the places zeroed in which the two media differ.
 
     Places are the last axis but one: of embeddings, of deep visual features, of the states that
-    cross attention looks at.
+    cross attention looks at. A medium without places in the prompt has all of the embeddings'.
     """
     for name, value in kwargs.items():
         other = swapped.get(name)
@@ -105,7 +106,7 @@ def _dropped(
             continue
         differs = mx.any(value != other, axis=-1)
         places = differs.reshape(-1, differs.shape[-1]).any(axis=0).tolist()
-        whole = name == "inputs_embeds"
+        whole = name == "inputs_embeds" and span[0] < span[1]
         for place, heard in enumerate(places):  # type: ignore[arg-type]
             if heard and (not whole or span[0] <= place < span[1]):
                 keep = (mx.arange(value.shape[-2]) != place)[:, None]

@@ -21,6 +21,7 @@ from conformance.library import Coverage, Description, Library, Solo
 from conformance.plugins.mlx_vlm import compat, hearing, inputs, inventory, loading, quantization
 from conformance.plugins.mlx_vlm.inputs import inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.required import hearer, plain
 from conformance.plugins.mlx_vlm.sampling import make_processors
 from conformance.schedule import EngineOptions, Media, Request
 from conformance.sensitivity import Sensitivity
@@ -42,9 +43,10 @@ class MlxVlm(Library):
 
     def describe(self, model: LoadedModel) -> Description:
         """See ``Library.describe``: of the language model."""
-        cache = model.cache()
+        heard = hearer(model)
+        cache = heard.cache()
         config = model.family.config
-        rope = rope_kind(config, model.language_model, lambda: model.forward([1], cache))
+        rope = rope_kind(config, model.language_model, lambda: heard.forward([1], cache))
         return Description(cache_kinds(cache), rope)
 
     def meter(self, model: LoadedModel, *, evaluate: bool = False) -> list[ForwardCall]:
@@ -128,8 +130,9 @@ class MlxVlm(Library):
     def head_sizes(self, model: LoadedModel) -> frozenset[int]:
         """See ``Library.head_sizes``: as they are after a prompt of two tokens."""
         low, _ = model.family.tokens
+        request = plain(model, (low, low + 1), 1)
         used = make_prompt_cache(model.fresh().language_model)
-        _decode(model, Request("sizes", (low, low + 1), 1), 2, 1, cache=used, sampler=None)
+        _decode(model, request, 2, 1, cache=used, sampler=None)
         return quantization.head_sizes(used)
 
     def policy_stream(

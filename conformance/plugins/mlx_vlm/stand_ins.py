@@ -14,7 +14,11 @@ import numpy as np
 
 from conformance.errors import FamilyError
 from conformance.family import Family, StandIn
-from conformance.plugins.mlx_vlm import stand_in_gemma4_unified, stand_in_tiles
+from conformance.plugins.mlx_vlm import (
+    stand_in_gemma4_unified,
+    stand_in_pages,
+    stand_in_tiles,
+)
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.schedule import Media
 
@@ -66,4 +70,5 @@ MAKERS: Mapping[str, Maker] = {
     "gemma4_unified": stand_in_gemma4_unified.process,
     "squares_and_whole": stand_in_tiles.squares_and_whole,
     "tiles_and_thumbnail": stand_in_tiles.tiles_and_thumbnail,
+    "whole_page": stand_in_pages.whole_page,
 }
