@@ -135,6 +135,8 @@ def nbytes(cache: Any) -> int:
     try:
         return int(cache.nbytes)
     except NotImplementedError:
+        if hasattr(cache, "caches"):
+            return sum(nbytes(one) for one in cache.caches)
         return sum(int(array.nbytes) for array in (*cache.keys, *cache.values))
 
 

@@ -11,7 +11,7 @@ from mlx_vlm.models import cache as caches
 from conformance.family import load_family
 from conformance.judge import brief_for, judge_batched
 from conformance.phases import Phases
-from conformance.plugins.mlx_vlm import inventory, quantization
+from conformance.plugins.mlx_vlm import compat, inventory, quantization
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.library import MlxVlm
 from conformance.scenarios.quantized import QUANTIZED, START
@@ -229,3 +229,12 @@ def test_the_start_is_never_reached(subject, monkeypatch):
 
     monkeypatch.setattr(ar, "_make_cache", wrong)
     assert verdicts(subject, "start_above")["start_above"] in BAD
+
+
+def test_the_engine_counts_bytes_that_the_library_does_not():
+    batch = caches.BatchQuantizedKVCache([0], group_size=64, bits=8)
+    keys = mx.ones((1, 2, 10, 64))
+    batch.update_and_fetch(keys, keys)
+    held = compat.nbytes(batch)
+    assert held > 0
+    assert compat.nbytes(caches.CacheList(caches.BatchKVCache([0]), batch)) == held
