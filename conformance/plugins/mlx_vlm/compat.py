@@ -130,13 +130,13 @@ def decode_caches(generator: Any) -> list[Any]:
 
 def nbytes(cache: Any) -> int:
     """Bytes that a cache holds, by its own count; ``BatchQuantizedKVCache`` has none."""
+    if hasattr(cache, "caches"):
+        return sum(nbytes(one) for one in cache.caches)
     if cache.empty():
         return 0
     try:
         return int(cache.nbytes)
     except NotImplementedError:
-        if hasattr(cache, "caches"):
-            return sum(nbytes(one) for one in cache.caches)
         return sum(int(array.nbytes) for array in (*cache.keys, *cache.values))
 
 
