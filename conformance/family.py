@@ -93,6 +93,10 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         stand_in: what makes the inputs in place of a processor.
         sizes: for each kind of media the sizes that scenarios use, the first the most; see
             ``schedule.Media``.
+        bidirectional_prompt: the tokens of a prompt see each other both ways, so a pass without a
+            cache, in which generated tokens join the prompt, tells the first token only.
+        uncut_media: where the library says that it never cuts a prompt with media into pieces
+            (file and line); empty where it does.
         required: a kind of media that every request must hold, for models that only speak of an
             image; such media may have no place in the prompt.
         single: the kinds of media of which a request may hold only one.
@@ -113,6 +117,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     processor: Processor | None = None
     stand_in: StandIn | None = None
     sizes: dict[str, tuple[tuple[int, ...], ...]] = {}
+    bidirectional_prompt: bool = False
+    uncut_media: str = ""
     required: str = ""
     single: tuple[str, ...] = ()
     drafters: dict[str, dict[str, Any]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 from conformance.family import Family
 from conformance.library import Library
 from conformance.phases import Phases
-from conformance.reference.oracle import Oracle
+from conformance.reference.oracle import STATELESS_STEPS, Oracle
 from conformance.trace import ForwardCall
 
 
@@ -42,4 +42,6 @@ class Subject:
         with phases("load"):
             model = library.load(family, dtype=dtype, seed=seed)
         meter = library.meter(model, evaluate=evaluate)
-        return cls(family, library, model, meter, Oracle(library, model, dtype), phases)
+        steps = 1 if family.facts.bidirectional_prompt else STATELESS_STEPS
+        oracle = Oracle(library, model, dtype, steps)
+        return cls(family, library, model, meter, oracle, phases)

@@ -45,10 +45,13 @@ class OracleCheck:
 class Oracle:
     """Gives the oracle's answer for any request of a schedule, and how exactly it holds."""
 
-    def __init__(self, library: Library, model: Any, dtype: str) -> None:
+    def __init__(
+        self, library: Library, model: Any, dtype: str, stateless_steps: int = STATELESS_STEPS
+    ) -> None:
         self._library = library
         self._model = model
         self._dtype = dtype
+        self._stateless_steps = stateless_steps
         self._streams: dict[Any, Stream] = {}
         self._envelopes: dict[Any, Envelope] = {}
         self._checks: dict[Any, OracleCheck | None] = {}
@@ -110,7 +113,7 @@ class Oracle:
         if key not in self._checks:
             stream = self.solo(request, options, None)
             assert stream.logprobs is not None
-            steps = min(STATELESS_STEPS, len(stream.tokens))
+            steps = min(self._stateless_steps, len(stream.tokens))
             rows = [
                 self._library.stateless(self._model, request, stream.tokens[:index])
                 for index in range(steps)

@@ -30,6 +30,7 @@ LADDER: tuple[Scenario, ...] = (
     cancel.CANCELLED,
     media.IMAGES_TOGETHER,
     media.MIXED_MODALITY,
+    media.MEDIA_IN_PIECES,
     media.STALE_STATE,
     quantized.QUANTIZED,
     join.PROMPT_CACHE,

@@ -23,11 +23,17 @@ from conformance.scenarios.build import (
     show,
     together,
 )
-from conformance.schedule import EngineOptions, Removal, Request, Schedule, Stage
+from conformance.schedule import EngineOptions, Removal, Request, Schedule, Stage, Trigger
 
 
 def _takes_media(family: Family) -> str:
     return "" if set(family.facts.modalities) - {"text"} else "it takes text only"
+
+
+def _takes_media_in_pieces(family: Family) -> str:
+    if where := family.facts.uncut_media:
+        return f"the library prefills prompts with media whole: {where}"
+    return _takes_media(family)
 
 
 def _takes_images(family: Family) -> str:
@@ -39,7 +45,7 @@ def _mixed(brief: Brief) -> list[Schedule]:
     return [
         schedule
         for kind in kinds
-        for make in (_beside, _joins, _chunks, _cancelled, _slots)
+        for make in (_beside, _joins, _cancelled, _slots)
         for schedule in make(brief, kind)
     ]
 
@@ -82,6 +88,11 @@ def _joins(brief: Brief, kind: str) -> Iterator[Schedule]:
     yield Schedule(f"{kind}_joins_text", arrivals)
 
 
+def _in_pieces(brief: Brief) -> list[Schedule]:
+    kinds = [kind for kind in brief.modalities if kind != "text"]
+    return [schedule for kind in kinds for schedule in _chunks(brief, kind)]
+
+
 def _chunks(brief: Brief, kind: str) -> Iterator[Schedule]:
     """A piece of prefill ends at the start of the medium, within it, at its end."""
     # The longest row is padded nowhere: its pieces are those of its single stream.
@@ -96,19 +107,26 @@ def _chunks(brief: Brief, kind: str) -> Iterator[Schedule]:
     padded = show(brief, "padded", kind)
     options = EngineOptions(prefill_step_size=PIECE)
     yield Schedule(f"{kind}_cut_and_padded", (together(padded, long),), options=options)
+    yield _removal(brief, kind, "prefill", in_prefill("one", PIECE), options)
 
 
 def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
+    yield _removal(brief, kind, "decode", produced("one", 2), EngineOptions())
+
+
+def _removal(
+    brief: Brief, kind: str, stage: str, when: Trigger, options: EngineOptions
+) -> Schedule:
+    """The medium goes while a text beside it goes on; a follow-up comes."""
     one = show(brief, "one", kind, after=MEDIUM, max_tokens=LASTING)
     text = ask(brief, "text", LONG, max_tokens=LASTING)
     late = ask(brief, "next", SHORT, max_tokens=3)
-    for stage, when in {"prefill": in_prefill("one", PIECE), "decode": produced("one", 2)}.items():
-        yield Schedule(
-            f"{kind}_cancelled_in_{stage}",
-            (together(one, text), together(late, when=gone("one", removed=True))),
-            (Removal(("one",), when),),
-            options=EngineOptions(prefill_step_size=PIECE),
-        )
+    return Schedule(
+        f"{kind}_cancelled_in_{stage}",
+        (together(one, text), together(late, when=gone("one", removed=True))),
+        (Removal(("one",), when),),
+        options=options,
+    )
 
 
 def _slots(brief: Brief, kind: str) -> Iterator[Schedule]:
@@ -146,26 +164,17 @@ def _one_by_one(name: str, requests: list[Request]) -> Schedule:
     return Schedule(name, tuple(arrivals))
 
 
+_NEEDS = frozenset({Capability.MEDIA, Capability.LATE_JOIN, Capability.CANCEL, Capability.STAGES})
 MIXED_MODALITY = Scenario(
     "mixed_modality",
     112,
     "images, videos and sounds beside text",
-    frozenset(
-        {
-            Capability.MEDIA,
-            Capability.LATE_JOIN,
-            Capability.CHUNKED,
-            Capability.CANCEL,
-            Capability.STAGES,
-        }
-    ),
+    _NEEDS,
     _mixed,
     (
         media_seen.beside_text(),
         media_seen.text_joins(),
         media_seen.joins_text(),
-        media_seen.cut_in_span(),
-        media_seen.removed_from(Stage.PREFILL),
         media_seen.removed_from(Stage.DECODE),
         media_seen.one_after_another(),
     ),
@@ -179,6 +188,15 @@ IMAGES_TOGETHER = Scenario(
     _images_together,
     (seen.rows_together(2),),
     applies=_takes_images,
+)
+MEDIA_IN_PIECES = Scenario(
+    "media_in_pieces",
+    113,
+    "prefill in pieces that end before, within and after an image, a video or a sound",
+    _NEEDS | {Capability.CHUNKED},
+    _in_pieces,
+    (media_seen.cut_in_span(), media_seen.removed_from(Stage.PREFILL)),
+    applies=_takes_media_in_pieces,
 )
 STALE_STATE = Scenario(
     "stale_state",

@@ -215,6 +215,19 @@ class CutsImages(ContinuousBatching):
         row.fed += piece[1:] if within else piece
 
 
+class ImagesShiftJoins(ContinuousBatching):
+    """What comes while an image decodes is one position off."""
+
+    def insert(self, submissions):
+        super().insert(submissions)
+        if any(row.request.media for row in self.decode):
+            for row in self.queue[-len(submissions) :]:
+                row.shift = 1
+
+    def offsets(self, rows):
+        return [len(row.fed) + getattr(row, "shift", 0) for row in rows]
+
+
 class RemembersText(ContinuousBatching):
     """When text was the last that it had to do, what comes next is one position off."""
 
@@ -438,6 +451,7 @@ WRONG = (
     MixesScales,
     SwapsImages,
     CutsImages,
+    ImagesShiftJoins,
     RemembersText,
     KeepsCache,
     InheritsSlotState,

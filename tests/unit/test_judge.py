@@ -37,7 +37,7 @@ RAGGED = SEVERAL - {"identical", "equal_length"}
 # Where a row ends, and another one decodes on or comes later.
 ENDS = RAGGED - {"wide", "threads"} | {"stale_state"}
 PIECES = frozenset(
-    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized", "mixed_modality"}
+    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized", "media_in_pieces"}
 )
 # Where a row that decodes waits for one that joins; a prompt of two tokens joins before long ones.
 JOINS = ENDS - {"early_finish", "images_together", "stale_state"}
@@ -48,7 +48,10 @@ EXPECTED = {
     "SpeaksAfterFinish": (Verdict.PROTOCOL, ENDS),
     "SpeaksAfterRemoval": (Verdict.PROTOCOL, {"cancelled", "mixed_modality"}),
     "CallsEveryEndStop": (Verdict.PROTOCOL, ALL),
-    "SpeaksForAStranger": (Verdict.PROTOCOL, {"cancelled", "mixed_modality"}),
+    "SpeaksForAStranger": (
+        Verdict.PROTOCOL,
+        {"cancelled", "mixed_modality", "media_in_pieces"},
+    ),
     "HidesLogprobs": (Verdict.PROTOCOL, SEVERAL),
     "AttendsToPadding": (Verdict.DIVERGED, RAGGED),
     "NanInPadding": (Verdict.NAN, RAGGED),
@@ -64,13 +67,14 @@ EXPECTED = {
     "SwapsRowsAfterFilter": (
         Verdict.DIVERGED,
         {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers", "quantized"}
-        | {"mixed_modality"},
+        | {"media_in_pieces"},
     ),
     "MixesScales": (Verdict.DRIFT, {"quantized"}),
     "SwapsImages": (Verdict.DIVERGED, {"images_together", "mixed_modality"}),
-    "CutsImages": (Verdict.DIVERGED, {"mixed_modality"}),
+    "CutsImages": (Verdict.DIVERGED, {"media_in_pieces"}),
+    "ImagesShiftJoins": (Verdict.DIVERGED, {"mixed_modality"}),
     "RemembersText": (Verdict.DIVERGED, {"stale_state", "prompt_cache"}),
-    "KeepsCache": (Verdict.LEAK, {"cancelled", "mixed_modality"}),
+    "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces"}),
     "InheritsSlotState": (
         Verdict.DIVERGED,
         {"slot_reuse", "samplers", "invalid", "mixed_modality"},
@@ -99,21 +103,24 @@ EXPECTED = {
 
 # What each fake leaves out: these scenarios are vacuous on it, and all others exact.
 VACUOUS = {
-    "OneByOne": SEVERAL,
+    "OneByOne": SEVERAL - {"media_in_pieces"},
     "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache", "quantized"},
     "JoinsLate": {"staggered", "window", "stop_sequences", "samplers", "mixed_modality"},
-    "PrefillsWhole": {"chunked", "cancelled", "mixed_modality"},
+    "PrefillsWhole": {"chunked", "cancelled", "media_in_pieces"},
     "HasMoreSlots": {"slot_reuse", "cancelled", "mixed_modality"},
     "PadsAlways": {"identical", "equal_length"},
-    "Unmetered": ALL - {"window", "stop_sequences", "samplers", "mixed_modality"},
+    "Unmetered": ALL
+    - {"window", "stop_sequences", "samplers", "mixed_modality", "media_in_pieces"},
     "WithoutProbes": {"invalid"},
     "WithoutStages": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid", "quantized", "mixed_modality", "stale_state"),
+        *("samplers", "invalid", "quantized"),
+        *("mixed_modality", "media_in_pieces", "stale_state"),
     },
     "AnswersAtOnce": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid", "quantized", "mixed_modality", "stale_state"),
+        *("samplers", "invalid", "quantized"),
+        *("mixed_modality", "media_in_pieces", "stale_state"),
     },
 }
 
