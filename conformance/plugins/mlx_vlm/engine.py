@@ -90,6 +90,9 @@ class MlxVlmEngine(Engine):
         if self._guide is not None:
             self._guide.begin_step([self._ids[u] for u in compat.decode_rows(self._generator)])
         progress, responses = self._generator.next()
+        if self._manager is not None:
+            lengths = [self._lengths.get(response.uid, 0) for response in responses]
+            prefix_caching.require_stored(self._manager, max(lengths, default=0))
         reused = compat.reused(self._generator, progress)
         joined = {uid: count for uid, count in reused.items() if uid not in self._reused}
         self._reused |= joined

@@ -53,6 +53,20 @@ def require(generator: Any) -> None:
     raise Unsupported(f"prefix caching is not supported for this model's caches ({words})")
 
 
+def require_stored(manager: Any, prompt_length: int) -> None:
+    """See that something was stored once a prompt of that length has given its first token.
+
+    Raises:
+        Unsupported: the library silently stores nothing, of a layer without keys for example.
+    """
+    least = max(manager.block_size, manager.exact_cache_min_tokens) + 2
+    if prompt_length >= least and not manager.stats.stores + manager.stats.exact_stores:
+        raise Unsupported(
+            f"prefix caching is not supported for this model's caches: nothing was stored of a "
+            f"prompt of {prompt_length} tokens"
+        )
+
+
 def prepare(generator: Any, prompt_length: int) -> None:
     """What the server tells the cache before it embeds a prompt."""
     coordinator = getattr(generator, "apc", None)

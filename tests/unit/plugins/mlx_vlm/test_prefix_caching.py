@@ -63,6 +63,16 @@ def test_a_model_whose_caches_cannot_be_restored_is_refused(llama, monkeypatch):
         prefix_caching.require(generator)
 
 
+def test_a_model_of_which_nothing_is_stored_is_refused():
+    manager = prefix_caching.make_manager(PrefixCaching(block_size=2))
+    prefix_caching.require_stored(manager, 9)  # too short to tell
+    with pytest.raises(Unsupported, match="nothing was stored of a prompt of 30 tokens"):
+        prefix_caching.require_stored(manager, 30)
+    keys = [mx.zeros((1, 1, 2, 2))]
+    manager.store_kv_blocks([1, 2], keys, keys)
+    prefix_caching.require_stored(manager, 30)
+
+
 def test_other_pixels_are_another_key(shown):
     def key(content):
         parts = ((5, 6), Media("image", shown.family.facts.sizes["image"][0], content), (7,))
