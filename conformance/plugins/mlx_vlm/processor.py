@@ -18,6 +18,9 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from conformance.errors import FamilyError
 from conformance.family import Family, Processor
 
+# The tokenizer class that takes ``tokenizer.json`` as it is.
+_ANY_KIND = "PreTrainedTokenizerFast"
+
 
 def write_processor(family: Family, folder: Path) -> None:
     """Write ``tokenizer.json``, ``tokenizer_config.json`` and the family's own JSON files.
@@ -41,6 +44,9 @@ def write_processor(family: Family, folder: Path) -> None:
     tokenizer = Tokenizer(WordLevel({**words, **special}, unk_token=word(0)))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
+    if made.tokenizer.kind != _ANY_KIND:
+        # A class that splits text by rules of its own leaves alone what was added as a whole.
+        tokenizer.add_tokens([AddedToken(text, normalized=False) for text in words])
     tokenizer.save(str(folder / "tokenizer.json"))
     if "pad_token" not in roles:
         # Text that is padded in one call of the tokenizer; any token will do, it is masked.
