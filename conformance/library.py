@@ -96,6 +96,16 @@ class Library(ABC):
         ``forced`` are tokens to feed instead of the chosen ones.
         """
 
+    def again(
+        self, model: Any, request: Request, *, options: EngineOptions, steps: int
+    ) -> Stream:
+        """The single stream as a user of the library gets it, to hold ``single_stream`` against.
+
+        They are one and the same unless ``single_stream`` goes round a defect of the library that
+        would leave the family without an oracle.
+        """
+        return self.single_stream(model, request, options=options, steps=steps).stream
+
     @abstractmethod
     def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray:
         """Logprobs ``[vocab]`` of the token after ``request.prompt + tokens``, without a cache."""

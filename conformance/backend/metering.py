@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any
 
@@ -24,12 +25,14 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
     calls: list[ForwardCall] = []
     base = type(model)
 
-    def __call__(self: Module, inputs: mx.array, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    @functools.wraps(base.__call__)
+    def __call__(self: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        # Arguments are handed on as they came: whether a model takes a name is part of the test.
         start = time.perf_counter()
-        output = base.__call__(self, inputs, *args, **kwargs)
+        output = base.__call__(self, *args, **kwargs)
         if evaluate:
             mx.eval(output, [c.state for c in kwargs.get("cache") or () if not c.empty()])
-        batch, length = inputs.shape[0], inputs.shape[1]
+        batch, length = _shape(args, kwargs)
         calls.append(ForwardCall(batch, length, time.perf_counter() - start))
         return output
 
@@ -37,3 +40,11 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
     told = {"__doc__": base.__doc__, "__module__": base.__module__}
     model.__class__ = type(base.__name__, (base,), {"__call__": __call__, **told})
     return calls
+
+
+def _shape(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int]:
+    """``(batch, length)`` of a call: of its first argument, or of the first that has two axes."""
+    for value in (*args[:1], *kwargs.values()):
+        if isinstance(value, mx.array) and value.ndim >= 2:
+            return value.shape[0], value.shape[1]
+    return 0, 0

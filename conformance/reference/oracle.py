@@ -138,8 +138,7 @@ class Oracle:
 
     def again(self, request: Request, options: EngineOptions, *, steps: int) -> Stream:
         """The first ``steps`` steps of the single stream made once more, from the prompt on."""
-        solo = self._library.single_stream(self._model, request, options=options, steps=steps)
-        return solo.stream
+        return self._library.again(self._model, request, options=options, steps=steps)
 
     def _decode(
         self, request: Request, options: EngineOptions, schedule: Schedule | None, steps: int

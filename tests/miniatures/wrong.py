@@ -193,7 +193,7 @@ class MixesScales(ContinuousBatching):
 
 
 class SwapsImages(ContinuousBatching):
-    """Two prompts that are admitted together get each other's images, where these are of one size."""
+    """Two prompts that are admitted together get each other's images, if of one size."""
 
     def admit(self):
         before = list(self.prefill)

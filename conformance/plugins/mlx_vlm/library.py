@@ -73,14 +73,25 @@ class MlxVlm(Library):
         prefix: Any = None,
         forced: tuple[int, ...] | None = None,
     ) -> Solo:
-        """See ``Library.single_stream``: ``generate_step`` with the same inputs."""
+        """See ``Library.single_stream``: ``generate_step`` with the same inputs.
+
+        It names the ids of a piece ``inputs``; models that call them otherwise are given their
+        prompt whole, or they would have no oracle. ``again`` spares them nothing.
+        """
         model.fresh()
         cache = prefix if prefix is not None else _cache(model, request, options)
         sampler = ForcedSampler(forced) if forced else None
-        stream = _decode(
-            model, request, options.prefill_step_size, steps, cache=cache, sampler=sampler
-        )
+        size = options.prefill_step_size if model.takes_pieces else None
+        stream = _decode(model, request, size, steps, cache=cache, sampler=sampler)
         return Solo(stream, cache)
+
+    def again(
+        self, model: LoadedModel, request: Request, *, options: EngineOptions, steps: int
+    ) -> Stream:
+        """See ``Library.again``."""
+        model.fresh()
+        cache = _cache(model, request, options)
+        return _decode(model, request, options.prefill_step_size, steps, cache=cache, sampler=None)
 
     def stateless(
         self, model: LoadedModel, request: Request, tokens: tuple[int, ...]
@@ -110,7 +121,8 @@ class MlxVlm(Library):
         """
         model.fresh()
         cache = _cache(model, request, EngineOptions(kv=options.kv))
-        size, sampler = EngineOptions().prefill_step_size, ForcedSampler(tokens)
+        size = EngineOptions().prefill_step_size if model.takes_pieces else None
+        sampler = ForcedSampler(tokens)
         if not ulps:
             stream = _decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
         else:
@@ -181,7 +193,7 @@ def _cache(model: LoadedModel, request: Request, options: EngineOptions) -> list
 def _decode(
     model: LoadedModel,
     request: Request,
-    step_size: int,
+    step_size: int | None,
     steps: int,
     *,
     cache: list[Any] | None,

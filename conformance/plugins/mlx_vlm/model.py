@@ -7,6 +7,7 @@ leave anything: each starts from ``fresh``.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,16 @@ class LoadedModel:
     def language_model(self) -> Any:
         """The part that decodes; what the library's server gives to its batch generator."""
         return self.model.language_model
+
+    @property
+    def takes_pieces(self) -> bool:
+        """Whether ``generate_step`` can prefill the model in pieces, which it names ``inputs``."""
+        names = ("inputs", "inputs_embeds", "cache", "n_to_process", "logits_to_keep")
+        try:
+            inspect.signature(type(self.language_model).__call__).bind(self, **dict.fromkeys(names))
+        except TypeError:
+            return False
+        return True
 
     def cache(self) -> list[Any]:
         """An empty cache for one request, of a model that remembers none."""

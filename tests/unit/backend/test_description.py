@@ -19,7 +19,9 @@ class Rotating(nn.Module):
 
 
 def fast():
-    return mx.fast.rope(mx.zeros((1, 1, 1, 4)), 4, traditional=False, base=10.0, scale=1.0, offset=0)
+    return mx.fast.rope(
+        mx.zeros((1, 1, 1, 4)), 4, traditional=False, base=10.0, scale=1.0, offset=0
+    )
 
 
 def test_each_kind_of_cache_is_named_once_in_the_order_of_layers():
@@ -35,7 +37,12 @@ def test_each_kind_of_cache_is_named_once_in_the_order_of_layers():
         ({}, Rotating(), lambda: None, "RoPE"),
         ({"rope_scaling": {"rope_type": "default"}}, Rotating(), fast, "RoPE"),
         ({"text_config": {"rope_scaling": {"type": "yarn"}}}, Bare(), fast, "RoPE (yarn)"),
-        ({"rope_parameters": {"rope_type": "default", "mrope_section": [1]}}, Bare(), fast, "M-RoPE"),
+        (
+            {"rope_parameters": {"rope_type": "default", "mrope_section": [1]}},
+            Bare(),
+            fast,
+            "M-RoPE",
+        ),
     ],
 )
 def test_positions_are_told(config, model, forward, kind):

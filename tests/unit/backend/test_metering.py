@@ -1,5 +1,7 @@
 """A metered model is the same model, and its calls are on the list."""
 
+import inspect
+
 import mlx.core as mx
 import pytest
 from mlx import nn
@@ -102,3 +104,28 @@ def test_the_output_and_live_caches_are_evaluated_inside_only_if_asked(monkeypat
     assert len(evaluated) == int(evaluate)
     if evaluate:
         assert len(evaluated[0][1]) == 1  # the empty cache has no state yet
+
+
+def test_arguments_are_handed_on_by_the_names_that_they_came_by():
+    class Other(Model):
+        def __call__(self, x, cache=None):
+            return x
+
+    model = Other()
+    calls = attach_meter(model)
+    with pytest.raises(TypeError, match="inputs"):
+        model(inputs=mx.zeros((1, 3)))
+    model(x=mx.zeros((2, 3)), cache=None)
+    model(cache=None, x=mx.zeros((1, 5)))
+    assert [(call.batch, call.length) for call in calls] == [(2, 3), (1, 5)]
+
+
+def test_a_metered_model_has_the_signature_that_it_had():
+    model = Model()
+    attach_meter(model)
+    assert list(inspect.signature(type(model).__call__).parameters) == [
+        "self",
+        "inputs",
+        "cache",
+        "scale",
+    ]
