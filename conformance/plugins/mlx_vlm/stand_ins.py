@@ -16,6 +16,7 @@ from conformance.errors import FamilyError
 from conformance.family import Family, StandIn
 from conformance.plugins.mlx_vlm import (
     stand_in_gemma4_unified,
+    stand_in_grids,
     stand_in_pages,
     stand_in_tiles,
 )
@@ -68,6 +69,8 @@ def _pixels(media: Media, size: int) -> np.ndarray:
 MAKERS: Mapping[str, Maker] = {
     "fixed": _fixed,
     "gemma4_unified": stand_in_gemma4_unified.process,
+    "grids": stand_in_grids.grids,
+    "hunyuan_vl": stand_in_grids.hunyuan_vl,
     "squares_and_whole": stand_in_tiles.squares_and_whole,
     "tiles_and_thumbnail": stand_in_tiles.tiles_and_thumbnail,
     "whole_page": stand_in_pages.whole_page,
