@@ -50,6 +50,17 @@ def hunyuan_vl(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     return {**made, "position_ids": mx.array(positions)[None], "imgs_pos": mx.array([inside])}
 
 
+def spatial_shapes(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
+    """As the processor of Youtu-VL: one row of patches for all images, and each one's grid.
+
+    Args:
+        args: as for ``grids``.
+    """
+    made = _grids(args, parts, lambda height, width: height * width)
+    shapes = made.pop("image_grid_thw")[:, 1:]
+    return {**made, "pixel_values": made["pixel_values"][None], "spatial_shapes": shapes}
+
+
 def _grids(args: dict[str, Any], parts: Parts, count: Any) -> dict[str, Any]:
     kind: Any = getattr(importlib.import_module(args["module"]), args["name"])
     processor = kind(**args["options"])

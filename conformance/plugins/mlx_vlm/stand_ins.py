@@ -71,6 +71,7 @@ MAKERS: Mapping[str, Maker] = {
     "gemma4_unified": stand_in_gemma4_unified.process,
     "grids": stand_in_grids.grids,
     "hunyuan_vl": stand_in_grids.hunyuan_vl,
+    "spatial_shapes": stand_in_grids.spatial_shapes,
     "squares_and_whole": stand_in_tiles.squares_and_whole,
     "tiles_and_thumbnail": stand_in_tiles.tiles_and_thumbnail,
     "whole_page": stand_in_pages.whole_page,
