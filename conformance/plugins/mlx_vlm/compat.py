@@ -10,8 +10,11 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from mlx_vlm import utils
 
 from conformance.errors import Unsupported
 from conformance.schedule import EngineOptions, KvQuant, Stage
@@ -40,6 +43,14 @@ def part(name: str) -> ModuleType:
         return importlib.import_module(f"mlx_vlm.{name}")
     except ModuleNotFoundError as error:
         raise Unsupported(f"this mlx-vlm does not support it: {error}") from error
+
+
+def model_package(config: dict[str, Any], folder: Path) -> Any:
+    """The library's package for a config; ``model_file`` in it is read from ``folder``."""
+    find = utils.get_model_and_args
+    knows_files = "model_path" in inspect.signature(find).parameters
+    package, _ = find(config=config, **({"model_path": folder} if knows_files else {}))
+    return package
 
 
 def make_generator(model: Any, processor: Any, options: EngineOptions, **more: Any) -> Any:
@@ -71,6 +82,15 @@ def kv_arguments(kv: KvQuant | None) -> dict[str, Any]:
         "kv_quant_scheme": kv.scheme,
         "quantized_kv_start": kv.start,
     }
+
+
+def make_batch_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
+    """The batch generator's cache for one row; it knows a start since 0.6."""
+    make = generation()._make_cache
+    given = {**kv_arguments(kv), "prefill_length": prompt_length}
+    taken = inspect.signature(make).parameters
+    made: list[Any] = make(model, [0], **{n: v for n, v in given.items() if n in taken})
+    return made
 
 
 def progress(generator: Any) -> dict[int, int]:
@@ -114,6 +134,17 @@ def decode_rows(generator: Any) -> list[int]:
 def prefill_rows(generator: Any) -> list[int]:
     """The uids of the prompts in prefill, in the order of their rows."""
     return list(generator._prompt_batch.uids) if generator._prompt_batch is not None else []
+
+
+def sampled_positions(generator: Any) -> list[int]:
+    """Which output token each row is about to get, within a call of the sampler.
+
+    A decode step begins with ``_current_tokens`` set to ``_next_tokens``; else it is a prefill's end.
+    """
+    batch = generator._generation_batch
+    if batch._next_tokens is not None and batch._current_tokens is batch._next_tokens:
+        return [count + 1 for count in batch._num_tokens]
+    return [0] * len(prefill_rows(generator))
 
 
 def caches(generator: Any) -> list[Any]:

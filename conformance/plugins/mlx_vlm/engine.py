@@ -162,7 +162,9 @@ class MlxVlmEngine(Engine):
         model = self._loaded.language_model
         options: dict[str, Any] = {"top_logprobs_k": self._loaded.family.vocab_size}
         if forced:
-            options["sampler"] = _Forcing(self._token)
+            options["sampler"] = _Forcing(
+                self._token, lambda: compat.sampled_positions(self._generator)
+            )
         if self._options.drafting is not None:
             options |= self._draft(self._options.drafting)
         if self._options.prefix_caching is not None:
@@ -224,8 +226,11 @@ class MlxVlmEngine(Engine):
 class _Forcing:
     """The generator's one sampler for all rows, which gives each row its own next token."""
 
-    def __init__(self, token: Callable[[int, int], int]) -> None:
+    def __init__(
+        self, token: Callable[[int, int], int], positions: Callable[[], list[int]]
+    ) -> None:
         self._token = token
+        self._positions = positions
 
     def sample_target(
         self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
@@ -235,7 +240,8 @@ class _Forcing:
         return mx.array([self._token(row, at) for row, at in enumerate(positions)], mx.uint32)
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        raise NotImplementedError("this mlx-vlm does not tell its sampler the rows' positions")
+        """As ``sample_target``, for releases that do not tell the rows' positions (up to 0.5)."""
+        return self.sample_target(logprobs, row_ids=[], positions=self._positions())
 
 
 def endless_processor() -> Any:

@@ -15,6 +15,7 @@ from mlx_vlm import utils
 
 from conformance.backend.checkpoint import draw, library_errors, verify
 from conformance.family import Family
+from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor import write_processor
 
@@ -73,7 +74,7 @@ def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> 
 def _skeleton(config: dict[str, Any], folder: Path) -> Module:
     """The model as ``mlx_vlm.utils.load_model`` makes it; its parameters are never evaluated."""
     config = copy.deepcopy(config)
-    package, _ = utils.get_model_and_args(config=config, model_path=folder)
+    package = compat.model_package(config, folder)
     config.setdefault("text_config", config.pop("llm_config", {}))
     config.setdefault("vision_config", {})
     config.setdefault("audio_config", {})

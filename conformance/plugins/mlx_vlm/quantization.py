@@ -51,9 +51,7 @@ def is_turbo(kv: KvQuant) -> bool:
 
 def _ask(model: Any, kv: KvQuant, prompt_length: int) -> None:
     """Ask the library for the batch cache of one row; whatever it refuses, it says."""
-    compat.generation()._make_cache(
-        model, [0], **compat.kv_arguments(kv), prefill_length=prompt_length
-    )
+    compat.make_batch_cache(model, kv, prompt_length)
 
 
 def head_sizes(used: list[Any]) -> frozenset[int]:
