@@ -18,7 +18,6 @@ from mlx_vlm.utils import prepare_inputs
 from conformance.engine import Capability, Engine, Submission
 from conformance.errors import Unsupported
 from conformance.plugins.mlx_vlm import compat
-from conformance.plugins.mlx_vlm.inputs import inputs_of
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor import text_of
@@ -63,8 +62,9 @@ class MlxVlmBatchGenerate(Engine):
         rows = [_Row(s.request, s.forced) for s in submissions]
         recorder = _Recorder(_groups(rows))
         images = [draw(media) for r in requests for media in r.media]
-        stopping = self._loaded.processor.tokenizer.stopping_criteria
-        stopping.reset([])
+        stopping = _tokenizer(self._loaded.processor).stopping_criteria
+        # Not `reset`, which falls back to what the tokenizer itself ends at.
+        stopping.eos_token_ids = []
         answer: Any = compat.generation().batch_generate(
             self._loaded.model,
             self._loaded.processor,
@@ -77,7 +77,7 @@ class MlxVlmBatchGenerate(Engine):
         events = [
             event
             for row, text in zip(rows, answer.texts, strict=True)
-            for event in _events(row, self._tokens(text))
+            for event in _events(row, self._tokens(row, text))
         ]
         return StepOutput(tuple(events), {r.request_id: len(r.prompt) for r in requests})
 
@@ -94,23 +94,38 @@ class MlxVlmBatchGenerate(Engine):
 
     def _check(self, request: Request, prompt: str) -> None:
         """The function must make of the text what the oracle gets."""
-        if not request.media:
-            return
-        made = inputs_of(self._loaded, request)
-        written = apply_chat_template(
-            self._loaded.processor, self._loaded.model.config, prompt, num_images=1
-        )
-        again = prepare_inputs(
-            self._loaded.processor, images=[draw(request.media[0])], prompts=[written]
-        )
-        if again["input_ids"].tolist() != made.input_ids.tolist():
+        family, processor = self._loaded.family, self._loaded.processor
+        if request.media and family.facts.stand_in is not None:
             raise Unsupported(
-                f"{self._loaded.family.name}: batch_generate does not support images where the "
-                f"prompt of {request.request_id!r} has them: it writes {written!r}"
+                f"{family.name}: batch_generate does not support images of which a stand-in makes "
+                "the inputs"
+            )
+        config = self._loaded.model.config
+        written = apply_chat_template(processor, config, prompt, num_images=len(request.media))
+        again = prepare_inputs(
+            processor,
+            images=[draw(media) for media in request.media] or None,
+            prompts=[written],
+            image_token_index=getattr(config, "image_token_index", None),
+            add_special_tokens=True,
+        )
+        if again["input_ids"][0].tolist() != list(request.prompt):
+            raise Unsupported(
+                f"{family.name}: batch_generate does not support the prompt of "
+                f"{request.request_id!r} as it is: it writes {written!r}"
             )
 
-    def _tokens(self, text: str) -> list[int]:
-        tokenizer = self._loaded.processor.tokenizer
+    def _tokens(self, row: _Row, text: str) -> list[int]:
+        """The row's tokens, if the text that came back for it says the same; else the text's."""
+        shown = row.tokens[: row.request.max_tokens]
+        detokenizer = self._loaded.processor.detokenizer
+        detokenizer.reset()
+        for token in shown:
+            detokenizer.add_token(token)
+        detokenizer.finalize()
+        if detokenizer.text == text:
+            return shown
+        tokenizer = _tokenizer(self._loaded.processor)
         return [int(t) for t in tokenizer.convert_tokens_to_ids(text.split())]
 
 
@@ -121,6 +136,7 @@ class _Row:
     request: Request
     forced: tuple[int, ...] | None
     logprobs: list[np.ndarray] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
 
 
 class _Recorder:
@@ -149,10 +165,16 @@ class _Recorder:
             row.logprobs.append(table[index])
             if row.forced:
                 chosen[index] = row.forced[min(at, len(row.forced) - 1)]
+            row.tokens.append(int(chosen[index]))
         return mx.array(chosen.astype(np.uint32))
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         raise NotImplementedError("this mlx-vlm does not tell its sampler the rows' positions")
+
+
+def _tokenizer(processor: Any) -> Any:
+    """As the function finds it: some processors are the tokenizer itself."""
+    return getattr(processor, "tokenizer", processor)
 
 
 def _groups(rows: list[_Row]) -> list[list[_Row]]:

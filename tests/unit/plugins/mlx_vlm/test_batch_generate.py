@@ -67,7 +67,7 @@ def test_images_of_two_sizes_and_a_text_keep_their_rows(library, model):
 
 
 def test_an_image_where_the_function_would_not_put_it_is_refused(model):
-    with pytest.raises(Unsupported, match="where the prompt of 'first' has them"):
+    with pytest.raises(Unsupported, match="the prompt of 'first' as it is"):
         answer(model, shown(model, "first", last=False))
     middle = [(5, 6), Media("image", (16, 16)), (7,)]
     prompt, media = compose(model, middle)
