@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job: sets up, then runs every family of the installed mlx-lm in every scenario. Options
+# The main job: sets up, then runs every family of mlx-lm and mlx-vlm in every scenario. Options
 # are those of `conformance run`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -10,8 +10,9 @@ from conformance.registry import Registry, select
 from conformance.verdict import CaseId
 
 DTYPES = ("float32", "float16", "bfloat16")
-# `mlx_lm_batch_generate` is a loop around the same generator, so it is asked for by name.
-DEFAULT_ENGINES = ("mlx_lm",)
+# The libraries' `batch_generate` functions are loops around the same generators, so they are asked
+# for by name.
+DEFAULT_ENGINES = ("mlx_lm", "mlx_vlm")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from conformance.selection import DTYPES
     "engines",
     multiple=True,
     metavar="GLOB",
-    help="Engines to run; may be repeated. Default: mlx_lm.",
+    help="Engines to run; may be repeated. Default: mlx_lm and mlx_vlm.",
 )
 @click.option(
     "--family",
