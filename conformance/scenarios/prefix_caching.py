@@ -14,7 +14,6 @@ from conformance.scenarios import reuse_witnesses as reuse
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
-    LASTING,
     LONG,
     MEDIUM,
     PIECE,
@@ -38,7 +37,8 @@ from conformance.schedule import (
 # Tokens of a block. Snapshots are taken of no prompt of less than 16 tokens, by default.
 BLOCK = 4
 SHARED = 4 * BLOCK
-FEW = 2
+# Output tokens: of a prompt of which only the beginning is of interest, and of all others.
+FEW, SOME = 2, 3
 
 
 def _prefix_caching(brief: Brief) -> list[Schedule]:
@@ -79,16 +79,13 @@ def _one_by_one(name: str, requests: list[Request]) -> Schedule:
 
 
 def _in_turn(brief: Brief) -> Schedule:
-    """One after the other: the same again, other ends, a longer and a shorter prompt."""
+    """One after the other: other ends, a longer prompt, whole blocks alone, blocks swapped."""
     requests = [
         ask(brief, "first", LONG, max_tokens=FEW),
-        ask(brief, "again", LONG, max_tokens=FEW),
         _after(brief, "in_block", SHARED + 2, SHORT),
         _after(brief, "longer", LONG, SHORT),
         _after(brief, "edge", SHARED, 0),
-        _after(brief, "past_edge", SHARED + 1, 0),
         _swapped(brief),
-        _after(brief, "longer_again", LONG, SHORT),
     ]
     return _one_by_one("in_turn", requests)
 
@@ -96,10 +93,10 @@ def _in_turn(brief: Brief) -> Schedule:
 def _beside_cold(brief: Brief) -> Schedule:
     """Rows with more, less and nothing to reuse in one prefill, in pieces."""
     rows = (
-        ask(brief, "again", LONG),
-        ask(brief, "cold", MEDIUM),
-        _after(brief, "in_block", SHARED + 2, LONG),
-        _after(brief, "longer", LONG, SHORT),
+        ask(brief, "again", LONG, max_tokens=SOME),
+        ask(brief, "cold", MEDIUM, max_tokens=SOME),
+        _after(brief, "in_block", SHARED + 2, SHORT, max_tokens=SOME),
+        _after(brief, "longer", LONG, SHORT, max_tokens=SOME),
     )
     first = together(ask(brief, "first", LONG, max_tokens=FEW))
     arrivals = (first, together(*rows, when=gone("first")))
@@ -111,8 +108,10 @@ def _late(brief: Brief) -> Schedule:
     return Schedule(
         "late",
         (
-            together(ask(brief, "first", LONG, max_tokens=LASTING), ask(brief, "other", MEDIUM)),
-            together(_after(brief, "late", SHARED + 2, SHORT), when=produced("first", 2)),
+            together(ask(brief, "first", LONG), ask(brief, "other", MEDIUM, max_tokens=FEW)),
+            together(
+                _after(brief, "late", SHARED + 2, SHORT, max_tokens=SOME), when=produced("first", 1)
+            ),
         ),
         options=_options(),
     )
@@ -125,9 +124,8 @@ def _evicted(brief: Brief) -> Schedule:
         (
             together(ask(brief, "first", LONG, max_tokens=FEW)),
             together(ask(brief, "other", LONG, variant=1, max_tokens=FEW), when=gone("first")),
-            together(ask(brief, "again", LONG, max_tokens=LASTING), when=gone("other")),
-            together(ask(brief, "next", LONG, variant=2, max_tokens=2), when=produced("again", 1)),
-            together(ask(brief, "last", LONG, max_tokens=FEW), when=gone("next")),
+            together(ask(brief, "again", LONG, max_tokens=4), when=gone("other")),
+            together(ask(brief, "next", LONG, variant=2, max_tokens=1), when=produced("again", 1)),
         ),
         options=_options(blocks=LONG // BLOCK, snapshots=1),
     )
@@ -140,11 +138,11 @@ def _cancelled(brief: Brief) -> Schedule:
         (
             together(ask(brief, "first", LONG, max_tokens=FEW)),
             together(
-                _after(brief, "a", SHARED + 2, MEDIUM),
-                _after(brief, "b", LONG, MEDIUM, max_tokens=LASTING),
+                _after(brief, "a", SHARED + 2, SHORT),
+                _after(brief, "b", LONG, SHORT, max_tokens=SOME),
                 when=gone("first"),
             ),
-            together(_after(brief, "again", LONG, SHORT), when=gone("b", removed=True)),
+            together(ask(brief, "again", LONG, max_tokens=FEW), when=gone("b", removed=True)),
         ),
         (Removal(("a",), in_prefill("b", PIECE)), Removal(("b",), produced("b", 2))),
         options=_options(PIECE),
@@ -167,9 +165,7 @@ def _media(brief: Brief, kind: str) -> Schedule:
     requests = [
         shows("first", 0),
         shows("other", 1),
-        shows("again", 0),
-        shows("other_text", 0, variant=1),
-        ask(brief, "text", LONG, max_tokens=FEW),
+        shows("again", 0, variant=1),
     ]
     return _one_by_one(f"{kind}_in_turn", requests)
 

@@ -139,7 +139,7 @@ def prefill_rows(generator: Any) -> list[int]:
 def sampled_positions(generator: Any) -> list[int]:
     """Which output token each row is about to get, within a call of the sampler.
 
-    A decode step begins with ``_current_tokens`` set to ``_next_tokens``; else it is a prefill's end.
+    A decode step begins with ``_current_tokens`` set to ``_next_tokens``; else a prefill ends.
     """
     batch = generator._generation_batch
     if batch._next_tokens is not None and batch._current_tokens is batch._next_tokens:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import mlx.core as mx
 import numpy as np
 
 from conformance.engine import Capability, Engine, Submission
@@ -15,7 +13,7 @@ from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
-from conformance.plugins.mlx_vlm.sampling import make_processors
+from conformance.plugins.mlx_vlm.sampling import Forcing, endless_processor, make_processors
 from conformance.schedule import Drafting, EngineOptions, Stage
 from conformance.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 
@@ -162,7 +160,7 @@ class MlxVlmEngine(Engine):
         model = self._loaded.language_model
         options: dict[str, Any] = {"top_logprobs_k": self._loaded.family.vocab_size}
         if forced:
-            options["sampler"] = _Forcing(
+            options["sampler"] = Forcing(
                 self._token, lambda: compat.sampled_positions(self._generator)
             )
         if self._options.drafting is not None:
@@ -221,39 +219,6 @@ class MlxVlmEngine(Engine):
             token_logprob=float(response.token_logprob) if self._guide is None else None,
             finish_reason=FinishReason(reason) if reason is not None else None,
         )
-
-
-class _Forcing:
-    """The generator's one sampler for all rows, which gives each row its own next token."""
-
-    def __init__(
-        self, token: Callable[[int, int], int], positions: Callable[[], list[int]]
-    ) -> None:
-        self._token = token
-        self._positions = positions
-
-    def sample_target(
-        self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
-    ) -> mx.array:
-        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` counts each row's output tokens."""
-        del logprobs, row_ids
-        return mx.array([self._token(row, at) for row, at in enumerate(positions)], mx.uint32)
-
-    def __call__(self, logprobs: mx.array) -> mx.array:
-        """As ``sample_target``, for releases that do not tell the rows' positions (up to 0.5)."""
-        return self.sample_target(logprobs, row_ids=[], positions=self._positions())
-
-
-def endless_processor() -> Any:
-    """What the generator needs of a processor, with a stopping criterion that never holds."""
-
-    class Never:
-        def add_eos_token_ids(self, _: object = None) -> None: ...
-
-        def __call__(self, _: int) -> bool:
-            return False
-
-    return SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Never()))
 
 
 def _row(pairs: Sequence[tuple[int, float]] | None) -> np.ndarray | None:

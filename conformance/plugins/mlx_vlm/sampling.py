@@ -1,9 +1,12 @@
-"""Turns a request's plain sampler and processor descriptions into mlx-vlm's callables."""
+"""What mlx-vlm samples with: a request's processors, forced tokens, and an end that never comes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import mlx.core as mx
 from mlx_vlm import sample_utils
 
 from conformance.backend.sampling import ProcessorFn
@@ -28,3 +31,36 @@ def make_processors(processors: tuple[Processor, ...]) -> list[ProcessorFn]:
             arguments["logit_bias"] = {int(k): v for k, v in arguments["logit_bias"].items()}
         made += sample_utils.make_logits_processors(**arguments)
     return made
+
+
+class Forcing:
+    """The generator's one sampler for all rows, which gives each row its own next token."""
+
+    def __init__(
+        self, token: Callable[[int, int], int], positions: Callable[[], list[int]]
+    ) -> None:
+        self._token = token
+        self._positions = positions
+
+    def sample_target(
+        self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
+    ) -> mx.array:
+        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` counts each row's output tokens."""
+        del logprobs, row_ids
+        return mx.array([self._token(row, at) for row, at in enumerate(positions)], mx.uint32)
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """As ``sample_target``, for releases that do not tell the rows' positions (up to 0.5)."""
+        return self.sample_target(logprobs, row_ids=[], positions=self._positions())
+
+
+def endless_processor() -> Any:
+    """What the generator needs of a processor, with a stopping criterion that never holds."""
+
+    class Never:
+        def add_eos_token_ids(self, _: object = None) -> None: ...
+
+        def __call__(self, _: int) -> bool:
+            return False
+
+    return SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Never()))

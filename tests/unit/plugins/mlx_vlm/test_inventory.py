@@ -1,3 +1,5 @@
+"""Which modules of the installed release have a family, a reason, or neither."""
+
 from pathlib import Path
 
 import pytest
