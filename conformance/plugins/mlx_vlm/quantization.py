@@ -78,7 +78,8 @@ def nbytes(entry: Any) -> int:
     """Bytes of a cache's arrays as far as they are in use; what counts rows is left out."""
     total = 0
     for leaf in _leaves(entry):
-        if not leaf.empty():
+        empty = getattr(leaf, "empty", None)  # caches of single models may lack it
+        if empty is None or not empty():
             arrays: Any = tree_flatten(leaf.state)
             total += sum(int(a.nbytes) for _, a in arrays if getattr(a, "ndim", 0) > 1)
     return total
