@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import mlx.core as mx
+from mlx.utils import tree_flatten
 from mlx_vlm import utils
 
 from conformance.errors import Unsupported
@@ -160,15 +162,17 @@ def decode_caches(generator: Any) -> list[Any]:
 
 
 def nbytes(cache: Any) -> int:
-    """Bytes that a cache holds, by its own count; ``BatchQuantizedKVCache`` has none."""
+    """Bytes that a cache holds, by its own count or, where it keeps none, of all its arrays."""
     if hasattr(cache, "caches"):
         return sum(nbytes(one) for one in cache.caches)
-    if cache.empty():
+    empty = getattr(cache, "empty", None)  # caches of single models may lack it
+    if empty is not None and empty():
         return 0
     try:
         return int(cache.nbytes)
-    except NotImplementedError:
-        return sum(int(array.nbytes) for array in (*cache.keys, *cache.values))
+    except (AttributeError, NotImplementedError):
+        arrays = [value for _, value in tree_flatten(dict(vars(cache)))]
+        return sum(int(value.nbytes) for value in arrays if isinstance(value, mx.array))
 
 
 def _check(taker: Any, wanted: Mapping[str, Any], what: str) -> None:
