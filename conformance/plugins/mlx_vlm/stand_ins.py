@@ -15,6 +15,7 @@ import numpy as np
 from conformance.errors import FamilyError
 from conformance.family import Family, StandIn
 from conformance.plugins.mlx_vlm import (
+    stand_in_crops,
     stand_in_gemma4_unified,
     stand_in_grids,
     stand_in_pages,
@@ -71,6 +72,9 @@ MAKERS: Mapping[str, Maker] = {
     "gemma4_unified": stand_in_gemma4_unified.process,
     "grids": stand_in_grids.grids,
     "hunyuan_vl": stand_in_grids.hunyuan_vl,
+    "jina_vlm": stand_in_crops.jina_vlm,
+    "molmo2": stand_in_crops.molmo2,
+    "molmo_point": stand_in_crops.molmo_point,
     "spatial_shapes": stand_in_grids.spatial_shapes,
     "squares_and_whole": stand_in_tiles.squares_and_whole,
     "tiles_and_thumbnail": stand_in_tiles.tiles_and_thumbnail,
