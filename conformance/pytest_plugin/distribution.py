@@ -13,7 +13,7 @@ from conformance.verdict import CaseId
 
 
 class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
-    """``--dist loadgroup``, with three differences.
+    """``--dist loadgroup``, with four differences.
 
     - Cases are grouped by what their ids say. xdist 3.8 reads a mark that it appends to node ids,
       which pytest 9.2 no longer lets it do: each item would be a group of its own.
@@ -21,6 +21,7 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
       crashed item included, which then kills the next worker too, and so on.
     - A worker that replaces a dead one gets more than one item, or is told that there are no more.
       A worker begins an item only when it knows the next; with one item it would wait for ever.
+    - A worker that ends by itself with an item undone has crashed in it.
     """
 
     def __init__(self, config: pytest.Config, log: Any, setup: Setup) -> None:
@@ -53,4 +54,9 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
             scope: unit for scope, unit in work.items() if not all(unit.values())
         }
         super().remove_node(node)
+        if crashed is not None and hasattr(node, "workeroutput"):
+            # It says that it finished, its memory so spoilt that it forgot an item; xdist takes
+            # that for a defect of its own and ends the whole session.
+            self.config.pluginmanager.getplugin("dsession").handle_crashitem(crashed, node)
+            return None
         return crashed

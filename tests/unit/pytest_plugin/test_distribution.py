@@ -1,0 +1,39 @@
+"""Workers that end without having done their work."""
+
+from types import SimpleNamespace
+
+from xdist.scheduler import LoadGroupScheduling
+
+from conformance.pytest_plugin.distribution import FamilyScheduling
+
+
+class Node:
+    gateway = SimpleNamespace(id="gw0")
+
+
+def removed(monkeypatch, node):
+    """What the scheduler answers for a worker with one item done and one not; and what it told."""
+    told = []
+    session = SimpleNamespace(handle_crashitem=lambda item, worker: told.append(item))
+    scheduling = FamilyScheduling.__new__(FamilyScheduling)
+    scheduling.config = SimpleNamespace(
+        pluginmanager=SimpleNamespace(getplugin=lambda name: session)
+    )
+    scheduling.assigned_work = {node: {"family": {"done": True, "begun": False, "next": False}}}
+    monkeypatch.setattr(LoadGroupScheduling, "remove_node", lambda self, node: None)
+    return scheduling.remove_node(node), told, scheduling.assigned_work[node]
+
+
+def test_what_a_dead_worker_was_at_is_over_and_the_rest_is_not(monkeypatch):
+    crashed, told, left = removed(monkeypatch, Node())
+    assert crashed == "begun"
+    assert told == []
+    assert left == {"family": {"done": True, "begun": True, "next": False}}
+
+
+def test_a_worker_that_says_it_finished_has_crashed_in_what_it_left(monkeypatch):
+    node = Node()
+    node.workeroutput = {"exitstatus": 0}
+    crashed, told, _ = removed(monkeypatch, node)
+    assert crashed is None
+    assert told == ["begun"]
