@@ -115,10 +115,16 @@ class MlxVlm(Library):
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
-        """See ``Library.teacher_forced``: the single stream, fed the tokens.
+        """See ``Library.teacher_forced``: text in one pass, all else in the single stream.
 
-        Not one pass: what a model makes of a prompt's inputs need not hold for a longer one.
+        With media what a model makes of a prompt's inputs need not hold for a longer one;
+        processors look at each step; quantized caches are read as they are written.
         """
+        if not (request.media or request.processors or options.kv):
+            with perturbed(model.language_model, ulps=ulps, seed=seed):
+                table = _one_pass(model, request.prompt + tokens[:-1])
+            if len(table) >= len(tokens):
+                return table[-len(tokens) :]
         model.fresh()
         cache = _cache(model, request, EngineOptions(kv=options.kv))
         size = EngineOptions().prefill_step_size if model.takes_pieces else None
@@ -219,6 +225,14 @@ def _decode(
         rows.append(logprobs)
     table = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
     return Stream(tokens=tuple(tokens), logprobs=table)
+
+
+def _one_pass(model: LoadedModel, tokens: tuple[int, ...]) -> np.ndarray:
+    """Logprobs ``[length, vocab]`` of a prefill of all tokens, or as many as the model gives."""
+    cache = model.cache()
+    made = inputs_of(model, Request("whole", tokens, 1))
+    output = model.language_model(made.input_ids, cache=cache, **inputs.embed(model, made))
+    return _logprobs(output.logits[0])
 
 
 def _logprobs(logits: mx.array) -> np.ndarray:
