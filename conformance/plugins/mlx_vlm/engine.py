@@ -128,7 +128,8 @@ class MlxVlmEngine(Engine):
         """From the generation batch."""
         if self._generator is None:
             return {}
-        return {self._ids[u]: row for row, u in enumerate(compat.decode_rows(self._generator))}
+        rows = enumerate(compat.decode_rows(self._generator))
+        return {self._ids[uid]: row for row, uid in rows if uid in self._ids}
 
     def cache_bytes(self) -> int | None:
         """The sum over all caches in prefill and in decode, by their own count.
@@ -149,7 +150,7 @@ class MlxVlmEngine(Engine):
 
     def probe(self, kind: str) -> ProbeResult:
         """See ``probes``."""
-        return probe(self._generator, kind)
+        return probe(self._generator, self._loaded, kind)
 
     @classmethod
     def probes(cls) -> tuple[str, ...]:
@@ -184,10 +185,13 @@ class MlxVlmEngine(Engine):
         }
 
     def _token(self, row: int, position: int) -> int:
-        """The token that the row must be given next; a row past its last token repeats it."""
+        """The token that the row must be given next; a row past its last token repeats it.
+
+        Rows of an invalid call that was accepted get any.
+        """
         prefill = position == 0
         rows = compat.prefill_rows if prefill else compat.decode_rows
-        tokens = self._forced[rows(self._generator)[row]]
+        tokens = self._forced.get(rows(self._generator)[row], self._loaded.family.tokens)
         return tokens[min(position, len(tokens) - 1)]
 
     def _done(self) -> dict[int, int]:

@@ -8,51 +8,72 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.required import plain
 from conformance.trace import ProbeResult
 
 _UNKNOWN_UID = 1_000_003
-_WIDTH = 8
 
 
-def _insert(lengths: tuple[int, ...] = (3, 2), **options: Any) -> Callable[[Any], object]:
-    def call(generator: Any) -> object:
-        prompts = [list(range(5, 5 + n)) for n in lengths]
-        kwargs = [{"inputs_embeds": mx.zeros((1, n, _WIDTH))} for n in lengths]
-        return generator.insert(prompts, **{"prompt_kwargs": kwargs, **options})
+def _insert(
+    lengths: tuple[int, ...] = (3, 2), embedded: tuple[int, ...] = (), **options: Any
+) -> Callable[[Any, LoadedModel], object]:
+    """An ``insert`` of prompts of these lengths, each with its embeddings unless told otherwise."""
+
+    def call(generator: Any, loaded: LoadedModel) -> object:
+        prompts = [_prompt(loaded, n)[0] for n in lengths]
+        kwargs = [_prompt(loaded, n)[1] for n in embedded or lengths]
+        return generator.insert(prompts, **{"max_tokens": 2, "prompt_kwargs": kwargs, **options})
 
     return call
 
 
-def _construct(**options: Any) -> Callable[[Any], object]:
-    return lambda generator: compat.generation().BatchGenerator(
+def _prompt(loaded: LoadedModel, length: int) -> tuple[list[int], dict[str, Any]]:
+    """So many tokens of text, and what the server would embed of them; of none, none of one."""
+    low, _ = loaded.family.tokens
+    request = plain(loaded, tuple(range(low, low + max(length, 1))), 1)
+    given = embed(loaded, inputs_of(loaded, request))
+    if length:
+        return list(request.prompt), given
+    empty = {n: v[:, :0] for n, v in given.items() if isinstance(v, mx.array) and v.ndim > 1}
+    return [], {**given, **empty}
+
+
+def _construct(**options: Any) -> Callable[[Any, LoadedModel], object]:
+    return lambda generator, _: compat.generation().BatchGenerator(
         generator.model, generator.processor, **options
     )
 
 
-PROBES: Mapping[str, Callable[[Any], object]] = {
+def _remove(generator: Any, _: LoadedModel) -> None:
+    """``remove`` says by its return value whether it knew the uid."""
+    if generator.remove(_UNKNOWN_UID) is False:
+        raise KeyError("remove returned False")
+
+
+PROBES: Mapping[str, Callable[[Any, LoadedModel], object]] = {
     "mismatched_max_tokens": _insert(max_tokens=[4]),
     "mismatched_processors": _insert(logits_processors=[[], [], []]),
-    "mismatched_prompt_kwargs": _insert(prompt_kwargs=[{"inputs_embeds": mx.zeros((1, 3, 8))}]),
-    "mismatched_embeddings": _insert(
-        prompt_kwargs=[{"inputs_embeds": mx.zeros((1, n, 8))} for n in (3, 7)]
-    ),
+    "mismatched_prompt_kwargs": _insert(embedded=(3,)),
+    "mismatched_embeddings": _insert(embedded=(3, 7)),
     "empty_prompt": _insert((3, 0)),
     "zero_max_tokens": _insert(max_tokens=[4, 0]),
     "negative_max_tokens": _insert(max_tokens=[4, -1]),
-    "unknown_uid": lambda generator: _refused(generator.remove(_UNKNOWN_UID)),
+    "unknown_uid": _remove,
     "unknown_kv_scheme": _construct(kv_bits=8, kv_quant_scheme="no such scheme"),
     "zero_completion_batch": _construct(completion_batch_size=0, prefill_batch_size=0),
     "negative_prefill_batch": _construct(prefill_batch_size=-1),
-    "zero_prefill_step": _construct(prefill_step_size=0),
+    "negative_prefill_step": _construct(prefill_step_size=-1),
 }
 
 
-def probe(generator: Any, kind: str) -> ProbeResult:
+def probe(generator: Any, loaded: LoadedModel, kind: str) -> ProbeResult:
     """Make the invalid call ``kind`` on a generator at work and compare its state around it."""
     before = compat.digest(generator)
     error = None
     try:
-        PROBES[kind](generator)
+        PROBES[kind](generator, loaded)
     except Exception as raised:  # noqa: BLE001 - whatever it raises is the result
         error = f"{type(raised).__name__}: {raised}"
     after = compat.digest(generator)
@@ -62,9 +83,3 @@ def probe(generator: Any, kind: str) -> ProbeResult:
         if before[name] != after[name]
     )
     return ProbeResult(kind, error, changed)
-
-
-def _refused(answer: object) -> None:
-    """``remove`` says by its return value whether it knew the uid."""
-    if answer is False:
-        raise LookupError("remove returned False")
