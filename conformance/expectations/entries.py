@@ -32,7 +32,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         where: file and line upstream.
         why: why it is wrong.
         script: the standalone script that shows it, relative to the repository.
-        verdicts: for each scenario that shows it, the one verdict expected there.
+        verdicts: for each scenario that shows it, the verdict expected there; of verdicts on
+            numbers a list, where it depends on the family's weights which of them it is.
         schedules: for a scenario, the only schedules of it that may be bad; where absent, any. A
             case that plays none of them is not concerned.
     """
@@ -48,7 +49,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     where: str
     why: str
     script: str
-    verdicts: dict[str, Verdict]
+    verdicts: dict[str, Verdict | tuple[Verdict, ...]]
     schedules: dict[str, tuple[str, ...]] = {}
 
     def active(self, result: CaseResult) -> bool:
@@ -87,7 +88,12 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         defects may. All else stays strict.
         """
         surely = result.seed == 0 and matches(result.dtype, self.dtypes)
-        return surely or self.verdicts[result.scenario] not in MAY_HIDE
+        return surely or not MAY_HIDE.issuperset(self.wanted(result.scenario))
+
+    def wanted(self, scenario: str) -> tuple[Verdict, ...]:
+        """The verdicts of which a case of that scenario must have one."""
+        verdicts = self.verdicts[scenario]
+        return verdicts if isinstance(verdicts, tuple) else (verdicts,)
 
     def claims(self, scenario: str, schedule: str) -> bool:
         """Whether the entry says that this schedule may be bad."""

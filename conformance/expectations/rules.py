@@ -62,13 +62,13 @@ def _problem(result: CaseResult, entries: Sequence[Defect]) -> str:
     """The first rule that the case breaks, with the entry; empty if none."""
     names = ", ".join(entry.id for entry in entries)
     for entry in entries:
-        wanted = entry.verdicts[result.scenario]
-        if entry.strict(result) and wanted not in _shown(result, entry):
+        wanted = entry.wanted(result.scenario)
+        if entry.strict(result) and _shown(result, entry).isdisjoint(wanted):
             listed = ", ".join(entry.schedules.get(result.scenario, ()))
             where = f" in {listed}" if listed else ""
-            return f"{entry.id}: wants {wanted}{where}, got {result.verdict}"
+            return f"{entry.id}: wants {' or '.join(wanted)}{where}, got {result.verdict}"
     if not any(result.verdict in _accepted(result, entry) for entry in entries):
-        wants = ", ".join(sorted(entry.verdicts[result.scenario].value for entry in entries))
+        wants = ", ".join(sorted({v for e in entries for v in e.wanted(result.scenario)}))
         return f"{names}: wants {wants}, got {result.verdict}"
     for schedule in result.schedules:
         claiming = [e for e in entries if e.claims(result.scenario, schedule.name)]
@@ -91,10 +91,11 @@ def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
 
     In some schedules a defect shows less than in the worst; where it may flip, as any number.
     """
-    wanted = entry.verdicts[result.scenario]
+    wanted = frozenset(entry.wanted(result.scenario))
     if not entry.strict(result):
-        return NUMERIC if wanted in NUMERIC else frozenset({wanted})
-    return frozenset(v for v in Verdict if not v.good and v.severity <= wanted.severity)
+        return NUMERIC if wanted <= NUMERIC else wanted
+    worst = max(v.severity for v in wanted)
+    return frozenset(v for v in Verdict if not v.good and v.severity <= worst)
 
 
 def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:

@@ -53,6 +53,11 @@ def test_a_good_file_is_read_with_its_defaults(load):
     assert refusal.scenarios == ("*",)
 
 
+def test_a_verdict_on_numbers_may_be_a_list(load):
+    text = GOOD.replace('ragged = "diverged"', 'ragged = ["drift", "diverged"]')
+    assert load(text).defects[0].wanted("ragged") == (Verdict.DRIFT, Verdict.DIVERGED)
+
+
 def test_an_entry_can_speak_of_other_engines(load):
     text = GOOD.replace('id = "lost-state"', 'id = "lost-state"\nengines = ["mlx_lm*"]')
     assert load(text).defects[0].engines == ("mlx_lm*",)
@@ -89,6 +94,9 @@ def test_an_id_is_unique_in_the_folder(load):
         ('"The state is taken at the padded end."', '""', r"'lost-state': field 'why' is empty"),
         ('">=0.32.0,<=0.32.2"', '"newest"', r"'lost-state': field 'versions': 'newest' is no"),
         ('">=0.32.0,<=0.32.2"', '""', r"'lost-state': field 'versions' is empty"),
+        ('"diverged"', "[]", r"'verdicts.ragged': 'nothing' is no verdict"),
+        ('"diverged"', '["drift", "tie"]', r"'verdicts.ragged': 'tie' is no verdict"),
+        ('"diverged"', '["drift", "crash"]', r"'verdicts.ragged': only verdicts on numbers"),
         ('"diverged"', '"wrong"', r"'lost-state': .*'wrong'.*`\$\.verdicts"),
         ('"diverged"', '"tie"', r"'lost-state': field 'verdicts\.ragged': 'tie' is no verdict"),
         ('ragged = "diverged"', "", r"'lost-state': field 'verdicts' is empty"),

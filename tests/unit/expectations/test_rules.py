@@ -92,6 +92,13 @@ def test_the_named_verdict_is_expected_and_known():
     assert result.evidence == ()
 
 
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_of_a_list_any_one_is_expected_and_no_other(verdict):
+    listed = defect(verdicts={"ragged": (Verdict.DRIFT, Verdict.DIVERGED)})
+    wanted = verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+    assert expected(case(verdict), listed) == wanted
+
+
 @pytest.mark.parametrize("verdict", [v for v in Verdict if v is not Verdict.DIVERGED])
 def test_every_other_verdict_is_not_expected_a_pass_included(verdict):
     result = judged(case(verdict), defect())
