@@ -18,6 +18,7 @@ from conformance.plugins.mlx_vlm import (
     stand_in_crops,
     stand_in_gemma4_unified,
     stand_in_grids,
+    stand_in_ocr,
     stand_in_pages,
     stand_in_tiles,
 )
@@ -68,8 +69,10 @@ def _pixels(media: Media, size: int) -> np.ndarray:
 
 
 MAKERS: Mapping[str, Maker] = {
+    "deepseek_ocr": stand_in_ocr.deepseek_ocr,
     "fixed": _fixed,
     "gemma4_unified": stand_in_gemma4_unified.process,
+    "got": stand_in_ocr.got,
     "grids": stand_in_grids.grids,
     "hunyuan_vl": stand_in_grids.hunyuan_vl,
     "jina_vlm": stand_in_crops.jina_vlm,
