@@ -1,10 +1,9 @@
 """``BatchGenerator`` accepts sizes with which nothing can ever go on, and unknown schemes.
 
-mlx_vlm/generate/ar.py:2568-2570 checks nothing. With completion_batch_size 0 line 3084 returns at
-once for ever; with a negative prefill_batch_size line 3120 takes a slice without its last
-requests, so the last one waits for ever; with a prefill_step_size of 0 the prompt is never cut, as
-if it were None. A kv_quant_scheme that does not exist is taken for "uniform" (line 2540). Mended by
-a ValueError.
+mlx_vlm/generate/ar.py:2568-2570 checks nothing. With sizes of 0 line 3124 takes no request, ever;
+with a negative prefill_batch_size a slice without the last ones, so that the last one fails; with
+a negative prefill_step_size line 2140 never gets any further. A kv_quant_scheme that does not exist
+is taken for "uniform" (line 2540). Mended by a ValueError.
 """
 
 import sys

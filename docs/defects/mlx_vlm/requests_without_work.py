@@ -1,7 +1,7 @@
 """``BatchGenerator.insert`` takes requests that ask for nothing, and answers them all the same.
 
 mlx_vlm/generate/ar.py:2945 reads ``max_tokens=0`` as "not given"; in a list 0 and negative numbers
-are taken and give a token (line 1450 asks only after the token whether that was enough). A prompt
+are taken and give a token (line 1456 asks only after the token whether that was enough). A prompt
 without tokens (line 2962) is padded and answered from what stands in the padding. Mended by a
 ValueError for both. mlx_vlm's server asks for no lower limit of max_tokens either.
 """
