@@ -56,7 +56,10 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
         super().remove_node(node)
         if crashed is not None and hasattr(node, "workeroutput"):
             # It says that it finished, its memory so spoilt that it forgot an item; xdist takes
-            # that for a defect of its own and ends the whole session.
-            self.config.pluginmanager.getplugin("dsession").handle_crashitem(crashed, node)
+            # that for a defect of its own, ends the whole session, and puts no other in its place.
+            session = self.config.pluginmanager.getplugin("dsession")
+            session.handle_crashitem(crashed, node)
+            if self.workqueue:
+                session._clone_node(node)  # noqa: SLF001 - xdist has no public way
             return None
         return crashed

@@ -11,14 +11,18 @@ class Node:
     gateway = SimpleNamespace(id="gw0")
 
 
-def removed(monkeypatch, node):
+def removed(monkeypatch, node, queue=()):
     """What the scheduler answers for a worker with one item done and one not; and what it told."""
     told = []
-    session = SimpleNamespace(handle_crashitem=lambda item, worker: told.append(item))
+    session = SimpleNamespace(
+        handle_crashitem=lambda item, worker: told.append(item),
+        _clone_node=lambda worker: told.append("another worker"),
+    )
     scheduling = FamilyScheduling.__new__(FamilyScheduling)
     scheduling.config = SimpleNamespace(
         pluginmanager=SimpleNamespace(getplugin=lambda name: session)
     )
+    scheduling.workqueue = dict.fromkeys(queue)
     scheduling.assigned_work = {node: {"family": {"done": True, "begun": False, "next": False}}}
     monkeypatch.setattr(LoadGroupScheduling, "remove_node", lambda self, node: None)
     return scheduling.remove_node(node), told, scheduling.assigned_work[node]
@@ -37,3 +41,10 @@ def test_a_worker_that_says_it_finished_has_crashed_in_what_it_left(monkeypatch)
     crashed, told, _ = removed(monkeypatch, node)
     assert crashed is None
     assert told == ["begun"]
+
+
+def test_another_takes_its_place_where_work_is_left(monkeypatch):
+    node = Node()
+    node.workeroutput = {"exitstatus": 0}
+    _, told, _ = removed(monkeypatch, node, queue=["family"])
+    assert told == ["begun", "another worker"]
