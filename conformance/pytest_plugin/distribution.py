@@ -60,6 +60,6 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
             session = self.config.pluginmanager.getplugin("dsession")
             session.handle_crashitem(crashed, node)
             if self.workqueue:
-                session._clone_node(node)  # noqa: SLF001 - xdist has no public way
+                session._clone_node(node)
             return None
         return crashed
