@@ -13,7 +13,10 @@ from conformance.verdict import CaseResult, Verdict
 NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
 """Verdicts on numbers: which of them a defect gets depends on weights, prompts and rounding."""
 
-MAY_HIDE = NUMERIC | {Verdict.ORACLE, Verdict.POLICY}
+STRAY = NUMERIC | {Verdict.UNSTABLE}
+"""What a defect that reads stray memory may get: it depends on what lies there."""
+
+MAY_HIDE = STRAY | {Verdict.ORACLE, Verdict.POLICY}
 """Verdicts that other weights, prompts or more noise may keep from showing at all."""
 
 

@@ -12,7 +12,7 @@ import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from conformance.errors import ExpectationError
-from conformance.expectations.entries import NUMERIC, Defect, Refusal
+from conformance.expectations.entries import STRAY, Defect, Refusal
 from conformance.expectations.rules import Expectations
 from conformance.verdict import Verdict
 
@@ -92,8 +92,8 @@ def _defect_problem(entry: Defect) -> str:
         wanted = entry.wanted(scenario)
         if bad := next((v.value for v in wanted if v in _NO_DEFECT), "" if wanted else "nothing"):
             return f"field 'verdicts.{scenario}': {bad!r} is no verdict of a defect"
-        if len(wanted) > 1 and not NUMERIC.issuperset(wanted):
-            return f"field 'verdicts.{scenario}': only verdicts on numbers may stand in a list"
+        if len(wanted) > 1 and not STRAY.issuperset(wanted):
+            return f"field 'verdicts.{scenario}': only drift, diverged, unstable and nan may stand in a list"
     for scenario, names in entry.schedules.items():
         if scenario not in entry.verdicts or not names:
             return f"field 'schedules.{scenario}' is empty, or 'verdicts' lacks that scenario"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.expectations.entries import NUMERIC, Defect, Refusal, matches
+from conformance.expectations.entries import NUMERIC, STRAY, Defect, Refusal, matches
 from conformance.verdict import CaseResult, Finding, Verdict
 
 CHECK = "expectations"
@@ -93,7 +93,8 @@ def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
     """
     wanted = frozenset(entry.wanted(result.scenario))
     if not entry.strict(result):
-        return NUMERIC if wanted <= NUMERIC else wanted
+        kind = next((kind for kind in (NUMERIC, STRAY) if wanted <= kind), wanted)
+        return frozenset(kind)
     worst = max(v.severity for v in wanted)
     return frozenset(v for v in Verdict if not v.good and v.severity <= worst)
 

@@ -99,6 +99,13 @@ def test_of_a_list_any_one_is_expected_and_no_other(verdict):
     assert expected(case(verdict), listed) == wanted
 
 
+@pytest.mark.parametrize("verdict", ["exact", "drift", "unstable", "nan"])
+def test_what_reads_stray_memory_may_get_any_number_or_none(verdict):
+    listed = defect(verdicts={"ragged": (Verdict.NAN, Verdict.UNSTABLE)})
+    assert expected(case(verdict, seed=1), listed)
+    assert not expected(case("crash", seed=1), listed)
+
+
 @pytest.mark.parametrize("verdict", [v for v in Verdict if v is not Verdict.DIVERGED])
 def test_every_other_verdict_is_not_expected_a_pass_included(verdict):
     result = judged(case(verdict), defect())
