@@ -93,7 +93,7 @@ def _defect_problem(entry: Defect) -> str:
         if bad := next((v.value for v in wanted if v in _NO_DEFECT), "" if wanted else "nothing"):
             return f"field 'verdicts.{scenario}': {bad!r} is no verdict of a defect"
         if len(wanted) > 1 and not STRAY.issuperset(wanted):
-            return f"field 'verdicts.{scenario}': only drift, diverged, unstable and nan may stand in a list"
+            return f"field 'verdicts.{scenario}': a list may hold drift, diverged, unstable, nan"
     for scenario, names in entry.schedules.items():
         if scenario not in entry.verdicts or not names:
             return f"field 'schedules.{scenario}' is empty, or 'verdicts' lacks that scenario"
