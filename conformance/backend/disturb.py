@@ -35,14 +35,15 @@ def shifted_offsets(cache: list[Any]) -> Iterator[Callable[[], bool]]:
     """The caches report ``offset + 1`` to the model, and the truth to their own methods."""
     reads: list[int] = []
     for entry in leaves(cache):
-        if "offset" in vars(entry):
-            _report_later(entry, reads)
+        for name in ("offset", "cache_length"):
+            if name in vars(entry):
+                _report_later(entry, name, reads)
     yield lambda: bool(reads)
 
 
-def _report_later(entry: Any, reads: list[int]) -> None:
+def _report_later(entry: Any, counter: str, reads: list[int]) -> None:
     kind = type(entry)
-    state = {"true": vars(entry).pop("offset"), "depth": 0}
+    state = {"true": vars(entry).pop(counter), "depth": 0}
 
     def get(_: Any) -> Any:
         if state["depth"]:
@@ -68,7 +69,7 @@ def _report_later(entry: Any, reads: list[int]) -> None:
         for name in dir(kind)
         if not name.startswith("_") and callable(getattr(kind, name, None))
     }
-    entry.__class__ = type(kind.__name__, (kind,), {**methods, "offset": property(get, put)})
+    entry.__class__ = type(kind.__name__, (kind,), {**methods, counter: property(get, put)})
 
 
 def leaves(entries: Sequence[Any]) -> Iterator[Any]:

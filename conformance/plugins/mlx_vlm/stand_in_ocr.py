@@ -57,6 +57,25 @@ def deepseek_ocr(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     }
 
 
+def florence2(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
+    """As ``Florence2Processor``: the tokens of the image before all text, the image on a square.
+
+    Left out: the ids 0 and 2 around the text.
+
+    Args:
+        args: ``size``, the side of the square that an image becomes, and its ``tokens``; the ids'
+            ``token``.
+    """
+    images = [draw(part) for part in parts if isinstance(part, Media)]
+    text = [token for part in parts if not isinstance(part, Media) for token in part]
+    ids = [args["token"]] * (args["tokens"] * len(images)) + text
+    pixels = [_normalised(image.resize((args["size"],) * 2)) for image in images]
+    return {
+        "input_ids": mx.array(ids, mx.int32)[None],
+        "pixel_values": mx.stack(pixels).astype(mx.float32),
+    }
+
+
 def got(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     """As ``GotOcrProcessor`` with its image processor; without the conversation around a prompt.
 

@@ -18,8 +18,10 @@ from conformance.plugins.mlx_vlm import (
     stand_in_crops,
     stand_in_gemma4_unified,
     stand_in_grids,
+    stand_in_naflex,
     stand_in_ocr,
     stand_in_pages,
+    stand_in_prefixed,
     stand_in_tiles,
 )
 from conformance.plugins.mlx_vlm.media import draw
@@ -71,6 +73,7 @@ def _pixels(media: Media, size: int) -> np.ndarray:
 MAKERS: Mapping[str, Maker] = {
     "deepseek_ocr": stand_in_ocr.deepseek_ocr,
     "fixed": _fixed,
+    "florence2": stand_in_ocr.florence2,
     "gemma4_unified": stand_in_gemma4_unified.process,
     "got": stand_in_ocr.got,
     "grids": stand_in_grids.grids,
@@ -78,6 +81,8 @@ MAKERS: Mapping[str, Maker] = {
     "jina_vlm": stand_in_crops.jina_vlm,
     "molmo2": stand_in_crops.molmo2,
     "molmo_point": stand_in_crops.molmo_point,
+    "moondream": stand_in_prefixed.moondream,
+    "naflex": stand_in_naflex.naflex,
     "spatial_shapes": stand_in_grids.spatial_shapes,
     "squares_and_whole": stand_in_tiles.squares_and_whole,
     "tiles_and_thumbnail": stand_in_tiles.tiles_and_thumbnail,
