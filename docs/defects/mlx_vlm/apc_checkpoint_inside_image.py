@@ -23,7 +23,9 @@ PROMPT = [1, 2, 3, *[IMAGE] * 8, 4, 5, 6]
 def main() -> int:
     text = TextConfig()
     whole = ModelConfig(text_config=text, image_token_id=IMAGE)
-    print(f"mlx-vlm {version('mlx-vlm')}: an image at tokens 3 to 10, a checkpoint wanted at {WANTED}")
+    print(
+        f"mlx-vlm {version('mlx-vlm')}: an image at tokens 3 to 10, a checkpoint wanted at {WANTED}"
+    )
     found = {}
     for name, config in (("model", whole), ("language model", text)):
         generator = SimpleNamespace(model=SimpleNamespace(config=config))
