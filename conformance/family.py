@@ -67,10 +67,14 @@ class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class StandIn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Takes the place of a processor that can't be made here: by name, with its arguments."""
+    """Takes the place of a processor that can't be made here: by name, with its arguments.
+
+    ``unloadable``: that processor can't even be loaded, so the tokenizer is loaded alone.
+    """
 
     kind: str
     args: dict[str, Any] = {}
+    unloadable: bool = False
 
 
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -37,13 +37,27 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
     try:
         written = write_checkpoint(family, folder, dtype=dtype, seed=seed)
         with library_errors(family, "loading"):
-            model, processor = utils.load(str(folder), strict=True)
+            model, processor = _loaded(family, folder)
             mx.eval(model.parameters())
         verify(family, model, written)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     model.eval()
     return LoadedModel(model, processor, family, dtype=dtype, seed=seed)
+
+
+def _loaded(family: Family, folder: Path) -> tuple[Any, Any]:
+    stand_in = family.facts.stand_in
+    if stand_in is None or not stand_in.unloadable:
+        made: tuple[Any, Any] = utils.load(str(folder), strict=True)
+        return made
+    model = utils.load_model(folder, strict=True)
+    # A folder without a config names no model, so its tokenizer is all that is found in it.
+    alone = folder / "tokenizer"
+    alone.mkdir()
+    write_processor(family, alone)
+    ends = getattr(model.config, "eos_token_id", None)
+    return model, utils.load_processor(alone, True, eos_token_ids=ends)
 
 
 def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, mx.array]:

@@ -27,13 +27,13 @@ def molmo2(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     """
     from mlx_vlm.models.molmo2.processing import Molmo2ImageProcessor  # noqa: PLC0415
 
-    processor = Molmo2ImageProcessor(
+    processor: Any = Molmo2ImageProcessor(
         size={"height": args["size"], "width": args["size"]},
         max_crops=args["max_crops"],
         overlap_margins=args["margins"],
         patch_size=args["patch"],
     )
-    made = processor.preprocess([draw(part) for part in parts if isinstance(part, Media)])
+    made: Any = processor.preprocess([draw(part) for part in parts if isinstance(part, Media)])
     made.pop("_hi_pooled_dims")
     grids = iter(made["image_grids"].tolist())
     ids: list[int] = []
@@ -86,7 +86,7 @@ def jina_vlm(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     """
     from mlx_vlm.models.jina_vlm.image_processor import ImageProcessor  # noqa: PLC0415
 
-    processor = ImageProcessor(
+    processor: Any = ImageProcessor(
         base_input_size=(args["size"], args["size"]),
         patch_size=args["patch"],
         max_crops=args["max_crops"],
@@ -97,7 +97,7 @@ def jina_vlm(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
         end_token_id=args["end"],
         column_token_id=args["column"],
     )
-    made = processor.preprocess([draw(part) for part in parts if isinstance(part, Media)])
+    made: Any = processor.preprocess([draw(part) for part in parts if isinstance(part, Media)])
     ids: list[int] = []
     places: list[Any] = []
     for part in parts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlx import nn
+from mlx.nn.layers.base import Module
 from mlx_vlm.models.gemma3n import gemma3n, vision
 from mlx_vlm.models.gemma3n.config import AudioConfig, ModelConfig, TextConfig, VisionConfig
 from mlx_vlm.models.gemma3n.language import LanguageModel
@@ -23,14 +23,15 @@ __all__ = [
     "VisionModel",
 ]
 
-_SIDE = 3  # tokens along one side of an image; 16 in the library
+# Tokens along the sides of an image; 16 in the library, which takes a pair where it names a number.
+_SIDES: Any = (3, 3)
 
 
 class _Tower(vision.VisionTower):
     """One block of each kind in each of the four stages."""
 
     def __init__(self, config: VisionConfig) -> None:
-        nn.Module.__init__(self)
+        Module.__init__(self)
         self.conv_stem = vision.ConvNormAct(
             vision.Conv2dSame, 3, 8, kernel_size=3, stride=2, padding=0, eps=1e-5, bias=True
         )
@@ -42,9 +43,9 @@ class _Tower(vision.VisionTower):
         ]
         self.num_features = self.head_hidden_size = 48
         self.msfa_indices = (3, 4)
-        self.msfa_output_resolution = (_SIDE, _SIDE)
+        self.msfa_output_resolution = _SIDES
         self.msfa = vision.MobileNetV5MultiScaleFusionAdapter(
-            in_chs=[32 + 48], out_chs=config.hidden_size, output_resolution=(_SIDE, _SIDE)
+            in_chs=[32 + 48], out_chs=config.hidden_size, output_resolution=_SIDES
         )
 
 
@@ -76,7 +77,7 @@ class VisionModel(vision.VisionModel):
     """The library's, around the small tower."""
 
     def __init__(self, config: VisionConfig) -> None:
-        nn.Module.__init__(self)
+        Module.__init__(self)
         self.model_type = config.model_type
         self.timm_model = _Tower(config)
 
