@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -131,14 +131,35 @@ def _measure_all(
     if workers == 1:
         yield from map(one, subjects)
         return
+    left = subjects
+    while left:
+        found = 0
+        try:
+            for item in _side_by_side(one, left, workers):
+                found += 1
+                yield item
+        except BrokenProcessPool:
+            # Some process died; whether it was this family's only a run by itself tells.
+            yield _by_itself(one, left[found])
+            found += 1
+        left = left[found:]
+
+
+def _side_by_side(
+    one: Callable[[Subject], Measured], subjects: list[Subject], workers: int
+) -> Iterator[Measured]:
     context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        yield from pool.map(one, subjects)
+
+
+def _by_itself(one: Callable[[Subject], Measured], subject: Subject) -> Measured:
+    """What ``one`` says of a family that may kill its process."""
     try:
-        with ProcessPoolExecutor(workers, mp_context=context) as pool:
-            yield from pool.map(one, subjects)
-    except BrokenProcessPool as error:
-        raise ModelError(
-            "a process died while it measured a family; --jobs 1 shows which one"
-        ) from error
+        return next(_side_by_side(one, [subject], 1))
+    except BrokenProcessPool:
+        library, family = subject
+        return Measured(f"{library.name}/{family.name}", None, problem="its process died")
 
 
 def measure_one(subject: Subject, *, dtype: str, seed: int, write: bool) -> Measured:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from conformance.sensitivity import RATIO_NEEDED, Sensitivity
 
-KINDS = ("drop", "shift", "slot")
+KINDS = ("drop", "shift", "slot", "media")
 
 
 @dataclass(frozen=True)

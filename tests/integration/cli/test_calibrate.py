@@ -18,6 +18,18 @@ def test_what_cannot_be_run_here_is_listed_and_is_no_failure(conformance):
     assert "1 unsupported here" in done.out
 
 
+def test_a_family_that_kills_its_process_ends_no_other(conformance):
+    names = ("calm", "fatal", "quiet", "silent")
+    chosen = [word for name in names for word in ("--family", name)]
+    done = conformance("calibrate", *chosen, "--jobs", "2")
+    assert done.code == 1, done
+    lines = [line for line in done.out.splitlines() if line.startswith("toy/")]
+    assert [line.split()[0] for line in lines] == [f"toy/{name}" for name in names]
+    assert "failed: its process died" in lines[1]
+    assert lines[0].split()[-1] == "ok"
+    assert "DEAF" in lines[3]
+
+
 def test_json_has_every_signal(conformance):
     done = conformance("calibrate", "--family", "calm", "--jobs", "1", "--json", "s.jsonl")
     (line,) = done.results("s.jsonl")
