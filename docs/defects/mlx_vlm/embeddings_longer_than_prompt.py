@@ -1,8 +1,9 @@
 """Rows are padded by their ids, where the embeddings of an image prompt are longer than those.
 
-Some models (fastvlm, llava_bunny, llava_next) put many embeddings in place of one image token.
-mlx_vlm/generate/ar.py:823 pads each row of embeddings by what its ids lack to the longest prompt,
-so rows of embeddings have different lengths and the whole prefill ends with a ValueError.
+Some models (fastvlm, llava_bunny, llava_next, multi_modality, phi4_siglip, phi4mm) put many
+embeddings in place of one image token. mlx_vlm/generate/ar.py:823 pads each row of embeddings by
+what its ids lack to the longest prompt, so rows of embeddings have different lengths and the whole
+prefill ends with a ValueError. (batch_generate embeds padded ids, and pads what comes out again.)
 Mended by padding by the embeddings' own lengths, and ids alike.
 """
 

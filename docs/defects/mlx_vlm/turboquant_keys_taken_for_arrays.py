@@ -4,7 +4,8 @@
 every model, and the server checks nothing when it starts, so each request fails:
 - deepseek_v3 (mlx_vlm/models/deepseek_v3/language.py:120) and kimi_linear transpose the latents;
 - limite (limite/language.py:184) and inkling (inkling/language.py:161) look at their shape;
-- iquestloopcoder (iquestloopcoder/language.py:106) attends without the cache;
+- iquestloopcoder (iquestloopcoder/language.py:106), moondream2, moondream3, phi3_v, phi4_siglip and
+  phi4mm attend without the cache;
 - deepseek_v32 (deepseek_v32/language.py:65) and hy_v4 (hy_v4/indexer.py:41) keep no values in the
   cache of their indexer, and the codec cannot quantize none.
 Mended by refusing these models, or by leaving such caches as they are.
