@@ -2,9 +2,9 @@
 
 mlx_vlm/models/mistral3/language.py:180 (ministral3 inside mistral3) and mistral4/language.py:267
 take offset[0]. If row 0 is padded it is negative, the logarithm in _get_llama_4_attn_scale
-(mistral4/language.py:14) gets 0 or less, and -inf or NaN scales the first tokens of all rows: longer
-rows become NaN. If not, all rows are scaled as if they were as long as row 0. Mended by the offset
-of each row, not below 0.
+(mistral4/language.py:14) gets 0 or less, and -inf or NaN scales the first tokens of all rows:
+longer rows become NaN. If not, all rows are scaled as if they were as long as row 0. Mended by
+the offset of each row, not below 0.
 """
 
 import sys
