@@ -120,8 +120,10 @@ class Take:
 class Script:
     """The right takes of a schedule and the oracle's answers, to be changed and then played."""
 
-    def __init__(self, *, margins=None, sampler=None):
+    def __init__(self, *, margins=None, sampler=None, alone=False):
         self.schedule = SCHEDULE
+        if alone:
+            self.schedule = Schedule("by_hand", (Arrival(SCHEDULE.requests[:1]),))
         if sampler:
             first = Request("a", (1, 2, 3), 5, Sampler(sampler))
             requests = (first, *SCHEDULE.requests[1:])
@@ -133,6 +135,7 @@ class Script:
         self.forced = self._take(Mode.FORCED)
         self.free = self._take(Mode.FREE)
         self.third: Take | None = None
+        self.policy = None
         self.asked_noise: list[str] = []
         self.asked_thorough: list[str] = []
         self.rare_noise = NOISE  # what only many runs see
@@ -152,7 +155,7 @@ class Script:
             floor=lambda name: flat_envelope(len(self.want[name].tokens), NOISE),
             envelope=self._envelope,
             thorough=self._thorough,
-            **options,
+            **({"policy": self.policy} | options),
         )
 
     def _envelope(self, name):
@@ -167,11 +170,11 @@ class Script:
 
     def _take(self, mode):
         names = list(self.want)
-        moments = [Moment(dict.fromkeys(names, Stage.QUEUED), forwards=[ForwardCall(3, 2)])]
+        moments = [Moment(dict.fromkeys(names, Stage.QUEUED), forwards=[ForwardCall(len(names), 2)])]
         live, produced, ended = names, dict.fromkeys(names, 0), {}
         for index in range(1, 8):
             gone = {}
-            if index == REMOVED_AFTER + 1:
+            if index == REMOVED_AFTER + 1 and "c" in names:
                 gone = {"c": Stage.DECODE}
                 ended["c"] = Stage.REMOVED
             live = [name for name in names if name not in ended]

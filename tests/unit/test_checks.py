@@ -67,6 +67,12 @@ def accepted(script):
     script.free.moments[2].probes = [ProbeResult("empty_prompt", None)]
 
 
+def another_policy(script):
+    """A batch of one that is right, and a single stream of the library's that is not the same."""
+    script.__init__(alone=True)
+    script.policy = script.want["a"].logprobs + np.float32(1e-3)
+
+
 V = Verdict
 FIRES = {
     nothing: set(),
@@ -82,6 +88,7 @@ FIRES = {
     ghost_row: {("leak", V.LEAK)},
     bytes_held: {("leak", V.LEAK)},
     accepted: {("probe", V.PROTOCOL)},
+    another_policy: {("policy", V.POLICY)},
 }
 
 

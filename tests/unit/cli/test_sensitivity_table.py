@@ -27,7 +27,7 @@ def row(item):
 
 
 def test_a_row_has_the_least_signal_of_each_kind():
-    assert row(LOUD) == ["loud", "1", "-", "0.25", "1e-05", "25000", "8", "ok"]
+    assert row(LOUD) == ["loud", "1", "-", "0.25", "-", "1e-05", "25000", "8", "ok"]
 
 
 @pytest.mark.parametrize(
