@@ -170,7 +170,8 @@ class Script:
 
     def _take(self, mode):
         names = list(self.want)
-        moments = [Moment(dict.fromkeys(names, Stage.QUEUED), forwards=[ForwardCall(len(names), 2)])]
+        prefill = ForwardCall(len(names), 2)
+        moments = [Moment(dict.fromkeys(names, Stage.QUEUED), forwards=[prefill])]
         live, produced, ended = names, dict.fromkeys(names, 0), {}
         for index in range(1, 8):
             gone = {}

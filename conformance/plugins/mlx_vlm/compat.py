@@ -171,8 +171,8 @@ def nbytes(cache: Any) -> int:
     try:
         return int(cache.nbytes)
     except (AttributeError, NotImplementedError):
-        arrays = [value for _, value in tree_flatten(dict(vars(cache)))]
-        return sum(int(value.nbytes) for value in arrays if isinstance(value, mx.array))
+        entries: Any = tree_flatten(dict(vars(cache)))
+        return sum(int(value.nbytes) for _, value in entries if isinstance(value, mx.array))
 
 
 def _check(taker: Any, wanted: Mapping[str, Any], what: str) -> None:
