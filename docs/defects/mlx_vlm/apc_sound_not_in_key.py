@@ -20,13 +20,13 @@ NAMES = ("audio_input_ids", "input_values", "sound_clips", "audio_features")
 IDS = mx.array([[1, 2, 3]])
 
 
-class Taken(Exception):
+class TakenError(Exception):
     """Carries the request that the server would have queued."""
 
 
 class Requests:
     def put(self, request: object) -> None:
-        raise Taken(request)
+        raise TakenError(request)
 
 
 def key(name: str, sound: mx.array) -> int:
@@ -41,7 +41,7 @@ def key(name: str, sound: mx.array) -> int:
     )
     try:
         ResponseGenerator.generate(server, "a prompt", args=GenerationArguments(max_tokens=1))
-    except Taken as taken:
+    except TakenError as taken:
         return taken.args[0].apc_semantic_hash
     raise RuntimeError("the server queued nothing")
 

@@ -1,9 +1,9 @@
 """``generate_step`` cannot prefill models that do not call their token ids ``inputs``.
 
 mlx_vlm/generate/ar.py:496 passes each piece of a prompt as ``inputs=``; phi, phixtral, qwen and
-stablelm call the parameter ``x``, recurrent_gemma ``tokens``, zaya1_vl ``input_ids``. Prompts of more than one token are always cut, so
-every prompt fails. BatchGenerator passes the ids by position and works. Mended by passing them by
-position in ``generate_step`` too.
+stablelm call the parameter ``x``, recurrent_gemma ``tokens``, zaya1_vl ``input_ids``. Prompts of
+more than one token are always cut, so every prompt fails. BatchGenerator passes the ids by position
+and works. Mended by passing them by position in ``generate_step`` too.
 """
 
 import sys

@@ -31,9 +31,7 @@ def main() -> int:
     columns = keys[0, 0, :, 0].tolist()
     seen = [c for c, ok in zip(columns, mask[0, 0, 0].tolist(), strict=False) if ok]
     wanted = list(range(padding, COLUMNS + 2))
-    print(
-        f"mlx-vlm {version('mlx-vlm')}: window {WINDOW}, a row of {SHORT} tokens beside a longer one"
-    )
+    print(f"mlx-vlm {version('mlx-vlm')}: window {WINDOW}, {SHORT} tokens beside more")
     print(f"the first of {DRAFTED} further tokens of that row sees columns {seen}")
     print(f"expected: {wanted}")
     return 0 if seen == wanted else 1

@@ -1,10 +1,10 @@
 """BatchRotatingKVCache: what ``trim`` took back stays when a single token comes next.
 
-``trim`` (mlx_vlm/models/cache.py:1983) only lowers ``_idx``; ``_update_in_place`` (line 1893) goes by
-``keys.shape[2]``: it cuts the oldest columns, which are valid, keeps the trimmed ones, and puts the
-new token behind them. Speculative decoding with an eagle3 drafter does so whenever a draft is
-rejected (mlx_vlm/speculative/eagle3.py verifies gemma4's first token in a call of its own).
-Mended by cutting the trimmed columns off first.
+``trim`` (mlx_vlm/models/cache.py:1983) only lowers ``_idx``; ``_update_in_place`` (line 1893) goes
+by ``keys.shape[2]``: it cuts the oldest columns, which are valid, keeps the trimmed ones, and puts
+the new token behind them. Speculative decoding with an eagle3 drafter does so whenever a draft is
+rejected (mlx_vlm/speculative/eagle3.py verifies gemma4's first token in a call of its own). Mended
+by cutting the trimmed columns off first.
 """
 
 import sys

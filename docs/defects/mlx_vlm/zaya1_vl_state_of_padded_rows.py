@@ -33,7 +33,8 @@ def main() -> int:
     config.vision_lora = False
     layer = CCA(config, 0)
     hidden = mx.random.normal((2, LONG, 32))
-    hidden = mx.where(mx.arange(LONG)[None, :, None] < mx.array([LONG, SHORT])[:, None, None], hidden, 0)
+    ends = mx.array([LONG, SHORT])[:, None, None]
+    hidden = mx.where(mx.arange(LONG)[None, :, None] < ends, hidden, 0)
     alone = states(layer, hidden[1:, :SHORT], [SHORT])
     beside = states(layer, hidden, [LONG, SHORT])
     print(f"mlx-vlm {version('mlx-vlm')}: states after a row of {SHORT}, padded to {LONG}")
