@@ -1,13 +1,15 @@
 """A loaded vision-language model, and its state as it was when it was loaded.
 
 Models of mlx-vlm keep what they know of the last prompt on themselves (``_rope_deltas``,
-``_position_ids``, masks made once). A run must neither see what an earlier one left there nor
-leave anything: each starts from ``fresh``.
+``_position_ids``, masks made once), or in functions that their package makes once (hy_v4's compiled
+selection). A run must neither see what an earlier one left there nor leave anything: each starts
+from ``fresh``.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,8 +38,10 @@ class LoadedModel:
     composed: dict[Any, Any] = field(default_factory=dict)
     drafters: dict[str, Any] = field(default_factory=dict)
     _state: list[tuple[Module, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    _makers: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._makers.extend(_remembering(type(self.language_model).__module__))
         for _, module in self.model.named_modules():
             self._state.append((module, _copied(module), _copied(vars(module))))
 
@@ -69,7 +73,12 @@ class LoadedModel:
         return logits[0]
 
     def fresh(self) -> LoadedModel:
-        """Put every attribute of every module back to what it was after loading."""
+        """Put every attribute of every module back to what it was after loading.
+
+        What functions of the model's package remember of earlier calls, they forget.
+        """
+        for maker in self._makers:
+            maker.cache_clear()
         for module, items, attributes in self._state:
             _restore(module, items)
             _restore(vars(module), attributes)
@@ -89,6 +98,14 @@ class LoadedModel:
                 }
             )
         )
+
+
+def _remembering(module: str) -> list[Any]:
+    """The functions of a module's package that remember what they returned (``lru_cache``)."""
+    package = module.rpartition(".")[0] + "."
+    inside = [found for name, found in list(sys.modules.items()) if name.startswith(package)]
+    values = [value for found in inside for value in vars(found).values()]
+    return [v for v in values if callable(getattr(type(v), "cache_clear", None))]
 
 
 def _copied(state: dict[str, Any]) -> dict[str, Any]:
