@@ -117,10 +117,14 @@ class MlxVlm(Library):
     ) -> np.ndarray:
         """See ``Library.teacher_forced``: text in one pass, all else in the single stream.
 
-        With media what a model makes of a prompt's inputs need not hold for a longer one;
-        processors look at each step; quantized caches are read as they are written.
+        With media what a model makes of a prompt's inputs need not hold for a longer one, nor may
+        the place of an image be in it that a model has written; processors look at each step;
+        quantized caches are read as they are written.
         """
-        if not (request.media or request.processors or options.kv):
+        low, high = model.family.tokens
+        mixed = model.family.facts.modalities != ("text",)
+        plain = not mixed or all(low <= token < high for token in tokens[:-1])
+        if plain and not (request.media or request.processors or options.kv):
             with perturbed(model.language_model, ulps=ulps, seed=seed):
                 table = _one_pass(model, request.prompt + tokens[:-1])
             if len(table) >= len(tokens):
