@@ -107,8 +107,11 @@ class Library(ABC):
         return self.single_stream(model, request, options=options, steps=steps).stream
 
     @abstractmethod
-    def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray:
-        """Logprobs ``[vocab]`` of the token after ``request.prompt + tokens``, without a cache."""
+    def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray | None:
+        """Logprobs ``[vocab]`` of the token after ``request.prompt + tokens``, without a cache.
+
+        ``None`` where ``tokens`` hold what would mean something else in a prompt.
+        """
 
     @abstractmethod
     def teacher_forced(

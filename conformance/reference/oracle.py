@@ -113,12 +113,8 @@ class Oracle:
         if key not in self._checks:
             stream = self.solo(request, options, None)
             assert stream.logprobs is not None
-            steps = min(self._stateless_steps, len(stream.tokens))
-            rows = [
-                self._library.stateless(self._model, request, stream.tokens[:index])
-                for index in range(steps)
-            ]
-            got, want = np.stack(rows), stream.logprobs[:steps]
+            rows = self._stateless_rows(request, stream)
+            got, want = np.stack(rows), stream.logprobs[: len(rows)]
             noise = self.floor_envelope(stream, options)
             deviation = numerics.deviation(got, want, noise)
             if not deviation.within_noise:
@@ -129,6 +125,16 @@ class Oracle:
                 deviation = numerics.deviation(got, want, noise)
             self._checks[key] = OracleCheck(deviation, noise)
         return self._checks[key]
+
+    def _stateless_rows(self, request: Request, stream: Stream) -> list[np.ndarray]:
+        """The first steps without a cache, as many as the library can pass so."""
+        rows: list[np.ndarray] = []
+        for index in range(min(self._stateless_steps, len(stream.tokens))):
+            row = self._library.stateless(self._model, request, stream.tokens[:index])
+            if row is None:
+                break
+            rows.append(row)
+        return rows
 
     @property
     def doubtful(self) -> bool:

@@ -95,8 +95,10 @@ class MlxVlm(Library):
 
     def stateless(
         self, model: LoadedModel, request: Request, tokens: tuple[int, ...]
-    ) -> np.ndarray:
+    ) -> np.ndarray | None:
         """See ``Library.stateless``: the prompt and all tokens embedded and passed at once."""
+        if not _text_only(model, tokens):
+            return None
         model.fresh()
         made = inputs_of(model, request)
         ids = mx.concatenate([made.input_ids, mx.array([tokens], made.input_ids.dtype)], axis=1)
@@ -121,10 +123,8 @@ class MlxVlm(Library):
         the place of an image be in it that a model has written; processors look at each step;
         quantized caches are read as they are written.
         """
-        low, high = model.family.tokens
-        mixed = model.family.facts.modalities != ("text",)
-        plain = not mixed or all(low <= token < high for token in tokens[:-1])
-        if plain and not (request.media or request.processors or options.kv):
+        plain = not (request.media or request.processors or options.kv)
+        if plain and _text_only(model, tokens[:-1]):
             with perturbed(model.language_model, ulps=ulps, seed=seed):
                 table = _one_pass(model, request.prompt + tokens[:-1])
             if len(table) >= len(tokens):
@@ -191,6 +191,13 @@ class MlxVlm(Library):
     def device(self) -> str:
         """See ``Library.device``."""
         return device_name()
+
+
+def _text_only(model: LoadedModel, tokens: tuple[int, ...]) -> bool:
+    """Whether none of the tokens could be taken for the place of an image in a prompt."""
+    low, high = model.family.tokens
+    mixed = model.family.facts.modalities != ("text",)
+    return not mixed or all(low <= token < high for token in tokens)
 
 
 def _cache(model: LoadedModel, request: Request, options: EngineOptions) -> list[Any]:

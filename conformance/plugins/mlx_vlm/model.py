@@ -41,7 +41,8 @@ class LoadedModel:
     _makers: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._makers.extend(_remembering(type(self.language_model).__module__))
+        decoder = getattr(self.model, "language_model", self.model)  # a drafter has none
+        self._makers.extend(_remembering(type(decoder).__module__))
         for _, module in self.model.named_modules():
             self._state.append((module, _copied(module), _copied(vars(module))))
 
