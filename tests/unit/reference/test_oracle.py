@@ -267,6 +267,15 @@ def test_a_stream_that_is_off_is_found_out_and_remembered():
     assert oracle.check_stateless(ask("b"), DEFAULT) is found
 
 
+def test_the_pass_ends_where_the_library_cannot_say_more():
+    class Stopping(ToyLibrary):
+        def stateless(self, model, request, tokens):
+            return None if len(tokens) == 2 else super().stateless(model, request, tokens)
+
+    found = oracle_of(Stopping()).check_stateless(ask(), DEFAULT)
+    assert len(found.deviation.difference) == 2
+
+
 def test_a_last_bit_is_excused_by_the_floor_alone():
     library = ShakyLibrary()
     found = oracle_of(library).check_stateless(ask(), DEFAULT)

@@ -1,6 +1,12 @@
 """A run leaves nothing on the model, whatever it put there."""
 
+import functools
+
 import mlx.core as mx
+from mlx import nn
+
+from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.schedule import Request
 
 
 def test_fresh_puts_back_what_a_run_left(model):
@@ -27,3 +33,36 @@ def test_fresh_puts_back_changed_lists(model):
 def test_fresh_keeps_the_parameters(model):
     weight = model.language_model.model.embed_tokens.weight
     assert model.fresh().language_model.model.embed_tokens.weight is weight
+
+
+def test_fresh_makes_functions_forget_what_they_remember(model):
+    calls = []
+
+    @functools.lru_cache
+    def remembers(x):
+        calls.append(x)
+
+    model._makers.append(remembers)
+    remembers(1)
+    model.fresh()
+    remembers(1)
+    model._makers.remove(remembers)
+    assert calls == [1, 1]
+
+
+def test_a_model_without_a_language_model_is_put_back_too(model):
+    class Drafter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen = 0
+
+    drafter = LoadedModel(Drafter(), None, model.family, dtype="float32", seed=0)
+    drafter.model.seen = 3
+    assert drafter.fresh().model.seen == 0
+
+
+def test_there_is_no_pass_without_a_cache_after_an_image_that_the_model_wrote(library, model):
+    low, high = model.family.tokens
+    ask = Request("a", (low, low + 1), 2)
+    assert library.stateless(model, ask, (low,)) is not None
+    assert library.stateless(model, ask, (low, high)) is None
