@@ -27,6 +27,9 @@ from conformance.schedule import EngineOptions, Media, Request
 from conformance.sensitivity import Sensitivity
 from conformance.trace import ForwardCall, Stream
 
+# Arguments that say of each place of a prompt what stands there: 0 for text.
+_KINDS = frozenset({"mm_token_type_ids", "token_type_ids"})
+
 
 class MlxVlm(Library):
     """The installed mlx-vlm. Its models are ``LoadedModel`` objects, put back before each run."""
@@ -102,7 +105,11 @@ class MlxVlm(Library):
         model.fresh()
         made = inputs_of(model, request)
         ids = mx.concatenate([made.input_ids, mx.array([tokens], made.input_ids.dtype)], axis=1)
-        whole = inputs.Inputs(ids, made.pixel_values, mx.ones(ids.shape, mx.int32), made.extra)
+        extra = {
+            name: mx.pad(value, ((0, 0), (0, len(tokens)))) if name in _KINDS else value
+            for name, value in made.extra.items()
+        }
+        whole = inputs.Inputs(ids, made.pixel_values, mx.ones(ids.shape, mx.int32), extra)
         output = model.language_model(ids, **inputs.embed(model, whole))
         row: np.ndarray = _logprobs(output.logits[:, -1, :])[0]
         return row
