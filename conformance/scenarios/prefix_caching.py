@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 
 from conformance.engine import Capability
+from conformance.family import Family
 from conformance.scenarios import reuse_witnesses as reuse
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -170,6 +171,11 @@ def _media(brief: Brief, kind: str) -> Schedule:
     return _one_by_one(f"{kind}_in_turn", requests)
 
 
+def _speaks_of_text(family: Family) -> str:
+    kind = family.facts.required
+    return f"no two requests share a prefix: each speaks of its own {kind}" if kind else ""
+
+
 PREFIX_CACHING = Scenario(
     "prefix_caching",
     155,
@@ -194,4 +200,5 @@ PREFIX_CACHING = Scenario(
         reuse.removed(Stage.DECODE),
         seen.follow_up(),
     ),
+    applies=_speaks_of_text,
 )
