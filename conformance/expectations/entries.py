@@ -140,10 +140,12 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def explains(self, result: CaseResult) -> bool:
         """Whether the case was refused, in the words named here."""
-        return (
-            result.verdict is Verdict.UNSUPPORTED
-            and self.concerns(result)
-            and any(self.text in f.what or self.text in f.got for f in result.evidence)
+        return result.verdict is Verdict.UNSUPPORTED and self.said(result)
+
+    def said(self, result: CaseResult) -> bool:
+        """Whether the library refused something of the case, in the words named here."""
+        return self.concerns(result) and any(
+            self.text in f.what or self.text in f.got for f in result.evidence
         )
 
 

@@ -37,7 +37,8 @@ class Expectations:
                 known=refusal.id if refusal else None,
             )
         names = ", ".join(entry.id for entry in entries)
-        problem = _problem(result, entries)
+        refused = any(r.said(result) for r in self.refusals)
+        problem = _problem(result, entries, refused=refused)
         evidence = result.evidence
         if problem:
             evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
@@ -58,8 +59,11 @@ class Expectations:
         )
 
 
-def _problem(result: CaseResult, entries: Sequence[Defect]) -> str:
-    """The first rule that the case breaks, with the entry; empty if none."""
+def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) -> str:
+    """The first rule that the case breaks, with the entry; empty if none.
+
+    Schedules may be refused besides, if an entry says so.
+    """
     names = ", ".join(entry.id for entry in entries)
     for entry in entries:
         wanted = entry.wanted(result.scenario)
@@ -72,8 +76,11 @@ def _problem(result: CaseResult, entries: Sequence[Defect]) -> str:
         return f"{names}: wants {wants}, got {result.verdict}"
     for schedule in result.schedules:
         claiming = [e for e in entries if e.claims(result.scenario, schedule.name)]
-        if schedule.verdict.good or any(
-            schedule.verdict in _accepted(result, entry) for entry in claiming
+        told = refused and schedule.verdict is Verdict.UNSUPPORTED
+        if (
+            schedule.verdict.good
+            or told
+            or any(schedule.verdict in _accepted(result, entry) for entry in claiming)
         ):
             continue
         return f"{names}: does not cover schedule {schedule.name!r}, which is {schedule.verdict}"

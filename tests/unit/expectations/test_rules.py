@@ -263,6 +263,15 @@ def test_a_refusal_can_be_narrowed(narrow):
     assert not expected(result, refusal(**narrow))
 
 
+def test_a_schedule_beside_a_defect_may_be_refused():
+    entry = defect(families=("bitnet",), schedules={"ragged": ("a",)})
+    mixed = case(family="bitnet", words="metal_kernel", a="diverged", b="unsupported")
+    assert expected(mixed, entry, refusal())
+    assert not expected(mixed, entry)
+    crashed = case("crash", family="bitnet", words="metal_kernel", a="diverged", b="crash")
+    assert not expected(crashed, entry, refusal())
+
+
 def test_a_refusal_excuses_no_other_verdict():
     assert not expected(case("crash", family="bitnet", words="metal_kernel"), refusal())
 
