@@ -19,6 +19,8 @@ from conformance.sensitivity import Sensitivity, Signal, change
 
 _STEPS = 6
 _BEFORE, _AFTER = 3, 5
+# Places of a medium that are left out, one after the other: of more, so many at equal distances.
+_MOST_PLACES = 24
 
 
 def measure(loaded: LoadedModel) -> Sensitivity:
@@ -45,7 +47,7 @@ def _media(loaded: LoadedModel, kind: str) -> Iterator[Signal]:
     reference = _run(loaded, right, kwargs, tokens)
     other = _request(loaded, Media(kind, size, content=1))
     swapped = embed(loaded.fresh(), inputs_of(loaded, other))
-    nats = change(reference, _run(loaded, right, swapped, tokens))
+    nats = change(reference, _run(loaded, other, swapped, tokens))
     yield Signal("media", f"another {kind}", nats)
     (media,) = right.media
     made = {n: v for n, v in kwargs.items() if n not in inputs_of(loaded, right).extra}
@@ -72,6 +74,7 @@ def _run(
 ) -> np.ndarray:
     """Logprobs ``[steps, vocab]`` after the prompt; ``tokens`` are fed, or chosen where missing."""
     cache = loaded.cache()
+    embed(loaded, inputs_of(loaded, request))  # for what models keep of it beside the arguments
     if "rope_deltas" in kwargs and hasattr(loaded.language_model, "_rope_deltas"):
         loaded.language_model._rope_deltas = kwargs["rope_deltas"]
     ids = mx.array(request.prompt, mx.int32)[None]
@@ -93,26 +96,38 @@ def _run(
 def _dropped(
     kwargs: dict[str, Any], swapped: dict[str, Any], span: tuple[int, int]
 ) -> Iterator[dict[str, Any]]:
-    """An argument with one of the places zeroed in which the two media differ.
+    """An argument with one of the places in which the two media differ like the mean of all.
+
+    Zeros would be no better: some models divide by a place's size.
 
     Places are the last axis but one: of embeddings, of deep visual features, of the states that
     cross attention looks at. A medium without places in the prompt has all of the embeddings'.
     """
     for name, value in kwargs.items():
-        other = swapped.get(name)
-        if not isinstance(value, mx.array) or value.ndim < 2:
+        layers, others = _layers(value), _layers(swapped.get(name))
+        if not layers or [x.shape for x in layers] != [x.shape for x in others]:
             continue
-        if not isinstance(other, mx.array) or other.shape != value.shape:
-            continue
-        differs = mx.any(value != other, axis=-1)
-        places = differs.reshape(-1, differs.shape[-1]).any(axis=0).tolist()
-        whole = name == "inputs_embeds" and span[0] < span[1]
-        for place, heard in enumerate(places):  # type: ignore[arg-type]
-            if heard and (not whole or span[0] <= place < span[1]):
-                keep = (mx.arange(value.shape[-2]) != place)[:, None]
-                yield {name: value * keep.astype(value.dtype)}
-        if any(places):  # type: ignore[arg-type]
+        differs = mx.any(
+            mx.stack([mx.any(x != o, axis=-1) for x, o in zip(layers, others, strict=True)]), axis=0
+        )
+        places: Any = np.array(differs.reshape(-1, differs.shape[-1])).any(axis=0)
+        if name == "inputs_embeds" and span[0] < span[1]:
+            places[: span[0]] = places[span[1] :] = False
+        heard = np.flatnonzero(places).tolist()
+        for place in heard[:: -(-len(heard) // _MOST_PLACES) or 1]:
+            keep = (mx.arange(layers[0].shape[-2]) != place)[:, None]
+            kept = [mx.where(keep, x, x.mean(axis=-2, keepdims=True)) for x in layers]
+            yield {name: kept if isinstance(value, list) else kept[0]}
+        if heard:
             return
+
+
+def _layers(value: Any) -> list[mx.array]:
+    """An argument's arrays, all of one shape: it may be one, or one for each of some layers."""
+    found = value if isinstance(value, list) else [value]
+    arrays = [x for x in found if isinstance(x, mx.array) and x.ndim > 1]
+    same = len(arrays) == len(found) and len({x.shape for x in arrays}) == 1
+    return arrays if same else []
 
 
 def _later(kwargs: dict[str, Any], end: int) -> dict[str, Any]:
