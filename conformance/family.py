@@ -58,12 +58,14 @@ class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     """What the library's own processor is made from, as files of the model's folder.
 
     ``files`` are JSON files by name (``preprocessor_config.json``, ...); ``markers`` the text by
-    which a prompt asks for one medium of a kind.
+    which a prompt asks for one medium of a kind; ``begin`` is how many tokens of its own the
+    processor puts before every prompt with media.
     """
 
     tokenizer: Tokenizer = Tokenizer()
     files: dict[str, dict[str, Any]] = {}
     markers: dict[str, str] = {}
+    begin: int = 0
 
 
 class StandIn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

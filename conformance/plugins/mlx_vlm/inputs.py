@@ -67,7 +67,8 @@ def compose(
     made = _process(loaded, parts)
     ids: Any = made.input_ids[0].tolist()
     prompt = tuple(int(token) for token in ids)
-    spans = _spans(prompt, family.tokens)
+    begin = _begin(loaded)
+    spans = [(a + begin, b + begin) for a, b in _spans(prompt[begin:], family.tokens)]
     if not spans and family.facts.required:
         spans = [(0, 0)] * len(media)
     if len(spans) != len(media):
@@ -94,7 +95,7 @@ def inputs_of(loaded: LoadedModel, request: Request) -> Inputs:
         return Inputs(ids, None, mx.ones(ids.shape, mx.int32), {})
     key = (request.prompt, request.media)
     if key not in loaded.inputs:
-        end, parts = 0, list[Part]()
+        end, parts = _begin(loaded), list[Part]()
         for media in request.media:
             parts += [request.prompt[end : media.span[0]], media]
             end = media.span[1]
@@ -172,6 +173,12 @@ def _by_processor(loaded: LoadedModel, parts: Sequence[Part]) -> dict[str, Any]:
         **media,
     )
     return raw
+
+
+def _begin(loaded: LoadedModel) -> int:
+    """How many tokens the processor puts before every prompt with media."""
+    processor = loaded.family.facts.processor
+    return processor.begin if processor is not None else 0
 
 
 def _handed(part: Media) -> Any:
