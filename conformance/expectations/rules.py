@@ -138,7 +138,7 @@ def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
         and matches(result.dtype, refusal.dtypes)
         and result.device.startswith(refusal.device)
     ]
-    refused = {result.family for result in could if refusal.explains(result)}
+    refused = {result.family for result in could if refusal.said(result)}
     return [
         f"no case of family {glob!r} was refused with {refusal.text!r}"
         for glob in refusal.families

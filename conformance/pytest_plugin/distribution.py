@@ -13,7 +13,7 @@ from conformance.verdict import CaseId
 
 
 class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
-    """``--dist loadgroup``, with four differences.
+    """``--dist loadgroup``, with five differences.
 
     - Cases are grouped by what their ids say. xdist 3.8 reads a mark that it appends to node ids,
       which pytest 9.2 no longer lets it do: each item would be a group of its own.
@@ -22,6 +22,7 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
     - A worker that replaces a dead one gets more than one item, or is told that there are no more.
       A worker begins an item only when it knows the next; with one item it would wait for ever.
     - A worker that ends by itself with an item undone has crashed in it.
+    - A worker that has not told its items yet is given none, even if another dies meanwhile.
     """
 
     def __init__(self, config: pytest.Config, log: Any, setup: Setup) -> None:
@@ -37,9 +38,14 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
     def schedule(self) -> None:
         """Give out work; called whenever a worker is ready for its first."""
         super().schedule()
-        for node in self.nodes:
+        for node in filter(self.registered_collections.__contains__, self.nodes):
             while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
                 self._reschedule(node)
+
+    def _reschedule(self, node: Any) -> None:
+        """Give a worker more, or tell it that there is no more."""
+        if node in self.registered_collections:
+            super()._reschedule(node)
 
     def remove_node(self, node: Any) -> str | None:
         """Take back a dead worker's work; return the item that it died of, if any."""

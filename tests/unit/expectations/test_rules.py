@@ -1,5 +1,6 @@
 """What entries demand of a case and of a whole run: each rule kept, and each rule broken."""
 
+import msgspec
 import pytest
 
 from conformance.expectations import Defect, Expectations, Refusal
@@ -97,6 +98,16 @@ def test_of_a_list_any_one_is_expected_and_no_other(verdict):
     listed = defect(verdicts={"ragged": (Verdict.DRIFT, Verdict.DIVERGED)})
     wanted = verdict in (Verdict.DRIFT, Verdict.DIVERGED)
     assert expected(case(verdict), listed) == wanted
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_refused_schedules_beside_bad_ones_need_an_entry_with_the_words(known):
+    words = "metal_kernel" if known else "another"
+    result = case("diverged", seed=1, two_rows="diverged", turbo="unsupported")
+    said = Finding(Verdict.UNSUPPORTED, "failure", words)
+    result = msgspec.structs.replace(result, evidence=(said,))
+    asked = refusal(families=("plamo2",))
+    assert expected(result, defect(), asked) == known
 
 
 @pytest.mark.parametrize("verdict", ["exact", "drift", "unstable", "nan"])

@@ -48,3 +48,13 @@ def test_another_takes_its_place_where_work_is_left(monkeypatch):
     node.workeroutput = {"exitstatus": 0}
     _, told, _ = removed(monkeypatch, node, queue=["family"])
     assert told == ["begun", "another worker"]
+
+
+def test_a_worker_that_has_not_told_its_items_is_given_none(monkeypatch):
+    given = []
+    monkeypatch.setattr(LoadGroupScheduling, "_reschedule", lambda self, node: given.append(node))
+    scheduling = FamilyScheduling.__new__(FamilyScheduling)
+    scheduling.registered_collections = {"ready": ["item"]}
+    for node in ("new", "ready"):
+        scheduling._reschedule(node)
+    assert given == ["ready"]
