@@ -29,6 +29,8 @@ from conformance.trace import ForwardCall, Stream
 
 # Arguments that say of each place of a prompt what stands there: 0 for text.
 _KINDS = frozenset({"mm_token_type_ids", "token_type_ids"})
+# Arguments that say what each place of a prompt sees: what follows sees what its last place does.
+_VIEWS = frozenset({"cross_attention_mask"})
 
 
 class MlxVlm(Library):
@@ -105,10 +107,12 @@ class MlxVlm(Library):
         model.fresh()
         made = inputs_of(model, request)
         ids = mx.concatenate([made.input_ids, mx.array([tokens], made.input_ids.dtype)], axis=1)
-        extra = {
-            name: mx.pad(value, ((0, 0), (0, len(tokens)))) if name in _KINDS else value
-            for name, value in made.extra.items()
-        }
+        extra = dict(made.extra)
+        for name in extra.keys() & _KINDS:
+            extra[name] = mx.pad(extra[name], [(0, 0), (0, len(tokens))])
+        for name in extra.keys() & _VIEWS:
+            last = mx.repeat(extra[name][:, -1:], len(tokens), axis=1)
+            extra[name] = mx.concatenate([extra[name], last], axis=1)
         whole = inputs.Inputs(ids, made.pixel_values, mx.ones(ids.shape, mx.int32), extra)
         output = model.language_model(ids, **inputs.embed(model, whole))
         row: np.ndarray = _logprobs(output.logits[:, -1, :])[0]
