@@ -13,10 +13,10 @@ from conformance.verdict import CaseResult, Verdict
 NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
 """Verdicts on numbers: which of them a defect gets depends on weights, prompts and rounding."""
 
-STRAY = NUMERIC | {Verdict.UNSTABLE}
+STRAY = NUMERIC | {Verdict.UNSTABLE, Verdict.CRASH}
 """What a defect that reads stray memory may get: it depends on what lies there."""
 
-MAY_HIDE = STRAY | {Verdict.ORACLE, Verdict.POLICY}
+MAY_HIDE = NUMERIC | {Verdict.UNSTABLE, Verdict.ORACLE, Verdict.POLICY}
 """Verdicts that other weights, prompts or more noise may keep from showing at all."""
 
 

@@ -12,7 +12,7 @@ import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from conformance.errors import ExpectationError
-from conformance.expectations.entries import STRAY, Defect, Refusal
+from conformance.expectations.entries import NUMERIC, STRAY, Defect, Refusal
 from conformance.expectations.rules import Expectations
 from conformance.verdict import Verdict
 
@@ -92,8 +92,11 @@ def _defect_problem(entry: Defect) -> str:
         wanted = entry.wanted(scenario)
         if bad := next((v.value for v in wanted if v in _NO_DEFECT), "" if wanted else "nothing"):
             return f"field 'verdicts.{scenario}': {bad!r} is no verdict of a defect"
-        if len(wanted) > 1 and not STRAY.issuperset(wanted):
-            return f"field 'verdicts.{scenario}': a list may hold drift, diverged, unstable, nan"
+        if len(wanted) > 1 and not _may_be_listed(set(wanted)):
+            return (
+                f"field 'verdicts.{scenario}': a list may hold drift, diverged and nan, of stray "
+                "memory also unstable and crash"
+            )
     for scenario, names in entry.schedules.items():
         if scenario not in entry.verdicts or not names:
             return f"field 'schedules.{scenario}' is empty, or 'verdicts' lacks that scenario"
@@ -102,6 +105,10 @@ def _defect_problem(entry: Defect) -> str:
     except InvalidSpecifier:
         return f"field 'versions': {entry.versions!r} is no specifier such as '>=0.32.0,<=0.32.2'"
     return ""
+
+
+def _may_be_listed(wanted: set[Verdict]) -> bool:
+    return wanted <= NUMERIC or (Verdict.UNSTABLE in wanted and wanted <= STRAY)
 
 
 def _refusal_problem(entry: Refusal) -> str:

@@ -97,6 +97,7 @@ def test_an_id_is_unique_in_the_folder(load):
         ('"diverged"', "[]", r"'verdicts.ragged': 'nothing' is no verdict"),
         ('"diverged"', '["drift", "tie"]', r"'verdicts.ragged': 'tie' is no verdict"),
         ('"diverged"', '["drift", "crash"]', "'verdicts.ragged': a list may hold"),
+        ('"diverged"', '["unstable", "hang"]', r"of stray memory also unstable and crash"),
         ('"diverged"', '"wrong"', r"'lost-state': .*'wrong'.*`\$\.verdicts"),
         ('"diverged"', '"tie"', r"'lost-state': field 'verdicts\.ragged': 'tie' is no verdict"),
         ('ragged = "diverged"', "", r"'lost-state': field 'verdicts' is empty"),
