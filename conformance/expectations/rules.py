@@ -100,8 +100,7 @@ def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
     """
     wanted = frozenset(entry.wanted(result.scenario))
     if not entry.strict(result):
-        kind = next((kind for kind in (NUMERIC, STRAY) if wanted <= kind), wanted)
-        return frozenset(kind)
+        return wanted | NUMERIC if wanted <= STRAY else wanted
     worst = max(v.severity for v in wanted)
     return frozenset(v for v in Verdict if not v.good and v.severity <= worst)
 
