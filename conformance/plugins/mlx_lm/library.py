@@ -34,7 +34,7 @@ class MlxLm(Library):
 
     def coverage(self) -> Coverage:
         """See ``Library.coverage``."""
-        return Coverage(inventory.installed_modules(), inventory.load_exclusions())
+        return inventory.coverage()
 
     def load(self, family: Family, *, dtype: str, seed: int) -> Any:
         """See ``Library.load``."""

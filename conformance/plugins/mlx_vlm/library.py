@@ -40,7 +40,7 @@ class MlxVlm(Library):
 
     def coverage(self) -> Coverage:
         """See ``Library.coverage``."""
-        return Coverage(inventory.installed_modules(), inventory.load_exclusions())
+        return inventory.coverage()
 
     def load(self, family: Family, *, dtype: str, seed: int) -> Any:
         """See ``Library.load``."""

@@ -1,7 +1,5 @@
 """The smallest family, loaded once a module; tests must leave it as it is."""
 
-from pathlib import Path
-
 import pytest
 
 from conformance.family import load_family
@@ -11,5 +9,5 @@ from conformance.plugins.mlx_lm.library import MlxLm
 
 @pytest.fixture(scope="module")
 def model():
-    family = load_family(Path(inventory.__file__).parent / "families" / "llama.json")
+    family = load_family(inventory.FAMILIES / "llama.json")
     return MlxLm().load(family, dtype="float32", seed=0)

@@ -1,14 +1,12 @@
 """A family that takes images and videos, loaded once a module; tests must leave it as it is."""
 
-from pathlib import Path
-
 import pytest
 
 from conformance.family import load_family
 from conformance.plugins.mlx_vlm import inventory
 from conformance.plugins.mlx_vlm.library import MlxVlm
 
-FAMILIES = Path(inventory.__file__).parent / "families"
+FAMILIES = inventory.FAMILIES
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,12 @@
 """The shipped recipe hears its media; a planted deaf one is reported."""
 
-from pathlib import Path
-
 import msgspec
 
 from conformance.family import Recipe, WeightRule, load_family
 from conformance.plugins.mlx_vlm import hearing, inventory
 from conformance.plugins.mlx_vlm.loading import load
 
-FAMILIES = Path(inventory.__file__).parent / "families"
+FAMILIES = inventory.FAMILIES
 
 
 def measured(**changes):

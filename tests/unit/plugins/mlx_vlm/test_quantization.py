@@ -1,7 +1,5 @@
 """Caches of one row are quantized as a batch must, and a batch that leaves that is found out."""
 
-from pathlib import Path
-
 import mlx.core as mx
 import pytest
 from mlx_vlm import turboquant
@@ -27,7 +25,7 @@ TURBOQUANT = turboquant.TurboQuantKVCache
 
 @pytest.fixture(scope="module")
 def subject():
-    family = load_family(Path(inventory.__file__).parent / "families" / "qwen2_vl.json")
+    family = load_family(inventory.FAMILIES / "qwen2_vl.json")
     return Subject.load(MlxVlm(), family, dtype="float32", seed=0, phases=Phases())
 
 
