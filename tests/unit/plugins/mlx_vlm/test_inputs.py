@@ -8,9 +8,12 @@ import pytest
 from mlx_vlm.server.generation import ResponseGenerator
 
 from conformance.errors import ModelError, Unsupported
+from conformance.family import load_family
+from conformance.plugins.mlx_vlm import inventory
 from conformance.plugins.mlx_vlm.inputs import compose, embed, inputs_of
 from conformance.schedule import Media, Request
 
+FAMILIES = inventory.FAMILIES
 IMAGE = Media("image", (16, 16))
 
 
@@ -59,6 +62,18 @@ def test_a_prompt_that_the_processor_would_not_write_is_refused(model, request_w
     media = (msgspec.structs.replace(request_with_image.media[0], span=(3, 10)),)
     with pytest.raises(ModelError, match="the processor made"):
         inputs_of(model, Request("a", wrong, 4, media=media))
+
+
+def test_what_a_processor_begins_every_prompt_with_is_no_medium(library):
+    family = load_family(FAMILIES / "deepseek_vl_v2.json")
+    beginning = library.load(family, dtype="float32", seed=0)
+    prompt, (media,) = compose(beginning, [(5, 6, 7), IMAGE, (9, 8)])
+    start, stop = media.span
+    assert (prompt[:start], prompt[stop:]) == ((248, 5, 6, 7), (9, 8))
+    beginning.inputs.clear()
+    beginning.composed.clear()
+    again = inputs_of(beginning, Request("a", prompt, 4, media=(media,)))
+    assert again.input_ids.tolist() == [list(prompt)]
 
 
 def test_media_that_the_family_does_not_take_are_refused(model):

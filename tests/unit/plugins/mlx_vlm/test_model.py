@@ -3,10 +3,14 @@
 import functools
 
 import mlx.core as mx
+import numpy as np
 from mlx import nn
 
+from conformance.family import load_family
+from conformance.plugins.mlx_vlm import inventory
+from conformance.plugins.mlx_vlm.inputs import compose
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.schedule import Request
+from conformance.schedule import Media, Request
 
 
 def test_fresh_puts_back_what_a_run_left(model):
@@ -66,3 +70,15 @@ def test_there_is_no_pass_without_a_cache_after_an_image_that_the_model_wrote(li
     ask = Request("a", (low, low + 1), 2)
     assert library.stateless(model, ask, (low,)) is not None
     assert library.stateless(model, ask, (low, high)) is None
+
+
+def test_what_an_image_shows_it_shows_to_generated_tokens_too(library):
+    family = load_family(inventory.FAMILIES / "mllama.json")
+    crossing = library.load(family, dtype="float32", seed=0)
+    image = Media("image", (16, 16))
+    (short, media), (long, same) = (
+        compose(crossing, [(5, 6, 7), image, rest]) for rest in ((9, 8), (9, 8, 11))
+    )
+    after = library.stateless(crossing, Request("a", short, 2, media=media), (11,))
+    told = library.stateless(crossing, Request("a", long, 2, media=same), ())
+    np.testing.assert_allclose(after, told, atol=1e-4)
