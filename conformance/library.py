@@ -96,9 +96,7 @@ class Library(ABC):
         ``forced`` are tokens to feed instead of the chosen ones.
         """
 
-    def again(
-        self, model: Any, request: Request, *, options: EngineOptions, steps: int
-    ) -> Stream:
+    def again(self, model: Any, request: Request, *, options: EngineOptions, steps: int) -> Stream:
         """The single stream as a user of the library gets it, to hold ``single_stream`` against.
 
         They are one and the same unless ``single_stream`` goes round a defect of the library that
