@@ -16,6 +16,7 @@ from conformance.errors import FamilyError
 from conformance.family import Family, StandIn
 from conformance.plugins.mlx_vlm import (
     stand_in_crops,
+    stand_in_falcon,
     stand_in_gemma4_unified,
     stand_in_grids,
     stand_in_naflex,
@@ -72,6 +73,7 @@ def _pixels(media: Media, size: int) -> np.ndarray:
 
 MAKERS: Mapping[str, Maker] = {
     "deepseek_ocr": stand_in_ocr.deepseek_ocr,
+    "falcon": stand_in_falcon.falcon,
     "fixed": _fixed,
     "florence2": stand_in_ocr.florence2,
     "gemma4_unified": stand_in_gemma4_unified.process,
