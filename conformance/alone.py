@@ -70,14 +70,12 @@ def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
     assert want.logprobs is not None
     # Greedy tokens may part at a tie; up to there both saw the same history.
     steps = common_steps(got, want)
-    noise = subject.oracle.floor_envelope(want, options)
-    found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
-    if not found.within_noise:
-        noise = subject.oracle.envelope(request, options, schedule)
-        found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
-    if found.arguable:
-        noise = subject.oracle.envelope(request, options, schedule, thorough=True)
-        found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
+    mine, theirs = got.logprobs[:steps], want.logprobs[:steps]
+    found, noise = numerics.settle(
+        lambda noise: numerics.deviation(mine, theirs, noise),
+        subject.oracle.floor_envelope(want, options),
+        subject.oracle.wider(request, options, schedule),
+    )
     figures = [figures_of(found, noise)]
     if found.within_noise:
         return [], figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -85,13 +86,17 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
 def judge_batched(
     subject: Subject, engine: type[Engine], scenario: Scenario, schedules: Sequence[Schedule]
 ) -> Outcome:
-    """Play each schedule forced and free, and check it against the single streams."""
+    """Play each schedule and check it against the single streams.
+
+    The first schedule is played twice in any case, so that each rung would show memory that nobody
+    wrote; the others only where they leave the oracle.
+    """
     findings: list[Finding] = []
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
     plays: list[Play] = []
-    for schedule in schedules:
-        played = _play_or_fail(subject, engine, schedule)
+    for index, schedule in enumerate(schedules):
+        played = _play_or_fail(subject, engine, schedule, once=index > 0)
         if isinstance(played, Finding):
             findings.append(played)
             results.append(ScheduleResult(schedule.name, played.verdict))
@@ -111,13 +116,15 @@ def judge_batched(
     return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
 
 
-def _play_or_fail(subject: Subject, engine: type[Engine], schedule: Schedule) -> Play | Finding:
+def _play_or_fail(
+    subject: Subject, engine: type[Engine], schedule: Schedule, *, once: bool
+) -> Play | Finding:
     """The schedule as played, or how already the single stream failed at its quantized caches.
 
     Without quantization the single stream serves all schedules: there its failure is the case's.
     """
     try:
-        return play_schedule(subject, engine, schedule)
+        return play_schedule(subject, engine, schedule, once=once)
     except Exception as error:
         if schedule.options.kv is None:
             raise
@@ -133,12 +140,18 @@ def _play_or_fail(subject: Subject, engine: type[Engine], schedule: Schedule) ->
         )
 
 
-def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) -> Play:
-    """Run the schedule at least twice, with dirtied memory between the runs.
+def play_schedule(
+    subject: Subject, engine: type[Engine], schedule: Schedule, *, once: bool = False
+) -> Play:
+    """Run the schedule, forced and free, with dirtied memory between the runs.
 
     The forced and the free run are the same run twice as long as the engine chooses the oracle's
     tokens: then they must agree to the bit. Where they do not, the first is run once more. With a
     drafter both runs are free.
+
+    Args:
+        once: leave it at the free run if that gave the oracle's tokens and numbers: a forced one
+            would be fed the same.
     """
     validate(schedule)
     options, oracle = schedule.options, subject.oracle
@@ -162,13 +175,9 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
                 hints=forced if drafting else None,
             )
 
-    def envelope(name: str) -> Envelope:
+    def envelope(name: str, *, thorough: bool = False) -> Envelope:
         with subject.phases("noise"):
-            return oracle.envelope(schedule.request(name), options, schedule)
-
-    def thorough(name: str) -> Envelope:
-        with subject.phases("noise"):
-            return oracle.envelope(schedule.request(name), options, schedule, thorough=True)
+            return oracle.envelope(schedule.request(name), options, schedule, thorough=thorough)
 
     def played(*traces: Trace) -> Play:
         return Play(
@@ -177,19 +186,39 @@ def play_schedule(subject: Subject, engine: type[Engine], schedule: Schedule) ->
             want,
             floor=lambda name: oracle.floor_envelope(want[name], options),
             envelope=envelope,
-            thorough=thorough,
+            thorough=functools.partial(envelope, thorough=True),
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
         )
 
+    free = run(None) if once else None
+    if free is not None and (not _complete(free) or _follows(played(free))):
+        return played(free)
     first = run(first_tokens)
-    if first.failure is not None or first.out_of_steps:
+    if not _complete(first):
         return played(first)
-    second = run(None)
+    second = free or run(None)
     if second.failure is not None or same_bits(played(first, second), first, second):
         return played(first, second)
     return played(first, second, run(first_tokens))
+
+
+def _complete(trace: Trace) -> bool:
+    return trace.failure is None and not trace.out_of_steps
+
+
+def _follows(play: Play) -> bool:
+    """Whether in its only run each request has the oracle's tokens and, up to noise, numbers."""
+    (trace,) = play.traces
+    for name, stream in play.want.items():
+        tokens = trace.stream(name).tokens
+        if tokens != stream.tokens[: len(tokens)]:
+            return False
+        found = measure(play, trace, name)
+        if found is not None and not found[0].within_noise:
+            return False
+    return True
 
 
 def _policy(

@@ -6,6 +6,7 @@ An envelope says for each step how far a right answer may move for rounding alon
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -166,3 +167,23 @@ def deviation(got: np.ndarray, want: np.ndarray, envelope: Envelope) -> Deviatio
         worst_step=int(ratio.argmax()),
         first_bad_step=int(bad.argmax()) if bad.any() else None,
     )
+
+
+def settle(
+    deviate: Callable[[Envelope], Deviation],
+    floor: Envelope,
+    wider: Sequence[Callable[[], Envelope]],
+) -> tuple[Deviation, Envelope]:
+    """The deviation under the first envelope that explains it, else under the last that might.
+
+    Each of ``wider`` costs model runs, from few to many: what a routing flip moves is seen in some
+    runs, not in all. NaN is beyond any noise.
+    """
+    noise, found = floor, deviate(floor)
+    for more in wider:
+        hopeless = noise.measured and not found.arguable
+        if found.within_noise or hopeless or not np.isfinite(found.ratio).all():
+            break
+        noise = more()
+        found = deviate(noise)
+    return found, noise

@@ -129,6 +129,25 @@ def corrupt(entry: Any, stale: Any, name: str, age: int) -> bool:
     return True
 
 
+def exchange(entry: Any, other: Any, name: str) -> bool:
+    """Put another row's entry into a cache; ``False`` where it would not fit."""
+    if name == "keys and values":
+        entry.keys, entry.values = mx.array(other.keys), mx.array(other.values)
+        return True
+    attribute, _, rest = name.partition("[")
+    now, theirs = getattr(entry, attribute), getattr(other, attribute)
+    if rest:
+        index = int(rest[:-1])
+        if theirs[index] is None or theirs[index].shape != now[index].shape:
+            return False
+        now[index] = mx.array(theirs[index])
+        return True
+    if theirs is None or theirs.shape != now.shape:
+        return False
+    setattr(entry, attribute, mx.array(theirs))
+    return True
+
+
 def _stale(now: mx.array, before: Any) -> mx.array:
     """The state of one token earlier or, where that would not fit, its entries in other places."""
     fits = isinstance(before, mx.array) and before.shape == now.shape

@@ -18,6 +18,7 @@ from conformance.backend.checkpoint import library_errors
 from conformance.backend.disturb import (
     copy_cache,
     corrupt,
+    exchange,
     holdings,
     leaves,
     places,
@@ -45,6 +46,9 @@ _HALF = _PROMPT // 2
 # Which slots go wrong, counted back from the newest: the loudest counts, for windows and sparse
 # selections rightly ignore some.
 _AGES = (2, 5, 9, 14)
+# Nats below which a wrong entry was not heard. What only ranks keys for a selection may be slightly
+# wrong without changing the selection: then it is given another row's entry.
+_SILENT = 1e-3
 
 
 class Hearer(Protocol):
@@ -210,22 +214,29 @@ def _slots(stream: _Stream) -> Iterator[Signal]:
     """What one wrong entry moves, for each layer and each kind of entry.
 
     Keys and values: a slot holds those of the last token. States (recurrent, convolution, and what
-    else a cache holds): the state of one token earlier.
+    else a cache holds): the state of one token earlier. Where that is not heard, the entry of
+    another row.
     """
     earlier, _ = _prefill(stream.loaded, stream.prompt, (_PROMPT - 1,))
     cache, _ = _prefill(stream.loaded, stream.prompt, (_PROMPT - 1, 1))
+
+    other, _ = _prefill(stream.loaded, stream.prompt[::-1], (_PROMPT - 1, 1))
 
     def run(entries: list[Any]) -> Logprobs:
         return _normalised(_forward(stream.loaded, stream.tokens[:-1], entries))
 
     reference = run(copy_cache(cache))
-    pairs = zip(leaves(earlier), leaves(cache), places(cache), strict=True)
-    for number, (stale, entry, layer) in enumerate(pairs):
+    rows = zip(leaves(earlier), leaves(cache), leaves(other), places(cache), strict=True)
+    for number, (stale, entry, theirs, layer) in enumerate(rows):
         for name in holdings(entry):
             moved = []
             for age in _AGES if name == "keys and values" else (0,):
                 wrong = copy_cache(cache)
                 if corrupt(list(leaves(wrong))[number], stale, name, age):
+                    moved.append(change(reference, run(wrong)))
+            if moved and max(moved) < _SILENT:
+                wrong = copy_cache(cache)
+                if exchange(list(leaves(wrong))[number], theirs, name):
                     moved.append(change(reference, run(wrong)))
             if moved:
                 where = f"cache {layer}, {type(entry).__name__}, {name}"

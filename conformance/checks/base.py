@@ -20,7 +20,8 @@ class Play:
     Attributes:
         schedule: what was played.
         traces: the runs, in the order in which they were made: forced (where the engine can be
-            forced), free, and where these two are not bit-identical the first of them once more.
+            forced), free, and where these two are not bit-identical the first of them once more;
+            or only a free one that gave the oracle's tokens.
         want: the oracle's stream of each request.
         floor: the smallest noise to assume for a request.
         envelope: the measured noise of a request; costs model runs when first asked.
@@ -40,6 +41,11 @@ class Play:
     full_logprobs: bool = True
     staged: bool = True
     policy: np.ndarray | Failure | None = None
+
+    @property
+    def wider(self) -> tuple[Callable[[str], Envelope], ...]:
+        """The measured noises, the cheaper first."""
+        return self.envelope, self.thorough
 
     def row(self, trace: Trace, request_id: str, step: int) -> int | None:
         """The batch row that the request's output token ``step`` came from, where known."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from conformance import numerics
@@ -30,22 +32,17 @@ def check_forced(play: Play) -> list[Finding]:
 def measure(play: Play, trace: Trace, request_id: str) -> tuple[Deviation, Envelope] | None:
     """How far a request's numbers are from the oracle's; ``None`` where there are none to compare.
 
-    The noise is measured only where the floor does not already explain the difference, and from
-    many runs only where a few do not: what a routing flip moves is seen in some runs, not in all.
+    The noise is measured only where the floor does not already explain the difference.
     """
     got, want = trace.stream(request_id), play.want[request_id]
     steps = common_steps(got, want)
     if steps == 0 or (got.logprobs is None and got.token_logprobs is None):
         return None
-    noise = play.floor(request_id)
-    found = _deviation(got, want, steps, noise)
-    if not found.within_noise:
-        noise = play.envelope(request_id)
-        found = _deviation(got, want, steps, noise)
-        if found.arguable:
-            noise = play.thorough(request_id)
-            found = _deviation(got, want, steps, noise)
-    return found, noise
+    return numerics.settle(
+        lambda noise: _deviation(got, want, steps, noise),
+        play.floor(request_id),
+        [functools.partial(more, request_id) for more in play.wider],
+    )
 
 
 def common_steps(got: Stream, want: Stream) -> int:

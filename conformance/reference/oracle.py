@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,6 +102,13 @@ class Oracle:
             self._envelopes[key, thorough] = found
         return found
 
+    def wider(
+        self, request: Request, options: EngineOptions, schedule: Schedule | None
+    ) -> tuple[Callable[[], Envelope], ...]:
+        """The usual noise of ``request`` and the thorough one, each measured when it is called."""
+        usual = functools.partial(self.envelope, request, options, schedule)
+        return usual, functools.partial(usual, thorough=True)
+
     def floor_envelope(self, stream: Stream, options: EngineOptions) -> Envelope:
         """The smallest noise to assume for ``stream``: free, and enough when nothing moved."""
         return numerics.flat_envelope(len(stream.tokens), self._floor(stream, options))
@@ -115,14 +123,11 @@ class Oracle:
             assert stream.logprobs is not None
             rows = self._stateless_rows(request, stream)
             got, want = np.stack(rows), stream.logprobs[: len(rows)]
-            noise = self.floor_envelope(stream, options)
-            deviation = numerics.deviation(got, want, noise)
-            if not deviation.within_noise:
-                noise = self.envelope(request, options, None)
-                deviation = numerics.deviation(got, want, noise)
-            if deviation.arguable:
-                noise = self.envelope(request, options, None, thorough=True)
-                deviation = numerics.deviation(got, want, noise)
+            deviation, noise = numerics.settle(
+                lambda noise: numerics.deviation(got, want, noise),
+                self.floor_envelope(stream, options),
+                self.wider(request, options, None),
+            )
             self._checks[key] = OracleCheck(deviation, noise)
         return self._checks[key]
 

@@ -6,7 +6,14 @@ import pytest
 from miniatures.fakes import FAKES
 from miniatures.library import ForgetfulLibrary, TiedLibrary, subject
 from miniatures.right import AllAtOnce, ContinuousBatching
-from miniatures.wrong import WRONG, DriftsALittle, JoinsOneOff, RoundsOtherwise, SaysUnsupported
+from miniatures.wrong import (
+    WRONG,
+    DriftsALittle,
+    JoinsOneOff,
+    NanInPadding,
+    RoundsOtherwise,
+    SaysUnsupported,
+)
 
 from conformance.alone import judge_alone
 from conformance.judge import (
@@ -330,3 +337,15 @@ def test_the_numbers_of_a_drift_are_its_difference_over_its_noise(toy):
     assert numbers.difference == pytest.approx(1e-3, rel=0.01)
     assert numbers.ratio > 100
     assert np.isfinite(numbers.noise)
+
+
+def test_a_further_schedule_that_follows_the_oracle_is_played_once_and_free(toy):
+    played = play_schedule(toy, ContinuousBatching, one_schedule(toy), once=True)
+    assert [trace.mode for trace in played.traces] == [Mode.FREE]
+
+
+def test_a_further_schedule_that_leaves_the_oracle_is_played_like_the_first(toy):
+    twice = play_schedule(toy, NanInPadding, one_schedule(toy, NanInPadding))
+    played = play_schedule(toy, NanInPadding, one_schedule(toy, NanInPadding), once=True)
+    assert [trace.mode for trace in played.traces] == [trace.mode for trace in twice.traces]
+    assert played.traces[0].mode is Mode.FORCED

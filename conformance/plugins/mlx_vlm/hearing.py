@@ -77,6 +77,11 @@ def _run(
     embed(loaded, inputs_of(loaded, request))  # for what models keep of it beside the arguments
     if "rope_deltas" in kwargs and hasattr(loaded.language_model, "_rope_deltas"):
         loaded.language_model._rope_deltas = kwargs["rope_deltas"]
+    if (
+        "position_ids" in kwargs
+        and getattr(loaded.language_model, "_position_ids", None) is not None
+    ):
+        loaded.language_model._position_ids = kwargs["position_ids"]
     ids = mx.array(request.prompt, mx.int32)[None]
     output = loaded.language_model(ids, cache=cache, **kwargs)
     rows = [output.logits[0, -1]]
