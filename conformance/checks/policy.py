@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import msgspec
 import numpy as np
 
@@ -54,11 +52,13 @@ def check_policy(play: Play) -> list[Finding]:
 def _deviation(
     play: Play, name: str, own: np.ndarray, batch: np.ndarray
 ) -> tuple[Deviation, Envelope]:
-    return numerics.settle(
-        lambda noise: numerics.deviation(own, batch, noise),
-        play.floor(name),
-        [functools.partial(more, name) for more in play.wider],
-    )
+    noise = play.floor(name)
+    found = numerics.deviation(own, batch, noise)
+    for more in (play.envelope, play.thorough):
+        if found.arguable:
+            noise = more(name)
+            found = numerics.deviation(own, batch, noise)
+    return found, noise
 
 
 def _finding(play: Play, what: str, got: str) -> Finding:
