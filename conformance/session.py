@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import time
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -39,14 +43,23 @@ class Session:
         self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
         self._facts: dict[str, tuple[dict[str, str], str]] = {}
 
-    def run(self, case: CaseId) -> CaseResult:
-        """Play the case and judge it. A library's failure is a verdict, never an exception."""
+    def run(
+        self,
+        case: CaseId,
+        *,
+        around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
+    ) -> CaseResult:
+        """Play the case and judge it. A library's failure is a verdict, never an exception.
+
+        Args:
+            around: entered for each run of the engine, as a fault is.
+        """
         start = time.perf_counter()
         engine = self.registry.engines[case.engine]
         scenario = self.registry.scenarios[case.scenario]
         meter_seconds = 0.0
         try:
-            subject = self._subject(engine, case)
+            subject = dataclasses.replace(self.subject(case), around=around)
             mark = len(subject.meter)
             self.phases.read(subject.meter)
             outcome = _judge(subject, engine, scenario, case)
@@ -56,7 +69,13 @@ class Session:
         seconds = time.perf_counter() - start
         return self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
 
-    def _subject(self, engine: type[Engine], case: CaseId) -> Subject:
+    def subject(self, case: CaseId) -> Subject:
+        """The case's model with its oracles, loaded when it is first asked for.
+
+        Raises:
+            ModelError: the library cannot build or load it.
+        """
+        engine = self.registry.engines[case.engine]
         key = (engine.library, case.family, case.dtype, case.seed)
         if key not in self._subjects:
             library = self.registry.libraries[engine.library]

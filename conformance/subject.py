@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +17,11 @@ from conformance.trace import ForwardCall
 
 @dataclass(frozen=True)
 class Subject:
-    """A family's model in one dtype, ready for every engine and scenario."""
+    """A family's model in one dtype, ready for every engine and scenario.
+
+    ``around`` is entered for each run of an engine and left after it: a fault is in place there,
+    and nowhere else, so that the oracle stays right.
+    """
 
     family: Family
     library: Library
@@ -22,6 +29,7 @@ class Subject:
     meter: list[ForwardCall]
     oracle: Oracle
     phases: Phases
+    around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
 
     @classmethod
     def load(

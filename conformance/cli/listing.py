@@ -152,7 +152,7 @@ def _plugins(registry: Registry) -> dict[str, Any]:
             for name, library in registry.libraries.items()
         ],
         "faults": [
-            {"fault": fault.name, "class": fault.fault_class, "library": fault.library}
+            {"fault": fault.name, "class": fault.fault_class, "engine": fault.engine}
             for fault in registry.faults.values()
         ],
     }

@@ -1,5 +1,5 @@
 """Named, switchable defects: a check that catches none of them proves nothing."""
 
-from conformance.faults.base import Fault
+from conformance.faults.base import Fault, Hits, replaced
 
-__all__ = ["Fault"]
+__all__ = ["Fault", "Hits", "replaced"]

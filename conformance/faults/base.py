@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+
+@dataclass
+class Hits:
+    """How often the defective code ran where it differs from the right one."""
+
+    count: int = 0
+
+    def hit(self) -> None:
+        """Note that the defect took effect."""
+        self.count += 1
 
 
 @dataclass(frozen=True)
@@ -12,17 +26,51 @@ class Fault:
     """A historic defect that can be re-enacted.
 
     Attributes:
-        name: its id.
+        name: its id, with the entry of the catalogue it re-enacts: ``A1.state-at-padded-end``.
         fault_class: one of the classes that the fault catalogue distinguishes.
         source: the pull request or issue that it re-enacts.
-        library: the library that it is put into.
-        kills: the scenarios of which at least one must catch it.
+        summary: what is wrong, in one sentence.
+        engine: the engine that it is put under.
+        needs: traits that a family must have for the defect to be able to show, each a glob, with
+            ``|`` between alternatives; see ``traits``.
+        kills: the scenarios of which at least one must catch it, the cheapest first.
         inject: a context manager; inside it the defect is there, afterwards without a trace gone.
+        crash: the historic defect was a crash, so that a crash kills it.
     """
 
     name: str
     fault_class: str
     source: str
-    library: str
+    summary: str
+    engine: str
+    needs: tuple[str, ...]
     kills: tuple[str, ...]
-    inject: Callable[[], AbstractContextManager[None]]
+    inject: Callable[[Hits], AbstractContextManager[None]]
+    crash: bool = False
+
+    def lacks(self, traits: Collection[str]) -> str:
+        """The first need that no trait meets; empty where the fault can show."""
+        for need in self.needs:
+            globs = need.split("|")
+            if not any(fnmatchcase(trait, glob) for trait in traits for glob in globs):
+                return need
+        return ""
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """``owner.name`` is ``value`` inside the block; afterwards what it was, or not there at all.
+
+    What a class inherits is left alone: the attribute is put on the class itself and taken away.
+    """
+    own = vars(owner)
+    missing = object()
+    before = own.get(name, missing)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)

@@ -24,9 +24,9 @@ LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.spl
 
 # External packages, and the parts of conformance/ that may import them.
 PLACES = {
-    "mlx": "backend reference plugins",
-    "mlx_lm": "backend reference plugins",
-    "mlx_vlm": "backend reference plugins",
+    "mlx": "backend reference plugins faults",
+    "mlx_lm": "backend reference plugins faults",
+    "mlx_vlm": "backend reference plugins faults",
     "pytest": "cli pytest_plugin suite",
     "xdist": "cli pytest_plugin suite",
     "click": "cli",

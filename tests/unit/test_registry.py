@@ -59,7 +59,7 @@ def scenario(name, rung, *needs):
 
 
 def fault(name="flip"):
-    return Fault(name, "class", "source", "abacus", (), lambda: None)
+    return Fault(name, "class", "source", "wrong", "abacus", (), (), lambda hits: None)
 
 
 def plugin(_name="made_here", /, **hooks):
