@@ -20,10 +20,10 @@ from conformance.judge import (
     Numbers,
     brief_for,
     judge_batched,
-    play_schedule,
     worst,
     worst_numbers,
 )
+from conformance.playing import play_schedule
 from conformance.scenarios import LADDER, Scenario
 from conformance.scenarios.build import ask, together
 from conformance.scenarios.solo import REPEAT

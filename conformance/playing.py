@@ -1,0 +1,116 @@
+"""Plays a schedule of a case: forced and free, with the oracle's answers beside."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+
+from conformance.checks import Play
+from conformance.checks.forced import measure
+from conformance.checks.stability import same_bits
+from conformance.engine import Capability, Engine
+from conformance.numerics import Envelope
+from conformance.runner import failure_of, play
+from conformance.schedule import Schedule, validate
+from conformance.subject import Subject
+from conformance.trace import Failure, Stream, Trace
+
+
+def play_schedule(
+    subject: Subject, engine: type[Engine], schedule: Schedule, *, once: bool = False
+) -> Play:
+    """Run the schedule, forced and free, with dirtied memory between the runs.
+
+    The forced and the free run are the same run twice as long as the engine chooses the oracle's
+    tokens: then they must agree to the bit. Where they do not, the first is run once more. With a
+    drafter both runs are free.
+
+    Args:
+        once: leave it at the free run if that gave the oracle's tokens and numbers: a forced one
+            would be fed the same.
+    """
+    validate(schedule)
+    options, oracle = schedule.options, subject.oracle
+    with subject.phases("single stream"):
+        want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
+    forced = {name: stream.tokens for name, stream in want.items()}
+    # Which drafts are accepted hangs on the model's own choice, so that is never overruled.
+    drafting = options.drafting is not None
+    first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
+
+    def run(tokens: dict[str, tuple[int, ...]] | None) -> Trace:
+        with subject.phases("memory churn"):
+            subject.library.churn()
+        with subject.around(), subject.phases("engine"):
+            return play(
+                engine,
+                subject.model,
+                schedule,
+                meter=subject.meter,
+                forced=tokens,
+                hints=forced if drafting else None,
+            )
+
+    def envelope(name: str, *, thorough: bool = False) -> Envelope:
+        with subject.phases("noise"):
+            return oracle.envelope(schedule.request(name), options, schedule, thorough=thorough)
+
+    def played(*traces: Trace) -> Play:
+        return Play(
+            schedule,
+            traces,
+            want,
+            floor=lambda name: oracle.floor_envelope(want[name], options),
+            envelope=envelope,
+            thorough=functools.partial(envelope, thorough=True),
+            full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
+            staged=Capability.STAGES in engine.capabilities,
+            policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
+        )
+
+    free = run(None) if once else None
+    if free is not None and (not _complete(free) or _follows(played(free))):
+        return played(free)
+    first = run(first_tokens)
+    if not _complete(first):
+        return played(first)
+    second = free or run(None)
+    if second.failure is not None or same_bits(played(first, second), first, second):
+        return played(first, second)
+    return played(first, second, run(first_tokens))
+
+
+def _complete(trace: Trace) -> bool:
+    return trace.failure is None and not trace.out_of_steps
+
+
+def _follows(play: Play) -> bool:
+    """Whether in its only run each request has the oracle's tokens and, up to noise, numbers."""
+    (trace,) = play.traces
+    for name, stream in play.want.items():
+        tokens = trace.stream(name).tokens
+        if tokens != stream.tokens[: len(tokens)]:
+            return False
+        found = measure(play, trace, name)
+        if found is not None and not found[0].within_noise:
+            return False
+    return True
+
+
+def _policy(
+    subject: Subject, schedule: Schedule, want: Mapping[str, Stream]
+) -> np.ndarray | Failure | None:
+    """What the library's own single stream gives in place of a quantized batch of one."""
+    if schedule.options.kv is None or len(schedule.requests) > 1:
+        return None
+    (request,) = schedule.requests
+    tokens = want[request.request_id].tokens
+    try:
+        with subject.phases("single stream"):
+            return subject.library.policy_stream(
+                subject.model, request, tokens, options=schedule.options
+            )
+    except Exception as error:  # noqa: BLE001 - the library's failure is the result
+        return failure_of(error, "decoding one request alone by the library's own policy")
