@@ -107,6 +107,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
             image; such media may have no place in the prompt.
         single: the kinds of media of which a request may hold only one.
         drafters: for each kind of drafter the config of a tiny one for this family.
+        quick: it stands for all families with its kinds of caches where time is short.
         notes: what a reader of the config should know.
     """
 
@@ -128,6 +129,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     required: str = ""
     single: tuple[str, ...] = ()
     drafters: dict[str, dict[str, Any]] = {}
+    quick: bool = False
     notes: str = ""
 
 

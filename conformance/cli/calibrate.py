@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from conformance.cli.choices import EXISTING_FILE, JOBS, cores, writable
+from conformance.cli.choices import EXISTING_FILE, JOBS, writable
+from conformance.cli.parallel import in_processes
 from conformance.cli.sensitivity_table import Measured, as_line, table, verdict
 from conformance.errors import ConformanceError, ModelError, Unsupported
 from conformance.family import Family, load_family
@@ -127,39 +125,12 @@ def _measure_all(
 ) -> Iterator[Measured]:
     """Each family's measurement, in order, as soon as it is there."""
     one = partial(measure_one, dtype=dtype, seed=seed, write=write)
-    workers = min(jobs or cores(), len(subjects))
-    if workers == 1:
-        yield from map(one, subjects)
-        return
-    left = subjects
-    while left:
-        found = 0
-        try:
-            for item in _side_by_side(one, left, workers):
-                found += 1
-                yield item
-        except BrokenProcessPool:
-            # Some process died; whether it was this family's only a run by itself tells.
-            yield _by_itself(one, left[found])
-            found += 1
-        left = left[found:]
+    return in_processes(one, subjects, jobs=jobs, died=_dead)
 
 
-def _side_by_side(
-    one: Callable[[Subject], Measured], subjects: list[Subject], workers: int
-) -> Iterator[Measured]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        yield from pool.map(one, subjects)
-
-
-def _by_itself(one: Callable[[Subject], Measured], subject: Subject) -> Measured:
-    """What ``one`` says of a family that may kill its process."""
-    try:
-        return next(_side_by_side(one, [subject], 1))
-    except BrokenProcessPool:
-        library, family = subject
-        return Measured(f"{library.name}/{family.name}", None, problem="its process died")
+def _dead(subject: Subject) -> Measured:
+    library, family = subject
+    return Measured(f"{library.name}/{family.name}", None, problem="its process died")
 
 
 def measure_one(subject: Subject, *, dtype: str, seed: int, write: bool) -> Measured:

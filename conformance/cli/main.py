@@ -18,6 +18,8 @@ _COMMANDS = {
     "list": ("conformance.cli.listing", "List families, engines, scenarios or plugins."),
     "show": ("conformance.cli.show", "Print the whole evidence of one case."),
     "calibrate": ("conformance.cli.calibrate", "Measure how loudly families answer to defects."),
+    "power": ("conformance.cli.power", "Put historic defects in; see which are caught."),
+    "soak": ("conformance.cli.soak", "Play random schedules on what is right."),
     "bench": ("conformance.cli.bench", "Measure coverage, overhead and speed-up of runs."),
 }
 

@@ -64,13 +64,19 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether that release of the package has the defect."""
         return SpecifierSet(self.versions).contains(version, prereleases=True)
 
+    def speaks_of(self, engine: str, family: str) -> bool:
+        """Whether the entry says something about that family under that engine."""
+        return (
+            matches(engine, self.engines)
+            and matches(family, self.families)
+            and not matches(family, self.except_families)
+        )
+
     def concerns(self, result: CaseResult) -> bool:
         """Whether the entry says something about the case."""
         return (
             result.scenario in self.verdicts
-            and matches(result.engine, self.engines)
-            and matches(result.family, self.families)
-            and not matches(result.family, self.except_families)
+            and self.speaks_of(result.engine, result.family)
             and matches(result.dtype, (*self.dtypes, *self.may_show_in))
             and self.active(result)
             and self._reaches(result)

@@ -1,0 +1,160 @@
+"""``conformance soak``: random schedules on engines and families that are right."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from conformance.cli.choices import JOBS, writable
+from conformance.cli.parallel import in_processes
+from conformance.errors import ConformanceError
+from conformance.expectations import load_expectations
+from conformance.registry import Registry, build_registry, select
+from conformance.selection import DTYPES
+from conformance.soak import Soaked, SoakUnit, clean, soak
+
+# Rows of one unit of work: enough to make a model's loading worth it, few enough to share out.
+_LEAST_ROWS, _MOST_ROWS = 25, 250
+
+
+@click.command("soak")
+@click.option(
+    "--cases",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Requests to judge, at least; each is a row of some batch.",
+)
+@click.option(
+    "--engine", "engines", multiple=True, metavar="GLOB", help="Engines. Default: mlx_lm."
+)
+@click.option(
+    "--family",
+    "families",
+    multiple=True,
+    metavar="GLOB",
+    help="Families. Default: all without a known defect.",
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    type=click.Choice(DTYPES),
+    multiple=True,
+    metavar="DTYPE",
+    help="Working dtypes, in turn. Default: float32, float16 and bfloat16.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write one JSON line for each family that was played, its false alarms with their "
+    "schedules.",
+)
+@click.option("--jobs", type=JOBS, default="auto", show_default=True, metavar="auto|N")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    cases: int,
+    engines: tuple[str, ...],
+    families: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    seed: int,
+    json_file: Path | None,
+    jobs: int | None,
+) -> None:
+    """Look for false alarms: all that is not exact or a tie on families without known defects.
+
+    Random schedules are played on engines and families of which no defect is known. What is
+    flagged is either a defect that nobody has named yet or an alarm that should not be: exit
+    code 1.
+    """
+    target = writable(json_file, "--json") if json_file else None
+    units = _units(cases, engines, families, dtypes, seed=seed)
+    console = Console(highlight=False)
+    found: list[Soaked] = []
+    with console.status("playing") as status:
+        for more in in_processes(_work, units, jobs=jobs, died=_died):
+            found.append(more)
+            rows = sum(item.rows for item in found)
+            alarms = sum(len(item.alarms) for item in found)
+            status.update(f"{rows} of {cases} rows, {alarms} alarms")
+    if target:
+        lines = (msgspec.json.encode(item).decode() + "\n" for item in found)
+        target.write_text("".join(lines), encoding="utf-8")
+    for line in _told(found):
+        console.print(line, soft_wrap=True)
+    ctx.exit(1 if any(item.alarms for item in found) else 0)
+
+
+def _units(
+    cases: int,
+    engines: tuple[str, ...],
+    families: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    *,
+    seed: int,
+) -> list[SoakUnit]:
+    registry, expectations = _registry(), load_expectations()
+    subjects = [
+        (engine, family.name)
+        for engine in select(registry.engines, engines or ("mlx_lm",), what="engine")
+        for family in registry.families_of(registry.engines[engine])
+        if clean(expectations, engine, family.name)
+    ]
+    chosen = set(select({name for _, name in subjects}, families, what="clean family"))
+    subjects = [pair for pair in subjects if pair[1] in chosen]
+    if not subjects:
+        raise ConformanceError("every family of these engines has a known defect")
+    units: list[SoakUnit] = []
+    ways = itertools.cycle(itertools.product(dtypes or DTYPES, subjects))
+    rounds = len(subjects) * len(dtypes or DTYPES)
+    rows = min(max(-(-cases // rounds), _LEAST_ROWS), _MOST_ROWS)
+    for number in range(-(-cases // rows)):
+        dtype, (engine, family) = next(ways)
+        units.append(SoakUnit(engine, family, dtype, seed, rows, (number // rounds) * rows))
+    return units
+
+
+def _told(found: list[Soaked]) -> list[str]:
+    """The alarms, what could not be played, and one sentence."""
+    lines = [
+        f"{a.verdict}: {a.engine}/{a.family} {a.dtype} {a.schedule.name}: {a.what}"
+        for item in found
+        for a in item.alarms
+    ]
+    refused = Counter(item.unsupported for item in found if item.unsupported)
+    lines += [f"not played ({count}): {why}" for why, count in refused.most_common()]
+    rows, schedules = sum(item.rows for item in found), sum(item.schedules for item in found)
+    names = {(item.unit.engine, item.unit.family) for item in found if item.rows}
+    worst = max((item.worst_ratio for item in found), default=0.0)
+    word = "FAILED" if any(item.alarms for item in found) else "OK"
+    alarms = sum(len(item.alarms) for item in found)
+    lines.append(
+        f"{word}: {alarms} alarms in {rows} rows of {schedules} schedules, {len(names)} families; "
+        f"worst difference {worst:.3g} times the noise"
+    )
+    return lines
+
+
+@cache
+def _registry() -> Registry:
+    """Made once in each worker."""
+    return build_registry()
+
+
+def _work(unit: SoakUnit) -> Soaked:
+    return soak(_registry(), unit)
+
+
+def _died(unit: SoakUnit) -> Soaked:
+    return Soaked(unit, unsupported="its process died")

@@ -1,0 +1,165 @@
+"""Faults are told from the right run by the scenarios that should catch them, or they survive."""
+
+import contextlib
+
+import pytest
+from miniatures.library import ToyLibrary
+from miniatures.model import VOCAB
+from miniatures.right import ContinuousBatching
+from miniatures.wrong import CrashesOnJoin, LosesFirstToken
+
+from conformance.errors import ModelError
+from conformance.family import Facts, Family
+from conformance.faults import Fault, replaced
+from conformance.library import Description
+from conformance.power import Outcome, Unit, encode, trials, without
+from conformance.registry import Registry
+from conformance.scenarios import LADDER
+
+
+class Described(ToyLibrary):
+    """Tells what its models are made of; cannot load one family."""
+
+    def describe(self, model):
+        return Description(("ToyCache",), "RoPE")
+
+    def load(self, family, *, dtype, seed):
+        if family.name == "torn":
+            raise ModelError("weights are missing")
+        return super().load(family, dtype=dtype, seed=seed)
+
+
+class Switched(ContinuousBatching):
+    """Right, as long as no other engine is put in its place."""
+
+    name = "right"
+    other = None
+
+    def __new__(cls, model, options):
+        if cls.other is None:
+            return super().__new__(cls)
+        return cls.other(model, options)
+
+
+def like(wrong):
+    """Puts a wrong engine in the place of the right one."""
+
+    @contextlib.contextmanager
+    def inject(hits):
+        hits.hit()
+        with replaced(Switched, "other", wrong):
+            yield
+
+    return inject
+
+
+def silent(hits):
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def harmless(hits):
+    hits.hit()
+    yield
+
+
+def fault(name, inject, *, kills=("staggered",), needs=(), crash=False):
+    about = {"fault_class": "tokens", "source": "here", "summary": "wrong", "engine": "right"}
+    return Fault(name=name, needs=needs, kills=kills, inject=inject, crash=crash, **about)
+
+
+FAULTS = (
+    fault("loses", like(LosesFirstToken), kills=("batch_of_one", "staggered", "cancelled")),
+    fault("crashes", like(CrashesOnJoin)),
+    fault("crashed", like(CrashesOnJoin), crash=True),
+    fault("survives", harmless),
+    fault("idle", silent),
+    fault("elsewhere", harmless, needs=("cache:Toy*", "modality:image|window")),
+    fault("nowhere", harmless, kills=("speculative",)),
+)
+
+
+@pytest.fixture(scope="module")
+def registry():
+    families = ("calm", "torn")
+    return Registry(
+        libraries={"toy": Described()},
+        families={
+            ("toy", n): Family(n, Facts(library="toy"), {"vocab_size": VOCAB}) for n in families
+        },
+        engines={"right": Switched},
+        scenarios={scenario.name: scenario for scenario in LADDER},
+        faults={fault.name: fault for fault in FAULTS},
+        plugins=(),
+    )
+
+
+def tried(registry, *names, **options):
+    unit = Unit("right", options.pop("family", "calm"), "float32", 0, names, **options)
+    return trials(registry, unit)
+
+
+def test_a_fault_is_killed_by_the_first_scenario_that_tells_it(registry):
+    (trial,) = tried(registry, "loses")
+    assert trial.outcome is Outcome.KILLED
+    assert [kill.scenario for kill in trial.kills] == ["staggered"]
+    assert trial.tried == ("batch_of_one", "staggered")
+    assert trial.kills[0].verdict == "protocol"
+    assert "protocol" in trial.kills[0].checks
+    assert trial.hits > 0
+
+
+def test_the_engine_is_right_again_afterwards(registry):
+    tried(registry, "loses")
+    assert Switched.other is None
+
+
+def test_a_crash_kills_only_what_was_a_crash(registry):
+    crashes, crashed = tried(registry, "crashes", "crashed")
+    assert crashes.outcome is Outcome.SURVIVED
+    assert crashed.outcome is Outcome.KILLED
+
+
+def test_what_shows_nothing_survives(registry):
+    (trial,) = tried(registry, "survives")
+    assert trial.outcome is Outcome.SURVIVED
+    assert not trial.kills
+
+
+def test_what_never_took_effect_is_not_applicable(registry):
+    (trial,) = tried(registry, "idle")
+    assert trial.outcome is Outcome.NOT_APPLICABLE
+    assert trial.why == "never took effect in staggered"
+
+
+def test_what_the_family_lacks_is_not_applicable(registry):
+    (trial,) = tried(registry, "elsewhere")
+    assert trial.outcome is Outcome.NOT_APPLICABLE
+    assert trial.why == "the family has no modality:image|window"
+    assert trial.tried == ()
+
+
+def test_what_the_engine_cannot_express_is_not_applicable(registry):
+    (trial,) = tried(registry, "nowhere")
+    assert trial.why == "no scenario applies"
+
+
+def test_every_scenario_may_be_asked_for(registry):
+    (trial,) = tried(registry, "loses", every_scenario=True)
+    assert len(trial.kills) > 1
+    assert len(trial.tried) > len(trial.kills)
+    assert len(set(trial.tried)) == len(trial.tried)
+
+
+def test_a_family_that_cannot_be_loaded_has_no_applicable_fault(registry):
+    (trial,) = tried(registry, "loses", family="torn")
+    assert trial.outcome is Outcome.NOT_APPLICABLE
+    assert trial.why == "the family can't be loaded here: weights are missing"
+
+
+def test_a_trial_as_a_line(registry):
+    unit = Unit("right", "calm", "float32", 0, ("loses",))
+    (trial,) = without(registry, unit, "its process died")
+    line = encode(trial)
+    assert '"outcome":"not applicable"' in line
+    assert '"why":"its process died"' in line
