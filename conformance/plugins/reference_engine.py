@@ -1,0 +1,37 @@
+"""The reference engine as engines of mlx-lm's families: ``--engine 'reference*'``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from conformance.engine import Engine
+from conformance.hookspecs import hookimpl
+from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
+from conformance.reference import prefill
+from conformance.reference.engine import Makers
+
+MAKERS = Makers(make_sampler, make_processors)
+
+
+class ReferenceSolo(prefill.Solo):
+    """See ``prefill.Solo``."""
+
+    makers: ClassVar[Makers] = MAKERS
+
+
+class ReferencePadded(prefill.Padded):
+    """See ``prefill.Padded``."""
+
+    makers: ClassVar[Makers] = MAKERS
+
+
+class ReferenceMixed(prefill.Mixed):
+    """See ``prefill.Mixed``."""
+
+    makers: ClassVar[Makers] = MAKERS
+
+
+@hookimpl
+def conformance_engines() -> list[type[Engine]]:
+    """Three, by how prompts are brought in."""
+    return [ReferenceSolo, ReferencePadded, ReferenceMixed]

@@ -1,0 +1,48 @@
+"""Recurrent and convolution states: ``ArraysCache`` of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import ArraysCache
+
+
+class RowwiseArrays(ArraysCache):
+    """States are stacked when the pass begins and split when it has ended.
+
+    A subclass, because models ask ``isinstance``. ``lengths`` tell a model where each row's tokens
+    end; a row that begins has zeros where others have a state, which is what models begin with.
+    They stay unset where all rows are of one length, so that nothing is gathered needlessly.
+    """
+
+    def __init__(self, caches: Sequence[Any], lengths: Sequence[int]) -> None:
+        super().__init__(len(caches[0].cache))
+        self._caches = caches
+        self.cache: list[mx.array | None]
+        self.lengths: mx.array | None
+        for index in range(len(self.cache)):
+            self.cache[index] = _stack([cache[index] for cache in caches])
+        if len(set(lengths)) > 1:
+            self.lengths = mx.array(list(lengths))  # int32 [rows]
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of the pass."""
+        return len(self._caches)
+
+    def commit(self) -> None:
+        """Give each row the state that the model left for it."""
+        for row, cache in enumerate(self._caches):
+            for index, states in enumerate(self.cache):
+                if states is not None:
+                    cache[index] = mx.contiguous(states[row : row + 1])  # [1, ...]
+
+
+def _stack(states: Sequence[mx.array | None]) -> mx.array | None:
+    """``[1, ...]`` of each row as ``[rows, ...]``; ``None`` if no row has a state yet."""
+    known = next((state for state in states if state is not None), None)
+    if known is None:
+        return None
+    return mx.concatenate([mx.zeros_like(known) if s is None else s for s in states])

@@ -1,0 +1,40 @@
+"""Several caches in one layer: ``CacheList`` of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class RowwiseList:
+    """Each cache of the list stands for the rows' caches at that place.
+
+    Args:
+        wrap: makes the batch cache for one place, of whatever kind it is.
+    """
+
+    def __init__(
+        self,
+        caches: Sequence[Any],
+        lengths: Sequence[int],
+        wrap: Callable[[Sequence[Any], Sequence[int]], Any],
+    ) -> None:
+        places = zip(*(cache.caches for cache in caches), strict=True)
+        self.caches = tuple(wrap(place, lengths) for place in places)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.caches[index]
+
+    def commit(self) -> None:
+        """Commit each of them."""
+        for cache in self.caches:
+            cache.commit()
+
+    @property
+    def state(self) -> list[Any]:
+        """The rows' own."""
+        return [cache.state for cache in self.caches if not cache.empty()]
+
+    def empty(self) -> bool:
+        """Whether no row holds anything."""
+        return all(cache.empty() for cache in self.caches)

@@ -1,0 +1,62 @@
+"""Chooses the batch cache for each kind of cache, and says which rows may go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlx_lm.models import cache as library
+
+from conformance.reference.caches import even
+from conformance.reference.caches.arrays import RowwiseArrays
+from conformance.reference.caches.keys import RowwiseKeys, RowwiseQuantized, RowwiseWindow
+from conformance.reference.caches.listed import RowwiseList
+
+KINDS: Mapping[type, type] = {
+    library.KVCache: RowwiseKeys,
+    library.ConcatenateKVCache: RowwiseKeys,
+    library.RotatingKVCache: RowwiseWindow,
+    library.QuantizedKVCache: RowwiseQuantized,
+    library.ArraysCache: RowwiseArrays,
+}
+
+
+def wrap(caches: Sequence[Any], lengths: Sequence[int]) -> Any:
+    """One layer's batch cache around the caches of its rows.
+
+    Args:
+        caches: of each row, all of one kind.
+        lengths: new tokens of each row in this pass.
+    """
+    kind = type(caches[0])
+    if kind is library.CacheList:
+        return RowwiseList(caches, lengths, wrap)
+    if kind in KINDS:
+        return KINDS[kind](caches, lengths)
+    return even.stack(caches)
+
+
+def commit(batch: Any, caches: Sequence[Any]) -> None:
+    """End a pass: what the batch cache of a layer holds goes back to the rows' ``caches``."""
+    if hasattr(batch, "commit"):
+        batch.commit()
+    else:
+        even.split(batch, caches)
+
+
+def must_be_even(caches: Sequence[Any]) -> bool:
+    """Whether some layer of a row's ``caches`` can only be stacked with rows of equal history."""
+    return any(type(leaf) not in KINDS for leaf in leaves(caches))
+
+
+def signature(caches: Sequence[Any]) -> tuple[str, ...]:
+    """What kinds of caches a row has: rows of other kinds can't be in one pass with it."""
+    return tuple(type(leaf).__name__ for leaf in leaves(caches))
+
+
+def leaves(caches: Sequence[Any]) -> list[Any]:
+    """All caches of a row, those in lists one by one."""
+    found: list[Any] = []
+    for cache in caches:
+        found += leaves(cache.caches) if isinstance(cache, library.CacheList) else [cache]
+    return found

@@ -1,0 +1,212 @@
+"""A continuous-batching engine that is right by construction, and plain before fast.
+
+A step is: schedule, run, postprocess. Every row is one ``Sequence`` with caches of its own, so that
+joining, leaving and cancelling a row is putting an object into a list or taking it out.
+
+What it does not know: how samplers and processors are made (``Makers``), and how a model's library
+writes its caches (``caches``). Here a token is chosen on the host after each pass; an engine that
+is fast would begin the next pass before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import mlx.core as mx
+import numpy as np
+from mlx_lm.models.cache import make_prompt_cache
+
+from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
+from conformance.engine import Capability, Engine, Submission
+from conformance.reference import probes, quantized, sequence, speculative, validation
+from conformance.reference.caches.wrap import leaves
+from conformance.reference.forward import Feed, alone
+from conformance.schedule import EngineOptions, Processor, Sampler, Stage
+from conformance.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
+
+
+@dataclass(frozen=True)
+class Makers:
+    """How a library makes a request's sampler (``None`` is greedy) and processors."""
+
+    sampler: Callable[[Sampler | None], SamplerFn | None]
+    processors: Callable[[tuple[Processor, ...]], list[ProcessorFn]]
+
+
+class ReferenceEngine(Engine):
+    """What the three ways of prefill share; they say in ``step`` which rows go in which pass.
+
+    Class attributes:
+        makers: of samplers and processors; a plugin gives them.
+        whole_prompt: the last token of a prompt goes with its last piece.
+    """
+
+    library: ClassVar[str] = "mlx_lm"
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
+        Capability.MEDIA,
+        Capability.QUANTIZED,  # the library plugin has no single stream to hold it against
+        Capability.PREFIX_CACHING,
+    }
+    makers: ClassVar[Makers]
+    whole_prompt: ClassVar[bool] = False
+
+    def __init__(self, model: Any, options: EngineOptions, *, draft_model: Any = None) -> None:
+        validation.check_options(options)
+        self.model = model
+        self.options = options
+        self.queue: list[sequence.Sequence] = []
+        self.prefilling: list[sequence.Sequence] = []
+        self.decoding: list[sequence.Sequence] = []
+        self.finished: dict[str, sequence.Sequence] = {}
+        self._drafts = speculative.Drafts(draft_model or model, options.drafting)
+
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """All of them or none: each is looked at before the first is taken."""
+        live = {row.name for row in self._live()}
+        validation.check_requests([s.request for s in submissions], live | set(self.finished))
+        self.queue += [self._row(submission) for submission in submissions]
+
+    def remove(self, request_ids: Sequence[str]) -> None:
+        """Take rows out wherever they are. Nothing else holds anything of them."""
+        validation.check_known(request_ids, {row.name for row in self._live()})
+        for rows in (self.queue, self.prefilling, self.decoding):
+            rows[:] = [row for row in rows if row.name not in request_ids]
+
+    def close(self) -> None:
+        """Let go of all rows."""
+        for rows in (self.queue, self.prefilling, self.decoding):
+            rows.clear()
+        self.finished.clear()
+
+    def stages(self) -> Mapping[str, Stage]:
+        """Where each live request is."""
+        places = (
+            (Stage.QUEUED, self.queue),
+            (Stage.PREFILL, self.prefilling),
+            (Stage.DECODE, self.decoding),
+        )
+        return {row.name: stage for stage, rows in places for row in rows}
+
+    def rows(self) -> Mapping[str, int]:
+        """Rows of the decode pass."""
+        return {row.name: index for index, row in enumerate(self.decoding)}
+
+    def cache_bytes(self) -> int | None:
+        """Of all live rows; those that wait hold nothing yet, or their prefix."""
+        held = [row.caches + row.draft_caches for row in self._live()]
+        return sum(
+            int(leaf.nbytes) for caches in held for leaf in leaves(caches) if not leaf.empty()
+        )
+
+    def layers(self) -> Sequence[CachedLayer]:
+        """Of the rows that decode."""
+        by_layer = zip(*(row.caches for row in self.decoding), strict=True)
+        return [quantized.described(caches) for caches in by_layer]
+
+    def extract(self, request_id: str) -> Any:
+        """A copy of the row's caches, its last token in them, and the tokens that they hold."""
+        row = self.finished.get(request_id) or next(
+            row for row in self.decoding if row.name == request_id
+        )
+        caches, tokens = row.copy_caches(), row.tokens
+        if row.todo:
+            alone(self.model, Feed(caches, tuple(row.todo), len(row.history)))
+        return caches, tokens
+
+    def probe(self, kind: str) -> ProbeResult:
+        """See ``probes``."""
+        return probes.probe(self, kind)
+
+    @classmethod
+    def probes(cls) -> tuple[str, ...]:
+        """See ``probes``."""
+        return tuple(probes.PROBES)
+
+    def admit(self) -> None:
+        """Take from the queue what fits into a prefill batch and into the slots."""
+        free = self.options.completion_batch_size - len(self.decoding) - len(self.prefilling)
+        count = max(0, min(free, self.options.prefill_batch_size - len(self.prefilling)))
+        self.prefilling += self.queue[:count]
+        del self.queue[:count]
+
+    def start_decoding(self) -> dict[str, int]:
+        """Move rows whose prompt is done but for its last token; how many tokens are left."""
+        ready = [row for row in self.prefilling if not row.pieces]
+        self.prefilling = [row for row in self.prefilling if row.pieces]
+        self.decoding += ready
+        return {row.name: len(row.todo) for row in ready}
+
+    def decode(self, feeds_of_prefill: Sequence[Feed] = ()) -> tuple[Round, list[mx.array]]:
+        """One pass over the rows that decode, and over pieces of prompts beside them.
+
+        Returns: what came out of the rows, and the logits ``[tokens, vocab]`` of each piece.
+        """
+        rows = list(self.decoding)
+        drafts = self._drafts.propose(rows)
+        events: list[TokenEvent] = []
+        verified, logits = speculative.verify(self.model, rows, drafts, feeds_of_prefill)
+        for row, chosen in zip(rows, verified, strict=True):
+            for token, logprobs, reason in chosen:
+                events.append(self._event(row, token, logprobs, reason))
+        drafted = {row.name: len(d) for row, d in zip(rows, drafts, strict=True) if d}
+        return Round(events, drafted), logits
+
+    def finish(self, events: Sequence[TokenEvent]) -> None:
+        """Take the rows out whose last token these events tell."""
+        over = {event.request_id for event in events if event.finish_reason is not None}
+        for rows in (self.prefilling, self.decoding):
+            self.finished |= {row.name: row for row in rows if row.name in over}
+            rows[:] = [row for row in rows if row.name not in over]
+
+    def first_token(self, row: sequence.Sequence, logits: mx.array) -> TokenEvent:
+        """Choose the token after a prompt, from logits ``[vocab]`` of its last token."""
+        token, logprobs = row.choose(logits, row.history)
+        row.todo = [token]
+        return self._event(row, token, logprobs, row.accept(token))
+
+    def _live(self) -> list[sequence.Sequence]:
+        return [*self.queue, *self.prefilling, *self.decoding]
+
+    def _row(self, submission: Submission) -> sequence.Sequence:
+        request = submission.request
+        caches, tokens = submission.prefix or (
+            make_prompt_cache(self.model, self.options.max_kv_size),
+            [],
+        )
+        if self.options.kv is not None:
+            caches = quantized.from_the_start(caches, self.options.kv, len(request.prompt))
+        forced = ForcedSampler(submission.forced) if submission.forced else None
+        return sequence.Sequence(
+            request=request,
+            caches=list(caches),
+            todo=list(request.prompt),
+            pieces=sequence.pieces_of(
+                request, self.options.prefill_step_size, whole=self.whole_prompt
+            ),
+            sampler=forced or self.makers.sampler(request.sampler),
+            processors=self.makers.processors(request.processors),
+            history=list(tokens),
+            hints=submission.hints,
+        )
+
+    @staticmethod
+    def _event(
+        row: sequence.Sequence, token: int, logprobs: mx.array, reason: FinishReason | None
+    ) -> TokenEvent:
+        table = np.array(logprobs.astype(mx.float32))  # [vocab]
+        return TokenEvent(row.name, token, table, float(table[token]), reason)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a pass over the decoding rows gave: tokens, and how many were drafted for whom."""
+
+    events: list[TokenEvent]
+    drafted: dict[str, int]
+
+
+def output(round_: Round, processed: Mapping[str, int]) -> StepOutput:
+    """A step's output."""
+    return StepOutput(tuple(round_.events), processed, drafted=round_.drafted)

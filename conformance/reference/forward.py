@@ -1,0 +1,80 @@
+"""One forward pass over rows, each with caches of its own and any number of new tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.reference.caches import commit, must_be_even, signature, wrap
+from conformance.reference.caches.wrap import leaves
+
+# Stands in padded columns. Any token would do: nobody looks there.
+_PADDING = 0
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What one row gives to a pass.
+
+    Attributes:
+        caches: the row's own, one for each layer; the pass moves them on by ``tokens``.
+        tokens: the row's next ones, at least one.
+        history: how many tokens the caches hold.
+    """
+
+    caches: list[Any]
+    tokens: tuple[int, ...]
+    history: int
+
+
+def forward(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
+    """Feed all rows; logits ``[len(tokens), vocab]`` of each row's real tokens.
+
+    Rows that can't be in one pass (see ``caches.even``) go in several, one after another.
+    """
+    logits: dict[int, mx.array] = {}
+    for group in _groups(feeds):
+        together = [feeds[index] for index in group]
+        logits.update(zip(group, _together(model, together), strict=True))
+    return [logits[index] for index in range(len(feeds))]
+
+
+def alone(model: Any, feed: Feed) -> mx.array:
+    """Feed one row by its own caches, as a single stream does it; logits ``[tokens, vocab]``."""
+    logits = model(mx.array(feed.tokens)[None], cache=feed.caches)  # [1, tokens, vocab]
+    _evaluate(logits, [feed])
+    row: mx.array = logits[0]
+    return row
+
+
+def _together(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
+    lengths = [len(feed.tokens) for feed in feeds]
+    columns = max(lengths)
+    inputs = [feed.tokens + (_PADDING,) * (columns - len(feed.tokens)) for feed in feeds]
+    layers = list(zip(*(feed.caches for feed in feeds), strict=True))
+    batch = [wrap(caches, lengths) for caches in layers]
+    logits = model(mx.array(inputs), cache=batch)  # [rows, columns, vocab]
+    for layer, caches in zip(batch, layers, strict=True):
+        commit(layer, caches)
+    _evaluate(logits, feeds)
+    return [logits[row, :length] for row, length in enumerate(lengths)]
+
+
+def _groups(feeds: Sequence[Feed]) -> list[list[int]]:
+    """Which rows go together, in the order of their first."""
+    groups: dict[Hashable, list[int]] = {}
+    for index, feed in enumerate(feeds):
+        key: tuple[Hashable, ...] = signature(feed.caches)
+        if must_be_even(feed.caches):
+            key = (*key, feed.history, len(feed.tokens))
+        groups.setdefault(key, []).append(index)
+    return list(groups.values())
+
+
+def _evaluate(logits: mx.array, feeds: Sequence[Feed]) -> None:
+    """Compute now, caches too, or the graphs of unread caches grow with every step."""
+    states = [leaf.state for feed in feeds for leaf in leaves(feed.caches) if not leaf.empty()]
+    mx.eval(logits, states)

@@ -1,0 +1,76 @@
+"""Invalid calls of the engine: each must be refused, and nothing may have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from conformance.engine import Submission
+from conformance.schedule import Request
+from conformance.trace import ProbeResult
+
+if TYPE_CHECKING:
+    from conformance.reference.engine import ReferenceEngine
+
+Call = Callable[["ReferenceEngine"], object]
+
+_GOOD = Request("probe", (5, 6, 7), 4)
+
+
+def _insert(**wrong: object) -> Call:
+    """A good request and a wrong one, in one call: neither may be taken."""
+    bad = msgspec.structs.replace(_GOOD, **{"request_id": "wrong probe", **wrong})
+    return lambda engine: engine.insert([Submission(_GOOD), Submission(bad)])
+
+
+def _construct(**wrong: int) -> Call:
+    return lambda engine: type(engine)(
+        engine.model, msgspec.structs.replace(engine.options, **wrong)
+    )
+
+
+PROBES: Mapping[str, Call] = {
+    "mismatched_segments": _insert(segments=(1, 1)),
+    "mismatched_ids": _insert(request_id="probe"),
+    "empty_prompt": _insert(prompt=()),
+    "zero_max_tokens": _insert(max_tokens=0),
+    "negative_max_tokens": _insert(max_tokens=-1),
+    "unknown_request": lambda engine: engine.remove(["nobody"]),
+    "zero_completion_batch": _construct(completion_batch_size=0),
+    "negative_prefill_batch": _construct(prefill_batch_size=-1),
+    "zero_prefill_step": _construct(prefill_step_size=0),
+}
+
+
+def probe(engine: ReferenceEngine, kind: str) -> ProbeResult:
+    """Make the invalid call ``kind`` and compare the engine's state around it."""
+    before = _state(engine)
+    error = None
+    try:
+        PROBES[kind](engine)
+    except Exception as raised:  # noqa: BLE001 - whatever it raises is the result
+        error = f"{type(raised).__name__}: {raised}"
+    after = _state(engine)
+    changed = tuple(
+        f"{name}: {before[name]} became {after[name]}"
+        for name in before
+        if before[name] != after[name]
+    )
+    return ProbeResult(kind, error, changed)
+
+
+def _state(engine: ReferenceEngine) -> dict[str, object]:
+    """What a wrong call could change: who is where, with how many tokens and bytes."""
+    places = {
+        "queue": engine.queue,
+        "prefill": engine.prefilling,
+        "decode": engine.decoding,
+        "finished": engine.finished.values(),
+    }
+    state: dict[str, object] = {
+        name: [(row.name, len(row.history), len(row.todo), len(row.produced)) for row in rows]
+        for name, rows in places.items()
+    }
+    return state | {"bytes": engine.cache_bytes()}

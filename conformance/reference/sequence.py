@@ -1,0 +1,113 @@
+"""All that the engine knows of one request, in one object: no lists that could fall out of step."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence as Many
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from conformance.backend.sampling import ProcessorFn, SamplerFn
+from conformance.reference.forward import Feed
+from conformance.schedule import Request
+from conformance.trace import FinishReason
+
+
+@dataclass
+class Sequence:
+    """One row.
+
+    Attributes:
+        request: what the caller wants.
+        caches: its own, one for each layer.
+        todo: tokens that the model has not seen yet: of the prompt, then the last one produced.
+        pieces: lengths into which the prompt is cut for prefill; empty in decode.
+        sampler: chooses from logprobs ``[1, vocab]``; ``None`` is greedy.
+        processors: change logits ``[1, vocab]``, given all tokens so far.
+        history: tokens that the caches hold, those of a prefix among them.
+        produced: output tokens.
+        hints: what a draft should foresee, or ``None``.
+        draft_caches: the draft model's own for this row; ``draft_fed`` of its tokens are in them.
+    """
+
+    request: Request
+    caches: list[Any]
+    todo: list[int]
+    pieces: list[int]
+    sampler: SamplerFn | None = None
+    processors: list[ProcessorFn] = field(default_factory=list)
+    history: list[int] = field(default_factory=list)
+    produced: list[int] = field(default_factory=list)
+    hints: tuple[int, ...] | None = None
+    draft_caches: list[Any] = field(default_factory=list)
+    draft_fed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The request's id."""
+        return self.request.request_id
+
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens so far, seen by the model or not."""
+        return self.history + self.todo
+
+    def feed(self, count: int) -> Feed:
+        """The next ``count`` tokens for a pass, which are no longer to do."""
+        tokens = tuple(self.todo[:count])
+        feed = Feed(self.caches, tokens, len(self.history))
+        self.history += tokens
+        self.todo = self.todo[count:]
+        return feed
+
+    def choose(self, logits: mx.array, tokens: Many[int]) -> tuple[int, mx.array]:
+        """The token after ``tokens`` and the logprobs ``[vocab]`` that it was chosen from.
+
+        Args:
+            logits: ``[vocab]``.
+        """
+        row = logits[None]  # [1, vocab]
+        if self.processors:
+            seen = mx.array(list(tokens))
+            for processor in self.processors:
+                row = processor(seen, row)
+        logprobs = row - mx.logsumexp(row, axis=-1, keepdims=True)  # [1, vocab]
+        chosen = self.sampler(logprobs) if self.sampler else mx.argmax(logprobs, axis=-1)
+        return int(np.array(chosen)[0]), logprobs[0]
+
+    def accept(self, token: int) -> FinishReason | None:
+        """Note a token that came out; why the request ends with it, if it does."""
+        self.produced.append(token)
+        for stop in self.request.stop:
+            if stop and tuple(self.produced[-len(stop) :]) == stop:
+                return FinishReason.STOP
+        if len(self.produced) == self.request.max_tokens:
+            return FinishReason.LENGTH
+        return None
+
+    def copy_caches(self) -> list[Any]:
+        """The caches with nothing shared: what is done to the copy leaves the row as it is."""
+        return copy.deepcopy(self.caches)
+
+
+def pieces_of(request: Request, size: int, *, whole: bool) -> list[int]:
+    """Lengths into which a prompt is cut, as the single stream cuts it: all but its last token.
+
+    A segment's end is also the end of a piece.
+
+    Args:
+        size: tokens of a piece at most.
+        whole: the last piece holds the last token too if there is room, else that is a piece.
+    """
+    segments = list(request.segments) or [len(request.prompt)]
+    segments[-1] -= 1
+    pieces = [
+        min(size, segment - start) for segment in segments for start in range(0, segment, size)
+    ]
+    if whole:
+        room = bool(segments[-1]) and pieces[-1] < size
+        pieces = [*pieces[:-1], pieces[-1] + 1] if room else [*pieces, 1]
+    return pieces
