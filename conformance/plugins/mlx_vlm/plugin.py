@@ -6,6 +6,8 @@ from pathlib import Path
 
 from conformance.engine import Engine
 from conformance.family import Family, load_families
+from conformance.faults import Fault
+from conformance.faults.mlx_vlm import FAULTS
 from conformance.hookspecs import hookimpl
 from conformance.library import Library
 from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
@@ -29,3 +31,9 @@ def conformance_families() -> list[Family]:
 def conformance_engines() -> list[type[Engine]]:
     """``BatchGenerator``, fed as the server feeds it, and ``batch_generate``."""
     return [MlxVlmEngine, MlxVlmBatchGenerate]
+
+
+@hookimpl
+def conformance_faults() -> list[Fault]:
+    """What ``conformance/faults/mlx_vlm`` holds; the library is imported when one is put in."""
+    return list(FAULTS)

@@ -1,0 +1,221 @@
+"""Faults of attention masks and of padding: what is seen that should not be."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.faults.base import Hits, replaced
+from conformance.faults.mlx_vlm.patching import after, fault, part
+
+_ENDLESS = 1 << 30
+_BATCH = ("cache:KVCache|cache:SimpleKVCache|cache:ChunkedKVCache",)
+
+
+def _cache(name: str) -> Any:
+    return getattr(part("models.cache"), name)
+
+
+def _mask(
+    kind: str, change: Callable[[Any, Any, int], Any], hits: Hits
+) -> AbstractContextManager[None]:
+    """``change(cache, mask, n)`` in place of the mask for ``n`` new tokens."""
+
+    def then(self: Any, mask: Any, args: tuple[Any, ...]) -> Any:
+        wrong = change(self, mask, args[0])
+        if wrong is not mask and bool((wrong != mask).any().item()):
+            hits.hit()
+        return wrong
+
+    return after(_cache(kind), "make_mask", then)
+
+
+def _vanished(hits: Hits) -> AbstractContextManager[None]:
+    def causal(cache: Any, mask: Any, n: int) -> Any:
+        whole = part("models.cache").create_causal_mask(n, offset=cache._idx)
+        return mx.broadcast_to(whole, mask.shape)
+
+    return _mask("BatchKVCache", causal, hits)
+
+
+def _cut(hits: Hits) -> AbstractContextManager[None]:
+    def new_columns(_: Any, mask: Any, n: int) -> Any:
+        return mask | (mx.arange(mask.shape[-1]) < mask.shape[-1] - n)
+
+    return _mask("BatchKVCache", new_columns, hits)
+
+
+def _no_window(hits: Hits) -> AbstractContextManager[None]:
+    real = _cache("BatchRotatingKVCache").make_mask
+
+    def make_mask(self: Any, count: int, **options: Any) -> Any:
+        right = real(self, count, **options)
+        wrong = real(self, count, **{**options, "window_size": _ENDLESS})
+        if bool((right != wrong).any().item()):
+            hits.hit()
+        return wrong
+
+    return replaced(_cache("BatchRotatingKVCache"), "make_mask", make_mask)
+
+
+def _join(kind: str, hits: Hits) -> AbstractContextManager[None]:
+    """The columns that a shorter batch is given when it joins are not counted as its padding."""
+    real = _cache(kind).extend
+
+    def extend(self: Any, other: Any) -> None:
+        known = mx.concatenate([self.left_padding, other.left_padding])
+        real(self, other)
+        if bool((known != self.left_padding).any().item()):
+            hits.hit()
+        self.left_padding = known
+
+    return replaced(_cache(kind), "extend", extend)
+
+
+def _unmasked_join(hits: Hits) -> AbstractContextManager[None]:
+    return _join("BatchKVCache", hits)
+
+
+def _unmasked_rotating_join(hits: Hits) -> AbstractContextManager[None]:
+    return _join("BatchRotatingKVCache", hits)
+
+
+@contextlib.contextmanager
+def _fill(value: float, hits: Hits) -> Iterator[None]:
+    """A boolean mask is turned into a sum in which masked places get ``value``."""
+    real = mx.fast.scaled_dot_product_attention
+
+    def attention(q: Any, k: Any, v: Any, **options: Any) -> Any:
+        mask = options.get("mask")
+        if isinstance(mask, mx.array) and mask.dtype == mx.bool_:
+            if not bool(mask.all().item()):
+                hits.hit()
+            options["mask"] = mx.where(mask, 0.0, value).astype(q.dtype)
+        return real(q, k, v, **options)
+
+    with replaced(mx.fast, "scaled_dot_product_attention", attention):
+        yield
+
+
+def _smallest_positive(hits: Hits) -> AbstractContextManager[None]:
+    return _fill(1.17549435e-38, hits)
+
+
+def _wrong_sign(hits: Hits) -> AbstractContextManager[None]:
+    return _fill(1e4, hits)
+
+
+def _recurrent_mask(hits: Hits) -> AbstractContextManager[None]:
+    def none(_: Any, mask: Any, __: Any) -> Any:
+        if mask is not None and not bool(mask.all().item()):
+            hits.hit()
+        return None
+
+    return after(_cache("ArraysCache"), "make_mask", none)
+
+
+def _nan_in_padding(hits: Hits) -> AbstractContextManager[None]:
+    return _poison(float("nan"), hits)
+
+
+def _poison(value: float, hits: Hits) -> AbstractContextManager[None]:
+    """The inputs of padded positions are not zero."""
+    owner = part("generate.ar")
+    real = owner._merge_prefill_prompt_kwargs
+
+    def merge(rows: Any, ids: Any) -> Any:
+        embeds, kwargs = real(rows, ids)
+        width = embeds.shape[1]
+        pads = mx.array([width - len(row) for row in ids])
+        padded = mx.arange(width)[None] < pads[:, None]
+        if bool(padded.any().item()):
+            hits.hit()
+        return mx.where(padded[..., None], mx.array(value, embeds.dtype), embeds), kwargs
+
+    return replaced(owner, "_merge_prefill_prompt_kwargs", merge)
+
+
+FAULTS = (
+    fault(
+        "B6.padding-mask-vanishes",
+        "mask ignored",
+        "mlx-vlm #1030",
+        "the mask is made without a cache: only causal, padding is seen",
+        _vanished,
+        kills="ragged",
+        needs=_BATCH,
+    ),
+    fault(
+        "B5.mask-cut-to-the-chunk",
+        "mask misalignment",
+        "mlx-vlm #1030",
+        "the mask covers the new chunk only, padding before it is seen",
+        _cut,
+        kills="ragged",
+        needs=_BATCH,
+    ),
+    fault(
+        "B15.mask-without-window",
+        "mask misalignment",
+        "mlx-vlm #1030",
+        "sliding layers are given the mask of full ones",
+        _no_window,
+        kills="window",
+        needs=("window", "cache:RotatingKVCache"),
+    ),
+    fault(
+        "B18.padding-of-a-join-seen",
+        "mask ignored",
+        "mlx-vlm #1030",
+        "a short row that joins a long one attends to the zeros before its keys",
+        _unmasked_join,
+        kills="staggered mixed_modality",
+        needs=_BATCH,
+    ),
+    fault(
+        "B18.padding-of-a-rotating-join-seen",
+        "mask ignored",
+        "mlx-vlm #1030",
+        "in sliding layers a row that joins attends to the zeros before its keys",
+        _unmasked_rotating_join,
+        kills="staggered",
+        needs=("cache:RotatingKVCache",),
+    ),
+    fault(
+        "D1.mask-of-smallest-positive",
+        "mask fill",
+        "a Swift engine's fork",
+        "masked keys get the smallest positive number instead of minus infinity",
+        _smallest_positive,
+        kills="ragged",
+    ),
+    fault(
+        "D1.mask-of-wrong-sign",
+        "mask fill",
+        "a Swift engine's fork",
+        "masked keys get a large positive number",
+        _wrong_sign,
+        kills="ragged",
+    ),
+    fault(
+        "A11.recurrent-mask-vanishes",
+        "recurrent state",
+        "mlx-lm #1072",
+        "recurrent layers take padding into their state",
+        _recurrent_mask,
+        kills="ragged",
+        needs=("cache:ArraysCache",),
+    ),
+    fault(
+        "A2.nan-in-padding",
+        "padding NaN",
+        "mlx-lm #1072",
+        "padded positions hold NaN, and the next full attention spreads it",
+        _nan_in_padding,
+        kills="ragged",
+    ),
+)
