@@ -64,11 +64,13 @@ class Engine(ABC):
         name: how the command line and case ids call it.
         library: the library plugin whose models it decodes.
         capabilities: what it can be asked.
+        opinion: whether it is right by construction, and is asked where another engine fails.
     """
 
     name: ClassVar[str]
     library: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]]
+    opinion: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:

@@ -16,12 +16,14 @@ MAKERS = Makers(make_sampler, make_processors)
 class ReferenceSolo(prefill.Solo):
     """See ``prefill.Solo``."""
 
+    opinion: ClassVar[bool] = True
     makers: ClassVar[Makers] = MAKERS
 
 
 class ReferencePadded(prefill.Padded):
     """See ``prefill.Padded``."""
 
+    opinion: ClassVar[bool] = True
     makers: ClassVar[Makers] = MAKERS
 
 

@@ -99,6 +99,8 @@ class CaseItem(SuiteItem):
             seconds = time.perf_counter() - started
             result = harness_failure(self.setup_, self.case, caught, seconds)
         result = self.setup_.judged(result)
+        if not result.expected and not result.verdict.good and error is None:
+            result = self.setup_.diagnosed(self.case, result)
         self.stash[RESULT] = encode(result)
         self.user_properties += properties(result)
         if not result.expected:

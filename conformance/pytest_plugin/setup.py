@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from conformance import hookspecs
+from conformance.diagnosis import diagnose
 from conformance.errors import ConformanceError
 from conformance.expectations import Expectations, load_expectations
 from conformance.pytest_plugin.options import Settings, settings
 from conformance.registry import Registry, build_registry, select
 from conformance.selection import DEFAULT_ENGINES, DTYPES, Selection, cases
 from conformance.session import Session
-from conformance.verdict import CaseId, CaseResult
+from conformance.verdict import CaseId, CaseResult, Verdict
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ class Setup:
         if self.expectations is None:
             return result
         return self.expectations.apply(result)
+
+    def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
+        """``result`` of a failing case with what engines that are right by construction say."""
+        if result.verdict is Verdict.HANG:
+            return result
+        return diagnose(self.session, case, result)
 
 
 _KEY = pytest.StashKey[Setup]()

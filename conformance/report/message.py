@@ -10,6 +10,9 @@ from conformance.verdict import CaseResult, Finding
 RULE = "expectations"
 """The check whose findings say which rule of the expectations a case breaks."""
 
+DIAGNOSIS = "diagnosis"
+"""The check whose finding says whether the model or the engine is at fault."""
+
 UNKNOWN_CAUSE = "not known; `conformance show` prints the whole evidence"
 
 
@@ -25,7 +28,7 @@ def failure_message(result: CaseResult, *, options: Sequence[str] = ()) -> str:
         ("what", _what(result, finding)),
         ("where", where(finding) if finding else "the whole case"),
         ("expected", _expected_and_got(result, finding)),
-        ("cause", (finding.cause if finding else "") or _default_cause(result)),
+        ("cause", _cause(result, finding)),
         ("rerun", rerun_command(result.case, options=options)),
     ]
     lines = [f"{result.verdict}: {result.case}"]
@@ -40,7 +43,7 @@ def rerun_command(case: str, *, options: Sequence[str] = ()) -> str:
 
 def worst(result: CaseResult) -> Finding | None:
     """The finding that decided the verdict: the first of the greatest severity."""
-    seen = [finding for finding in result.evidence if finding.check != RULE]
+    seen = [finding for finding in result.evidence if finding.check not in (RULE, DIAGNOSIS)]
     return max(seen, key=lambda item: item.verdict.severity, default=None)
 
 
@@ -69,7 +72,8 @@ def measures(finding: Finding) -> str:
 
 def _what(result: CaseResult, finding: Finding | None) -> str:
     rules = [found.what for found in result.evidence if found.check == RULE]
-    more = len(result.evidence) - len(rules) - 1
+    aside = sum(found.check in (RULE, DIAGNOSIS) for found in result.evidence)
+    more = len(result.evidence) - aside - 1
     text = finding.what if finding else f"the verdict is {result.verdict}, without a finding"
     text += f" (and {more} more finding{'s' if more > 1 else ''})" if more > 0 else ""
     if result.verdict.good and not result.expected:
@@ -84,6 +88,13 @@ def _expected_and_got(result: CaseResult, finding: Finding | None) -> str:
     numbers = measures(finding)
     both = f"{finding.expected or 'exact or tie'}; got {finding.got or str(finding.verdict)}"
     return f"{both} ({numbers})" if numbers else both
+
+
+def _cause(result: CaseResult, finding: Finding | None) -> str:
+    likely = (finding.cause if finding else "") or _default_cause(result)
+    said = [found.what for found in result.evidence if found.check == DIAGNOSIS]
+    at_fault = [what for what in said if not what.startswith("undecided")]
+    return "; ".join([likely, *at_fault])
 
 
 def _default_cause(result: CaseResult) -> str:
