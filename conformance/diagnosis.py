@@ -14,7 +14,8 @@ from conformance.verdict import CaseId, CaseResult, Finding, Verdict
 CHECK = "diagnosis"
 """The name under which the opinion stands in the evidence of a case; it judges nothing."""
 
-_NO_OPINION = {Verdict.UNSUPPORTED, Verdict.VACUOUS}
+# An engine that pads nothing shows no padding, so that its case proves less; but it is right.
+_RIGHT = {Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS}
 
 
 def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
@@ -40,11 +41,14 @@ def opinions(session: Session, case: CaseId) -> tuple[str, ...]:
 
 def conclusion(said: dict[str, Verdict]) -> str:
     """What the verdicts of the engines that gave an opinion amount to, in one sentence."""
-    known = {name: verdict for name, verdict in said.items() if verdict not in _NO_OPINION}
+    known = {name: verdict for name, verdict in said.items() if verdict != Verdict.UNSUPPORTED}
     if not known:
         return "undecided: no reference engine can play this"
-    told = ", ".join(f"{verdict} on {name}" for name, verdict in known.items())
-    good = [verdict.good for verdict in known.values()]
+    good = [verdict in _RIGHT for verdict in known.values()]
+    told = ", ".join(
+        f"{'right' if right else verdict} on {name}"
+        for right, (name, verdict) in zip(good, known.items(), strict=True)
+    )
     if all(good):
         return f"engine or cache: the same model is {told}"
     if not any(good):

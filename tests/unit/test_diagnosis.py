@@ -1,6 +1,7 @@
 """A failing case is played on engines that are right by construction: model or engine?"""
 
 import pytest
+from miniatures.fakes import NeverPads
 from miniatures.library import ToyLibrary
 from miniatures.model import VOCAB
 from miniatures.right import AllAtOnce, ContinuousBatching
@@ -48,7 +49,11 @@ def diagnosed(*kinds, scenario="ragged"):
 
 def test_it_is_the_engine_where_the_model_is_right_elsewhere():
     said = diagnosed(ContinuousBatching)
-    assert said == "engine or cache: the same model is exact on sure0"
+    assert said == "engine or cache: the same model is right on sure0"
+
+
+def test_an_engine_that_pads_nothing_is_right_all_the_same():
+    assert diagnosed(NeverPads) == "engine or cache: the same model is right on sure0"
 
 
 def test_it_is_the_model_where_it_is_wrong_everywhere():
@@ -58,13 +63,13 @@ def test_it_is_the_model_where_it_is_wrong_everywhere():
 
 def test_it_is_the_model_where_only_some_arrangement_is_right():
     assert diagnosed(ContinuousBatching, AttendsToPadding).startswith(
-        "model: where rows are arranged otherwise it is right (exact on sure0"
+        "model: where rows are arranged otherwise it is right (right on sure0"
     )
 
 
 @pytest.mark.parametrize("kinds", [(), (SaysUnsupported,)])
 def test_it_is_undecided_without_an_opinion(kinds):
-    said = diagnosed(*kinds, scenario="staggered")
+    said = diagnosed(*kinds, scenario="window")
     assert said == "undecided: no reference engine can play this"
 
 
@@ -85,4 +90,4 @@ def test_an_engine_that_gives_opinions_is_not_asked_about_itself():
 
 def test_what_an_engine_refuses_counts_for_nothing():
     said = {"one": Verdict.UNSUPPORTED, "two": Verdict.EXACT}
-    assert conclusion(said) == "engine or cache: the same model is exact on two"
+    assert conclusion(said) == "engine or cache: the same model is right on two"
