@@ -40,7 +40,7 @@ class ReferenceEngine(Engine):
 
     Class attributes:
         makers: of samplers and processors; a plugin gives them.
-        whole_prompt: the last token of a prompt goes with its last piece.
+        whole_prompt: the last token of a prompt in pieces goes with its last piece.
     """
 
     library: ClassVar[str] = "mlx_lm"
@@ -112,7 +112,7 @@ class ReferenceEngine(Engine):
         )
         caches, tokens = row.copy_caches(), row.tokens
         if row.todo:
-            alone(self.model, Feed(caches, tuple(row.todo), len(row.history)))
+            alone(self.model, Feed(caches, tuple(row.todo)))
         return caches, tokens
 
     def probe(self, kind: str) -> ProbeResult:
@@ -183,7 +183,10 @@ class ReferenceEngine(Engine):
             caches=list(caches),
             todo=list(request.prompt),
             pieces=sequence.pieces_of(
-                request, self.options.prefill_step_size, whole=self.whole_prompt
+                request,
+                self.options.prefill_step_size,
+                # What a bounded cache still shows of its first tokens hangs on where pieces end.
+                whole=self.whole_prompt and self.options.max_kv_size is None,
             ),
             sampler=forced or self.makers.sampler(request.sampler),
             processors=self.makers.processors(request.processors),

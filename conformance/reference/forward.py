@@ -8,8 +8,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.reference.caches import commit, must_be_even, signature, wrap
-from conformance.reference.caches.wrap import leaves
+from conformance.reference.caches import even
+from conformance.reference.caches.wrap import history, leaves, must_be_even, signature, wrap
 
 # Stands in padded columns. Any token would do: nobody looks there.
 _PADDING = 0
@@ -22,12 +22,10 @@ class Feed:
     Attributes:
         caches: the row's own, one for each layer; the pass moves them on by ``tokens``.
         tokens: the row's next ones, at least one.
-        history: how many tokens the caches hold.
     """
 
     caches: list[Any]
     tokens: tuple[int, ...]
-    history: int
 
 
 def forward(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
@@ -55,10 +53,16 @@ def _together(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
     columns = max(lengths)
     inputs = [feed.tokens + (_PADDING,) * (columns - len(feed.tokens)) for feed in feeds]
     layers = list(zip(*(feed.caches for feed in feeds), strict=True))
-    batch = [wrap(caches, lengths) for caches in layers]
+    if stacked := must_be_even(feeds[0].caches):
+        batch = [even.stack(caches) for caches in layers]
+    else:
+        batch = [wrap(caches, lengths) for caches in layers]
     logits = model(mx.array(inputs), cache=batch)  # [rows, columns, vocab]
     for layer, caches in zip(batch, layers, strict=True):
-        commit(layer, caches)
+        if stacked:
+            even.split(layer, caches)
+        else:
+            layer.commit()
     _evaluate(logits, feeds)
     return [logits[row, :length] for row, length in enumerate(lengths)]
 
@@ -69,7 +73,7 @@ def _groups(feeds: Sequence[Feed]) -> list[list[int]]:
     for index, feed in enumerate(feeds):
         key: tuple[Hashable, ...] = signature(feed.caches)
         if must_be_even(feed.caches):
-            key = (*key, feed.history, len(feed.tokens))
+            key = (*key, history(feed.caches), len(feed.tokens))
         groups.setdefault(key, []).append(index)
     return list(groups.values())
 

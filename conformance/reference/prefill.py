@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from conformance.reference.engine import ReferenceEngine, output
 from conformance.reference.forward import alone, forward
-from conformance.reference.sequence import Sequence
 from conformance.trace import StepOutput
 
 
@@ -48,8 +47,8 @@ class Padded(ReferenceEngine):
 class Mixed(ReferenceEngine):
     """Pieces of prompts and rows that decode in one pass.
 
-    The last token of a prompt goes with its last piece; what comes after it is chosen from the
-    logits at the row's own last token, which is not the pass's last column.
+    What comes out of a row is chosen from the logits at the row's own last token, which is not the
+    pass's last column. The last token of a prompt in pieces goes with its last piece.
     """
 
     name: ClassVar[str] = "reference_mixed"
@@ -58,12 +57,14 @@ class Mixed(ReferenceEngine):
     def step(self) -> StepOutput:
         """One pass for all."""
         self.admit()
-        rows: list[Sequence] = list(self.prefilling)
+        processed = self.start_decoding()
+        rows = list(self.prefilling)
         pieces = {row.name: row.pieces.pop(0) for row in rows}
         decoded, logits = self.decode([row.feed(pieces[row.name]) for row in rows])
-        for row, mine in zip(rows, logits, strict=True):
-            if not row.pieces:
-                decoded.events.append(self.first_token(row, mine[-1]))
-        self.start_decoding()
+        complete = [(row, mine) for row, mine in zip(rows, logits, strict=True) if not row.todo]
+        for row, mine in complete:
+            decoded.events.append(self.first_token(row, mine[-1]))
+            self.prefilling.remove(row)
+            self.decoding.append(row)
         self.finish(decoded.events)
-        return output(decoded, pieces)
+        return output(decoded, processed | pieces)

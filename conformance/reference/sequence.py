@@ -16,7 +16,7 @@ from conformance.schedule import Request
 from conformance.trace import FinishReason
 
 
-@dataclass
+@dataclass(eq=False)
 class Sequence:
     """One row.
 
@@ -58,7 +58,7 @@ class Sequence:
     def feed(self, count: int) -> Feed:
         """The next ``count`` tokens for a pass, which are no longer to do."""
         tokens = tuple(self.todo[:count])
-        feed = Feed(self.caches, tokens, len(self.history))
+        feed = Feed(self.caches, tokens)
         self.history += tokens
         self.todo = self.todo[count:]
         return feed
@@ -100,14 +100,14 @@ def pieces_of(request: Request, size: int, *, whole: bool) -> list[int]:
 
     Args:
         size: tokens of a piece at most.
-        whole: the last piece holds the last token too if there is room, else that is a piece.
+        whole: the last piece of a prompt that was cut holds the last token too if there is room.
+            One that fits into a piece leaves its last token to the rows that decode in any case.
     """
     segments = list(request.segments) or [len(request.prompt)]
     segments[-1] -= 1
     pieces = [
         min(size, segment - start) for segment in segments for start in range(0, segment, size)
     ]
-    if whole:
-        room = bool(segments[-1]) and pieces[-1] < size
-        pieces = [*pieces[:-1], pieces[-1] + 1] if room else [*pieces, 1]
+    if whole and len(pieces) > 1 and segments[-1] and pieces[-1] < size:
+        pieces[-1] += 1
     return pieces

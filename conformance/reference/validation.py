@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from conformance.errors import ScheduleError
 from conformance.schedule import EngineOptions, Request
 
 
@@ -12,44 +11,44 @@ def check_options(options: EngineOptions) -> None:
     """Sizes that could never do any work are refused.
 
     Raises:
-        ScheduleError: names the option.
+        ValueError: names the option.
     """
     for name in ("prefill_step_size", "prefill_batch_size", "completion_batch_size"):
         size = getattr(options, name)
         if size < 1:
-            raise ScheduleError(f"{name} is {size}, must be at least 1")
+            raise ValueError(f"{name} is {size}, must be at least 1")
     if options.max_kv_size is not None and options.max_kv_size < 1:
-        raise ScheduleError(f"max_kv_size is {options.max_kv_size}, must be at least 1")
+        raise ValueError(f"max_kv_size is {options.max_kv_size}, must be at least 1")
 
 
 def check_requests(requests: Sequence[Request], known: Set[str]) -> None:
     """Requests that could not be played are refused, and with them all of their call.
 
     Raises:
-        ScheduleError: names the request and the field.
+        ValueError: names the request and the field.
     """
     seen = set(known)
     for request in requests:
         where = f"request {request.request_id!r}"
         if request.request_id in seen:
-            raise ScheduleError(f"{where}: the id is in use")
+            raise ValueError(f"{where}: the id is in use")
         seen.add(request.request_id)
         if not request.prompt:
-            raise ScheduleError(f"{where}: prompt is empty")
+            raise ValueError(f"{where}: prompt is empty")
         if request.max_tokens < 1:
-            raise ScheduleError(f"{where}: max_tokens is {request.max_tokens}, must be at least 1")
+            raise ValueError(f"{where}: max_tokens is {request.max_tokens}, must be at least 1")
         if request.segments and sum(request.segments) != len(request.prompt):
-            raise ScheduleError(f"{where}: segments and prompt differ in length")
+            raise ValueError(f"{where}: segments and prompt differ in length")
         if any(length < 1 for length in request.segments):
-            raise ScheduleError(f"{where}: a segment is empty")
+            raise ValueError(f"{where}: a segment is empty")
 
 
 def check_known(request_ids: Sequence[str], live: Set[str]) -> None:
     """Only live requests can be removed.
 
     Raises:
-        ScheduleError: names the first one that is not.
+        ValueError: names the first one that is not.
     """
     for name in request_ids:
         if name not in live:
-            raise ScheduleError(f"no live request {name!r} to remove")
+            raise ValueError(f"no live request {name!r} to remove")

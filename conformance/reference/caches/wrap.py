@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from mlx_lm.models import cache as library
@@ -28,25 +28,19 @@ def wrap(caches: Sequence[Any], lengths: Sequence[int]) -> Any:
         caches: of each row, all of one kind.
         lengths: new tokens of each row in this pass.
     """
-    kind = type(caches[0])
-    if kind is library.CacheList:
+    if type(caches[0]) is library.CacheList:
         return RowwiseList(caches, lengths, wrap)
-    if kind in KINDS:
-        return KINDS[kind](caches, lengths)
-    return even.stack(caches)
-
-
-def commit(batch: Any, caches: Sequence[Any]) -> None:
-    """End a pass: what the batch cache of a layer holds goes back to the rows' ``caches``."""
-    if hasattr(batch, "commit"):
-        batch.commit()
-    else:
-        even.split(batch, caches)
+    return KINDS[type(caches[0])](caches, lengths)
 
 
 def must_be_even(caches: Sequence[Any]) -> bool:
     """Whether some layer of a row's ``caches`` can only be stacked with rows of equal history."""
     return any(type(leaf) not in KINDS for leaf in leaves(caches))
+
+
+def history(caches: Sequence[Any]) -> tuple[Hashable, ...]:
+    """What must be equal of rows that can only be stacked."""
+    return tuple(even.numbers(leaf) for leaf in leaves(caches))
 
 
 def signature(caches: Sequence[Any]) -> tuple[str, ...]:
