@@ -6,6 +6,7 @@ from pathlib import Path
 
 from conformance.engine import Engine
 from conformance.family import Family, load_families
+from conformance.faults import Fault
 from conformance.hookspecs import hookimpl
 from conformance.library import Library
 from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
@@ -36,3 +37,11 @@ def conformance_engines() -> list[type[Engine]]:
 def conformance_scenarios() -> list[Scenario]:
     """The ladder, which any engine can climb as far as its capabilities reach."""
     return list(LADDER)
+
+
+@hookimpl
+def conformance_faults() -> list[Fault]:
+    """Historic defects, for ``BatchGenerator``. Imported late: they import the library's parts."""
+    from conformance.faults.mlx_lm import FAULTS  # noqa: PLC0415
+
+    return list(FAULTS)

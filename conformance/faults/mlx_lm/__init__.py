@@ -1,0 +1,39 @@
+"""Historic defects, put into mlx-lm's batch generator and its caches at run time."""
+
+from conformance.faults.base import Fault
+from conformance.faults.mlx_lm import (
+    cache_verbs,
+    cancellation,
+    chunks,
+    cost,
+    invalid,
+    lists,
+    masks,
+    padding_nan,
+    positions,
+    prefix,
+    recurrent,
+    rotating,
+    samplers,
+    stop,
+    threads,
+)
+
+_MODULES = (
+    positions,
+    masks,
+    padding_nan,
+    recurrent,
+    cache_verbs,
+    rotating,
+    prefix,
+    chunks,
+    lists,
+    stop,
+    samplers,
+    cancellation,
+    invalid,
+    threads,
+    cost,
+)
+FAULTS: tuple[Fault, ...] = tuple(fault for module in _MODULES for fault in module.FAULTS)

@@ -1,0 +1,44 @@
+"""Streams of the thread that loaded the model."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.faults.base import Hits
+from conformance.faults.mlx_lm.tools import exchange, generate, mlx_lm_fault
+
+
+@contextlib.contextmanager
+def _stream_of_the_loading_thread(hits: Hits) -> Iterator[None]:
+    loading, stream = threading.current_thread(), mx.new_stream(mx.default_device())
+
+    def spoil(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def init(self: Any, *args: Any, **options: Any) -> None:
+            if threading.current_thread() is not loading:
+                hits.hit()
+            right(self, *args, **options)
+            self._stream = stream
+
+        return init
+
+    with exchange(generate.BatchGenerator, "__init__", spoil)(hits):
+        yield
+
+
+FAULTS = (
+    mlx_lm_fault(
+        name="C6.stream-of-another-thread",
+        fault_class="threads",
+        source="mlx-vlm #1055",
+        summary="Decoding runs on a stream that only the thread which loaded the model has.",
+        needs=(),
+        kills=("threads",),
+        inject=_stream_of_the_loading_thread,
+        crash=True,
+    ),
+)

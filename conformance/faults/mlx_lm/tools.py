@@ -1,0 +1,116 @@
+"""Short ways to put a defect into mlx-lm: a method or a function of the library is exchanged."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache
+
+from conformance.faults.base import Fault, Hits, replaced
+
+Injection = Callable[[Hits], AbstractContextManager[None]]
+# Gets the right function and gives the wrong one.
+Spoil = Callable[[Callable[..., Any], Hits], Callable[..., Any]]
+
+# The attribute `mlx_lm.generate` is the function of that name.
+generate: Any = importlib.import_module("mlx_lm.generate")
+mlx_lm_fault = partial(Fault, engine="mlx_lm")
+
+ATTENTION = "cache:KVCache|cache:RotatingKVCache|cache:ChunkedKVCache"
+FULL = "cache:KVCache"
+ROTATING = "cache:RotatingKVCache"
+RECURRENT = "cache:ArraysCache"
+ROPE = "rope:*RoPE*"
+KV_CACHES = (BatchKVCache, BatchRotatingKVCache)
+
+
+def exchange(owner: Any, name: str, spoil: Spoil) -> Injection:
+    """An injection that exchanges one function of a class or module; a class method stays one."""
+
+    @contextlib.contextmanager
+    def inject(hits: Hits) -> Iterator[None]:
+        right = inspect.getattr_static(owner, name)
+        wrong: Any
+        if isinstance(right, classmethod):
+            wrong = classmethod(spoil(right.__func__, hits))
+        else:
+            wrong = spoil(right, hits)
+        with replaced(owner, name, wrong):
+            yield
+
+    return inject
+
+
+def all_of(*injections: Injection) -> Injection:
+    """The injections one within the other."""
+
+    @contextlib.contextmanager
+    def inject(hits: Hits) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for injection in injections:
+                stack.enter_context(injection(hits))
+            yield
+
+    return inject
+
+
+def exchange_in(owners: Sequence[Any], name: str, spoil: Spoil) -> Injection:
+    """The same exchange in several classes."""
+    return all_of(*(exchange(owner, name, spoil) for owner in owners))
+
+
+def offsets(change: Callable[[mx.array, mx.array], mx.array]) -> Injection:
+    """Positions at which rows are rotated: ``change`` gets what is rotated and the rows' offsets.
+
+    Acts where all layers pass, so that it hits only what is rotated at all.
+    """
+
+    def spoil(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def rope(x: mx.array, *args: Any, offset: Any, **options: Any) -> Any:
+            if isinstance(offset, mx.array) and offset.ndim == 1:
+                wrong = change(x, offset)
+                if differs(wrong, offset):
+                    hits.hit()
+                offset = wrong
+            return right(x, *args, offset=offset, **options)
+
+        return rope
+
+    return exchange(mx.fast, "rope", spoil)
+
+
+def padding(change: Callable[[mx.array], mx.array]) -> Injection:
+    """The left padding of each row, as the attention's mask sees it."""
+
+    def spoil(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def make_mask(self: Any, *args: Any, **options: Any) -> Any:
+            true = self.left_padding
+            self.left_padding = change(true)
+            # Padding that has been trimmed away is negative, and like none.
+            if differs(mx.maximum(true, 0), mx.maximum(self.left_padding, 0)):
+                hits.hit()
+            try:
+                return right(self, *args, **options)
+            finally:
+                self.left_padding = true
+
+        return make_mask
+
+    return exchange_in(KV_CACHES, "make_mask", spoil)
+
+
+def differs(one: mx.array, other: mx.array) -> bool:
+    """Whether two arrays are not the same."""
+    return not mx.array_equal(one, other).item()
+
+
+def shift(items: Sequence[Any], keep: Sequence[int]) -> list[Any]:
+    """What a list holds that is cut to the new number of rows, not filtered by row."""
+    return list(items[: len(keep)])
