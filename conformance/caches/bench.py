@@ -1,0 +1,247 @@
+"""Plays a sequence of verbs on a cache and on plain rows, and compares after each."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+
+from conformance.caches.checking import check
+from conformance.caches.feeding import Feeding
+from conformance.caches.finding import FindingError, Problem, Problems
+from conformance.caches.kinds.base import Kind
+from conformance.caches.rows import Row
+
+
+class Step(NamedTuple):
+    """One verb and the numbers that it takes; a number too large is taken modulo."""
+
+    verb: str
+    numbers: tuple[int, ...] = ()
+
+
+# Takes a finding and says whether it is known.
+Judge = Callable[[FindingError], bool]
+HARD = frozenset({"contents", "offset", "error", "returned", "shape", "lengths"})
+"""After these what follows means nothing."""
+
+
+class KnownError(Exception):
+    """The sequence ends: a known defect has spoilt the cache."""
+
+
+class Bench:
+    """One cache, its rows, and the verbs so far."""
+
+    def __init__(self, name: str, kind: Kind, dtype: str, *, judge: Judge) -> None:
+        self.name = name
+        self.kind = kind
+        self.steps: list[str] = []
+        self.verbs: Counter[str] = Counter()
+        self._judge = judge
+        self._verb = "new"
+        self._facts: set[str] = set()
+        kind.begin(dtype)
+        self._feeding = Feeding(kind, self.report)
+        self._dtypes = {kind.dtype}
+        self.steps.append(f"dtype {dtype}")
+        self.cache: Any = None
+        self.rows: list[Row] = []
+
+    def play(self, steps: Sequence[Step]) -> None:
+        """All verbs, one after the other; those that the class has not are left out.
+
+        Raises:
+            FindingError: the first difference that is not known.
+        """
+        try:
+            for step in steps:
+                self._play(step)
+        except KnownError:
+            pass
+
+    def _play(self, step: Step) -> None:
+        verb: Callable[..., str | None] = getattr(self, f"do_{step.verb}")
+        self._verb = step.verb
+        self.steps.append(f"{step.verb}{step.numbers}")
+        self._facts.add(f"{step.verb} on empty") if not self._has_content() else None
+        try:
+            said = verb(*step.numbers)
+            if said is None:
+                self.steps.pop()
+                return
+            self.steps[-1] = said
+            self.verbs[step.verb] += 1
+            self._compare()
+        except (FindingError, KnownError):
+            raise
+        except Exception as error:  # noqa: BLE001 (whatever the library raises is the finding)
+            self.report(Problem("error", f"{type(error).__name__}: {error}{_place(error)}"))
+        self._facts.add(f"after {step.verb}")
+
+    def _has_content(self) -> bool:
+        return self.cache is not None and self.kind.fed(self.cache)
+
+    def _compare(self) -> None:
+        for problem in check(self.kind, self.cache, self.rows, dtypes=self._dtypes):
+            self.report(problem)
+
+    def report(self, problem: Problem, *, probed: bool = False) -> None:
+        """Raise what is not known; end the sequence where a known defect spoilt the cache."""
+        facts = self._facts | (self.kind.facts(self.cache) if self.cache is not None else set())
+        if not self._has_content():
+            facts = facts | {"empty"}
+        if len({len(row) for row in self.rows}) > 1:
+            facts = facts | {"ragged"}
+        if "at once)" in problem.text and "(1 " not in problem.text:
+            facts = facts | {"several"}
+        finding = FindingError(self.name, self._verb, problem, frozenset(facts), self.steps)
+        if not self._judge(finding):
+            raise finding
+        if problem.what in HARD and not probed:
+            raise KnownError
+
+    def _all(self, problems: Problems) -> None:
+        for problem in problems:
+            self.report(problem)
+
+    # The verbs. Each gives what it did in words, or None if it could do nothing.
+
+    def do_new(self, how: int, *lengths: int) -> str | None:
+        """Make a cache and feed the prompts."""
+        if self.cache is not None:
+            return None
+        self.cache, self.rows, said = self._feeding.begin(how, lengths)
+        return said
+
+    def do_decode(self, steps: int) -> str:
+        """One token for each row, some times."""
+        self._facts.discard("several")
+        for _ in range(1 + steps % 4):
+            self.rows = self._feeding.block(self.cache, self.rows, 1)
+        return f"update: one token each, {1 + steps % 4} times"
+
+    def do_block(self, width: int) -> str | None:
+        """Some tokens for each row at once."""
+        if not self.kind.blocks:
+            return None
+        self.rows = self._feeding.block(self.cache, self.rows, 2 + width % 3)
+        return f"update: {2 + width % 3} tokens each at once"
+
+    def do_prefill(self, chunk: int, middle: int, *lengths: int) -> str | None:
+        """Ragged prompts, padded on the right, in pieces; rows may come or go on the way."""
+        self.cache, self.rows, said = self._feeding.prefill(
+            self.cache, self.rows, lengths, chunk=1 + chunk % 5, middle=middle
+        )
+        return said
+
+    def do_filter(self, *picks: int) -> str | None:
+        """Keep some rows, in that order."""
+        kept = list(dict.fromkeys(pick % len(self.rows) for pick in picks))
+        if not self.kind.has("filter") or not kept or self.kind.single:
+            return None
+        self.cache.filter(mx.array(kept) if picks[0] % 2 else kept)
+        self.rows = [self.rows[index] for index in kept]
+        return f"filter: keep slots {kept}"
+
+    def do_extend(self, steps: int, how: int, *lengths: int) -> str | None:
+        """Put the rows of another batch behind."""
+        if not self.kind.has("extend") or self.kind.single or len(self.rows) > 8:
+            return None
+        other, rows, said = self._feeding.begin(how, lengths)
+        said = f"extend by a batch of its own ({said}"
+        if any(row.tokens for row in rows):
+            for _ in range(steps % 3):
+                rows = self._feeding.block(other, rows, 1)
+            said += f"; then {steps % 3} tokens each"
+        self.cache.extend(other)
+        self.rows = [*self.rows, *rows]
+        return f"{said})"
+
+    def do_extract(self, index: int) -> str | None:
+        """Take one row out as a single stream, which must be whole; the batch stays."""
+        if not self.kind.has("extract"):
+            return None
+        self._extracted(index % len(self.rows))
+        return f"extract slot {index % len(self.rows)}"
+
+    def _extracted(self, slot: int) -> Any:
+        alone = self.cache.extract(slot)
+        kind = self.kind if self.kind.single else self.kind.share(self.kind.stream())
+        for problem in check(kind, alone, [self.rows[slot]], dtypes=self._dtypes):
+            self.report(Problem(problem.what, f"the row alone: {problem.text}"), probed=True)
+        return alone
+
+    def do_merge(self, length: int) -> str | None:
+        """All rows out as single streams, and with a new one back into a batch."""
+        if not self.kind.has("merge") or not (self.kind.single or self.kind.has("extract")):
+            return None
+        stream = self.kind if self.kind.single else self.kind.share(self.kind.stream())
+        batch = self.kind.share(self.kind.batch()) if self.kind.single else self.kind
+        count = len(self.rows)
+        parts = [self.cache] if self.kind.single else [self._extracted(i) for i in range(count)]
+        fresh, row = self._feeding.alone(stream, length % 9)
+        merged, rows = self.kind.merged([*parts, fresh]), [*self.rows, row]
+        if not self.kind.single:
+            self.cache, self.rows = merged, rows
+            return f"extract all, merge with a single stream of {length % 9}"
+        self._all(check(batch, merged, rows, dtypes=self._dtypes))
+        if not batch.fed(merged):
+            return "merge with an empty single stream"
+        self.cache = merged.extract(0)
+        return f"merge with a single stream of {length % 9}, extract slot 0"
+
+    def do_trim(self, count: int) -> str | None:
+        """Take back the last tokens of all rows, where the cache says it can."""
+        most = min(len(row) for row in self.rows)
+        count = 1 + count % 3
+        if not self.kind.has("trim") or count > most or not self.cache.is_trimmable():
+            return None
+        done = self.cache.trim(count)
+        if done != count:
+            self.report(Problem("returned", f"trim({count}) says {done}"))
+        self.rows = [Row(row.uid, row.tokens[:-count]) for row in self.rows]
+        return f"trim {count}"
+
+    def do_copy(self) -> str:
+        """A copy goes on by itself; the original must not notice."""
+        twin = copy.deepcopy(self.cache)
+        self._feeding.block(twin, self.rows, 1)
+        return "copy, one token each for the copy"
+
+    def do_reload(self) -> str | None:
+        """Save the state, make a new cache from it."""
+        cls = type(self.cache)
+        if len(inspect.signature(cls.from_state).parameters) > 1:
+            self.cache = cls.from_state(self.cache.state, self.cache.meta_state)
+        else:
+            self.cache = cls.from_state(self.cache.state)
+        return "from_state of its state"
+
+    def do_restore(self) -> str | None:
+        """Save the state, put it into an empty cache."""
+        empty = self.kind.new([0] * len(self.rows))
+        empty.state = self.cache.state
+        if hasattr(type(empty), "meta_state"):
+            empty.meta_state = self.cache.meta_state
+        self.cache = empty
+        return "state put into an empty cache"
+
+
+
+
+def _place(error: Exception) -> str:
+    """The function and line of the library where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = Path(__file__).parent
+    theirs = [frame for frame in frames if own not in Path(frame.filename).parents]
+    if not theirs:
+        return ""
+    last = theirs[-1]
+    return f" ({Path(last.filename).name}:{last.lineno}, {last.name})"

@@ -1,0 +1,1 @@
+"""How each kind of cache is made, fed and read."""

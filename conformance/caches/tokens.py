@@ -1,0 +1,108 @@
+"""Tokens whose keys and values say whose they are: row, position, head and time of writing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float32]
+Roundtrip = Any  # what a lossy cache makes of an array; None where it keeps it as it is
+
+PADDING_ROW = 239
+# bfloat16 holds integers up to 256.
+_CODES = 249
+_NEAR = 1e-2
+
+
+class Token(NamedTuple):
+    """One column of a row; after a trim the same position is written again with another stamp."""
+
+    row: int
+    position: int
+    stamp: int
+
+    @property
+    def real(self) -> bool:
+        """Whether it is no padding."""
+        return self.row != PADDING_ROW
+
+    def __str__(self) -> str:
+        name = f"row {self.row}" if self.real else "padding"
+        return f"{name}@{self.position}"
+
+
+Grid = Sequence[Sequence[Token]]
+
+
+def coded(grid: Grid, *, heads: int, size: int, which: int, scaled: bool = False) -> Array:
+    """Vectors of all tokens, ``[row, head, column, size]``: small integers, never a zero.
+
+    Args:
+        grid: the tokens of each row, all rows of one length.
+        heads: how many heads; each has vectors of its own.
+        size: of a vector.
+        which: 0 for keys, 1 for values and so on: the same token never looks alike in both.
+        scaled: times powers of two, so that groups of a quantized cache differ in scale.
+    """
+    fields = np.array(grid, dtype=np.int64).reshape(len(grid), 1, -1, 1, 3)
+    row, position, stamp = fields[..., 0], fields[..., 1], fields[..., 2]
+    head = np.arange(heads).reshape(1, heads, 1, 1)
+    place = np.arange(size).reshape(1, 1, 1, size)
+    mixed = row * 131 + position * 17 + stamp * 59 + head * 97 + which * 41
+    filled = 1 + (mixed * (place + 3) + place * place * 29) % _CODES
+    named = np.stack(np.broadcast_arrays(row, position, stamp, head), axis=0)[..., 0]
+    for index in range(min(4, size)):
+        filled[..., index] = 1 + named[(index + which) % 4] % _CODES
+    out = filled.astype(np.float32)
+    return out * np.float32(2.0) ** ((row + position + stamp) % 4) if scaled else out
+
+
+class Ledger:
+    """Tells from a vector which token it was made of."""
+
+    def __init__(self, roundtrips: Sequence[Roundtrip] = (), *, near: bool = False) -> None:
+        """With ``near``, the closest vector counts: for codecs that round in other ways at times."""
+        self._roundtrips = roundtrips
+        self._near = near
+        self._exact: dict[tuple[int, int, bytes], Token] = {}
+        self._vectors: dict[tuple[int, int], tuple[list[Token], list[Array]]] = {}
+
+    def issue(self, grid: Grid, vectors: Array, which: int) -> None:
+        """Note what these tokens look like when they come back."""
+        back = self._roundtrips[which](vectors) if self._roundtrips else vectors
+        back = np.ascontiguousarray(back, dtype=np.float32)
+        for row, tokens in enumerate(grid):
+            for head in range(back.shape[1]):
+                for column, token in enumerate(tokens):
+                    vector = back[row, head, column]
+                    if self._near:
+                        known, issued = self._vectors.setdefault((which, head), ([], []))
+                        known.append(token)
+                        issued.append(vector)
+                    else:
+                        self._exact[which, head, vector.tobytes()] = token
+
+    def read(self, vectors: Array, which: int) -> list[Token | None]:
+        """The token of each column of ``[head, column, size]``; None: of no token or of several."""
+        per_head = [
+            self._read(np.ascontiguousarray(vectors[head]), which, head)
+            for head in range(vectors.shape[0])
+        ]
+        return [
+            tokens[0] if len(set(tokens)) == 1 else None for tokens in zip(*per_head, strict=True)
+        ]
+
+    def _read(self, columns: Array, which: int, head: int) -> list[Token | None]:
+        if not self._near:
+            return [self._exact.get((which, head, vector.tobytes())) for vector in columns]
+        known, issued = self._vectors[which, head]
+        table = np.stack(issued)
+        found: list[Token | None] = []
+        for vector in columns:
+            apart = np.abs(table - vector).max(axis=1)
+            best = int(apart.argmin())
+            found.append(known[best] if apart[best] <= _NEAR * np.abs(vector).max() else None)
+        return found
