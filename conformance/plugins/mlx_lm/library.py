@@ -43,7 +43,7 @@ class MlxLm(Library):
     def describe(self, model: Any) -> Description:
         """See ``Library.describe``."""
         cache = make_prompt_cache(model)
-        config = vars(model.args)
+        config = vars(getattr(model, "args", None) or model.config)
         rope = rope_kind(config, model, lambda: model(mx.array([[1]]), cache=cache))
         return Description(cache_kinds(cache), rope)
 
