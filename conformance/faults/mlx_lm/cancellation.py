@@ -132,7 +132,7 @@ FAULTS = (
         inject=exchange(generate.GenerationBatch, "next", _clean_end_as_stop),
     ),
     mlx_lm_fault(
-        name="B10.removal-in-prefill-ignored",
+        name="B10.prefill-not-removed",
         fault_class="cancellation",
         source="mlx-vlm #1030",
         summary="A removal while one of several rows in prefill does nothing.",

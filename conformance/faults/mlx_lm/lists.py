@@ -104,7 +104,7 @@ def _old_tokens(hits: Hits) -> Any:
 
 FAULTS = (
     mlx_lm_fault(
-        name="B1.first-token-lost",
+        name="B1.first-sampled-token-lost",
         fault_class="first token",
         source="mlx-vlm #1030",
         summary="A warm-up step discards the first token that is sampled for each request.",

@@ -38,7 +38,7 @@ def _no_mask_in_decode(right: Callable[..., Any], hits: Hits) -> Callable[..., A
 
 
 def _cut_to_the_chunk(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def make_mask(self: Any, n: int, *args: Any, **options: Any) -> mx.array:
+    def make_mask(self: Any, n: int, *args: Any, **options: Any) -> Any:
         mask = right(self, n, *args, **options)
         if n == 1 or not self._idx:
             return mask
@@ -160,7 +160,7 @@ FAULTS = (
         inject=exchange(deepseek_v32.Indexer, "__call__", _no_mask_in_decode),
     ),
     mlx_lm_fault(
-        name="B5.mask-cut-to-the-chunk",
+        name="B5.mask-of-the-chunk-alone",
         fault_class="mask misalignment",
         source="mlx-vlm #1030",
         summary="The mask covers the new chunk only; padding in the cache before it is attended.",
@@ -169,7 +169,7 @@ FAULTS = (
         inject=exchange(BatchKVCache, "make_mask", _cut_to_the_chunk),
     ),
     mlx_lm_fault(
-        name="B6.padding-mask-vanishes",
+        name="B6.mask-without-padding",
         fault_class="mask ignored",
         source="mlx-vlm #1030",
         summary="A list is passed where one cache was meant; the mask knows nothing of padding.",
