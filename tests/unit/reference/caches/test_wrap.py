@@ -1,0 +1,38 @@
+"""Which batch cache stands for which kind, and which rows may be in one pass."""
+
+from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache
+
+from conformance.reference.caches import wrap
+from conformance.reference.caches.arrays import RowwiseArrays
+from conformance.reference.caches.keys import RowwiseKeys, RowwiseQuantized
+from conformance.reference.caches.listed import RowwiseList
+
+
+def test_each_kind_has_its_batch_cache():
+    made = {
+        KVCache(): RowwiseKeys,
+        QuantizedKVCache(): RowwiseQuantized,
+        ArraysCache(1): RowwiseArrays,
+    }
+    for cache, kind in made.items():
+        assert type(wrap.wrap([cache], [1])) is kind
+    assert type(wrap.wrap([CacheList(KVCache())], [1])) is RowwiseList
+
+
+def test_kinds_that_nobody_can_pad_must_be_even():
+    assert not wrap.must_be_even([KVCache(), CacheList(ArraysCache(1))])
+    assert wrap.must_be_even([KVCache(), ChunkedKVCache(4)])
+    assert wrap.must_be_even([CacheList(object())])
+
+
+def test_rows_of_other_kinds_are_told_apart():
+    plain, quantized = [CacheList(KVCache(), KVCache())], [CacheList(KVCache(), QuantizedKVCache())]
+    assert wrap.signature(plain) != wrap.signature(quantized)
+    assert wrap.signature(plain) == wrap.signature([KVCache(), KVCache()])
+
+
+def test_histories_are_told_apart():
+    short, long = KVCache(), KVCache()
+    long.offset = 3
+    assert wrap.history([short]) != wrap.history([long])
+    assert wrap.history([short]) == wrap.history([KVCache()])
