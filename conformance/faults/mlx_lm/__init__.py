@@ -2,6 +2,7 @@
 
 from conformance.faults.base import Fault
 from conformance.faults.mlx_lm import (
+    attention,
     cache_verbs,
     cancellation,
     chunks,
@@ -22,6 +23,7 @@ from conformance.faults.mlx_lm import (
 _MODULES = (
     positions,
     masks,
+    attention,
     padding_nan,
     recurrent,
     cache_verbs,

@@ -35,9 +35,11 @@ def _state_at_padded_end(hits: Hits) -> Iterator[None]:
 
 def _mask_without_lengths(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
     def make_mask(self: Any, n: int) -> Any:
+        # What is left of a convolution alone does not go by the mask.
+        if self.lengths is None or len(self.cache) == 1:
+            return right(self, n)
+        hits.hit()
         lengths, self.lengths = self.lengths, None
-        if lengths is not None:
-            hits.hit()
         try:
             return right(self, n)
         finally:
