@@ -63,7 +63,7 @@ def _filtered_by_place(hits: Hits) -> AbstractContextManager[None]:
 def _rolled_on_join(hits: Hits) -> AbstractContextManager[None]:
     def roll(self: Any, result: None, _: Any) -> None:
         if self._rope_deltas is not None:
-            _set(self, mx.roll(self._rope_deltas, 1, axis=0), hits)
+            _set(self, mx.roll(self._rope_deltas, 1, 0), hits)
         return result
 
     return after(batch_class(), "extend", roll)

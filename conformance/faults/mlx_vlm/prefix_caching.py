@@ -1,0 +1,266 @@
+"""Faults of the prefix cache: what is kept under which key, and what comes back of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.faults.base import Hits, replaced
+from conformance.faults.mlx_vlm.patching import after, fault, part
+
+_CLASS = "prefix cache"
+_KILLS = "prefix_caching"
+_PLAIN = ("cache:KVCache",)
+# Caches of which snapshots are kept, not blocks.
+_SNAPSHOT = ("cache:ArraysCache|cache:RotatingKVCache",)
+
+
+def _manager() -> Any:
+    return part("apc").APCManager
+
+
+def _truncated_key(hits: Hits) -> AbstractContextManager[None]:
+    owner = part("apc")
+
+    def of_block(parent: int, tokens: Any, extra: int) -> int:
+        if parent != owner.SEED_PARENT_HASH:
+            hits.hit()
+        return hash((tokens, extra))
+
+    return replaced(owner, "_hash_tokens", of_block)
+
+
+def _text_alone(hits: Hits) -> AbstractContextManager[None]:
+    owner = part("apc")
+    real = owner.semantic_extra_hash
+
+    def of_text(**given: Any) -> int:
+        right = real(**given)
+        wrong: int = real(**{**given, "image_hash": 0, "media": None})
+        if wrong != right:
+            hits.hit()
+        return wrong
+
+    return replaced(owner, "semantic_extra_hash", of_text)
+
+
+def _aliased(hits: Hits) -> AbstractContextManager[None]:
+    """A snapshot is the live caches themselves."""
+    owner = part("apc")
+
+    def alias(prompt_cache: Any, *, min_capacity_tokens: Any = None) -> Any:
+        del min_capacity_tokens
+        hits.hit()
+        return list(prompt_cache)
+
+    return replaced(owner, "_clone_prompt_cache_for_apc", alias)
+
+
+def _stored(
+    change: Callable[[Any, list[Any]], list[Any]], hits: Hits
+) -> AbstractContextManager[None]:
+    """Blocks are made of ``change(tokens, layers)`` in place of the layers' keys and values."""
+    real = _manager().store_kv_blocks
+
+    def store(self: Any, token_ids: Any, keys: Any, values: Any, **options: Any) -> Any:
+        hits.hit()
+        return real(self, token_ids, change(token_ids, keys), change(token_ids, values), **options)
+
+    return replaced(_manager(), "store_kv_blocks", store)
+
+
+def _off_by_one(hits: Hits) -> AbstractContextManager[None]:
+    return _stored(lambda _, layers: [mx.roll(layer, -1, 2) for layer in layers], hits)
+
+
+def _prefix_lengths(by: int, hits: Hits) -> AbstractContextManager[None]:
+    """What comes back is said to be ``by`` tokens longer than it is."""
+
+    def longer(_: Any, plan: Any, __: Any) -> Any:
+        if plan is not None and 0 < plan["prefix_len"] + by < len(plan["full_input_ids"]):
+            hits.hit()
+            plan["prefix_len"] += by
+        return plan
+
+    return after(part("apc_coordinator").APCCoordinator, "lookup", longer)
+
+
+def _restored(change: Callable[[Any, list[int]], None], hits: Hits) -> AbstractContextManager[None]:
+    """``change(cache, left_padding)`` on each cache that is made of blocks for several rows."""
+    owner = part("apc")
+    real = owner._fill_batch_layer_cache
+
+    def fill(keys: Any, values: Any, left_padding: Any, offset: Any, **options: Any) -> Any:
+        made = real(keys, values, left_padding, offset, **options)
+        if any(left_padding):
+            hits.hit()
+            change(made, list(left_padding))
+        return made
+
+    return replaced(owner, "_fill_batch_layer_cache", fill)
+
+
+def _wrong_offset(hits: Hits) -> AbstractContextManager[None]:
+    def of_longest(cache: Any, left_padding: list[int]) -> None:
+        cache.offset = cache.offset + mx.array(left_padding)
+
+    return _restored(of_longest, hits)
+
+
+def _padding_seen(hits: Hits) -> AbstractContextManager[None]:
+    def none(cache: Any, left_padding: list[int]) -> None:
+        cache.left_padding = mx.zeros_like(mx.array(left_padding))
+
+    return _restored(none, hits)
+
+
+def _another_row(hits: Hits) -> AbstractContextManager[None]:
+    """Of a batch in prefill the last row's keys are stored under each row's prompt."""
+    owner = part("apc")
+    real = owner.harvest_blocks_from_batch_cache
+
+    def harvest(manager: Any, caches: Any, tokens: Any, **options: Any) -> Any:
+        rows = getattr(caches[0], "batch_size", 1) if caches else 1
+        if rows > 1 and options.get("batch_idx") != rows - 1:
+            hits.hit()
+            least = min(len(tokens), int(caches[0].offset[rows - 1].item()))
+            return real(manager, caches, tokens[:least], **{**options, "batch_idx": rows - 1})
+        return real(manager, caches, tokens, **options)
+
+    return replaced(owner, "harvest_blocks_from_batch_cache", harvest)
+
+
+def _ring_as_line(hits: Hits) -> AbstractContextManager[None]:
+    owner = part("models.cache").BatchRotatingKVCache
+    real = owner.extract
+
+    def extract(self: Any, idx: int) -> Any:
+        rotated = self.rotated
+        if rotated:
+            hits.hit()
+        self.rotated = False
+        try:
+            return real(self, idx)
+        finally:
+            self.rotated = rotated
+
+    return replaced(owner, "extract", extract)
+
+
+@contextlib.contextmanager
+def _released_twice(hits: Hits) -> Iterator[None]:
+    """A block that another request still holds is taken for free."""
+    real = _manager().release
+
+    def release(self: Any, blocks: Any) -> None:
+        held = list(blocks)
+        real(self, held)
+        shared = [block for block in held if block.ref_cnt > 0]
+        if shared:
+            hits.hit()
+            real(self, shared)
+
+    with replaced(_manager(), "release", release):
+        yield
+
+
+def _one_less(hits: Hits) -> AbstractContextManager[None]:
+    return _prefix_lengths(-1, hits)
+
+
+FAULTS = (
+    fault(
+        "F3.key-without-what-came-before",
+        _CLASS,
+        "issue trackers",
+        "a block is kept under a key of its own tokens alone",
+        _truncated_key,
+        kills=_KILLS,
+        needs=_PLAIN,
+    ),
+    fault(
+        "F8.key-of-text-alone",
+        _CLASS,
+        "issue trackers",
+        "the key of a prompt says nothing of its image: the old image's keys are reused",
+        _text_alone,
+        kills=_KILLS,
+        needs=("modality:image|modality:video|modality:audio",),
+    ),
+    fault(
+        "F4.snapshot-aliases-live-batch",
+        _CLASS,
+        "issue trackers",
+        "a kept snapshot is the live cache, which goes on changing",
+        _aliased,
+        kills=_KILLS,
+        needs=_SNAPSHOT,
+    ),
+    fault(
+        "F5.hit-off-by-one",
+        _CLASS,
+        "issue trackers",
+        "blocks hold the keys of the tokens one place further",
+        _off_by_one,
+        kills=_KILLS,
+        needs=_PLAIN,
+    ),
+    fault(
+        "F5.hit-one-token-too-short",
+        _CLASS,
+        "issue trackers",
+        "the last token of what comes back is computed again",
+        _one_less,
+        kills=_KILLS,
+        needs=_PLAIN,
+    ),
+    fault(
+        "D9.restored-row-at-wrong-offset",
+        _CLASS,
+        "a Swift engine's fork",
+        "restored rows of a batch begin at the offset of the longest",
+        _wrong_offset,
+        kills=_KILLS,
+        needs=_PLAIN,
+    ),
+    fault(
+        "D9.padding-of-restored-row-seen",
+        _CLASS,
+        "a Swift engine's fork",
+        "the zeros before a shorter restored row are attended to",
+        _padding_seen,
+        kills=_KILLS,
+        needs=_PLAIN,
+    ),
+    fault(
+        "F3.keys-of-another-row-stored",
+        _CLASS,
+        "issue trackers",
+        "of a batch in prefill the last row's keys are stored under each row's prompt",
+        _another_row,
+        kills=_KILLS,
+        needs=_PLAIN,
+    ),
+    fault(
+        "F6.ring-taken-for-a-line",
+        "cache extract",
+        "issue trackers",
+        "the snapshot of a window that went round begins in its middle",
+        _ring_as_line,
+        kills=_KILLS,
+        needs=("cache:RotatingKVCache",),
+    ),
+    fault(
+        "F4.block-freed-while-held",
+        _CLASS,
+        "issue trackers",
+        "a block that two requests hold is free when one lets go of it",
+        _released_twice,
+        kills=_KILLS,
+        needs=_PLAIN,
+    ),
+)
