@@ -90,7 +90,7 @@ class Drafts:
         wanted = right[(self._round + place) % len(right)]
         foreseen = row.hints[len(row.produced) :][: len(draft)]
         for index, token in enumerate(foreseen):
-            draft[index] = token if index != wanted else (token ^ 1)
+            draft[index] = token if index != wanted else abs(token - 1)
 
 
 def verify(
