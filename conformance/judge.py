@@ -16,7 +16,7 @@ from conformance.playing import play_schedule
 from conformance.runner import failure_of
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
-from conformance.schedule import Schedule
+from conformance.schedule import Schedule, Stage
 from conformance.subject import Subject
 from conformance.trace import Trace
 from conformance.verdict import Finding, ScheduleResult, Verdict
@@ -186,9 +186,17 @@ def _result(
         forward_seconds=sum(call.seconds for call in calls),
         padded_positions=padded,
         real_positions=sum(call.positions for call in calls) - padded,
+        host_reads=sum(call.reads for call in traces[0].forwards),
+        longest_wait=longest_wait(traces[0]),
         cache_share=shares.whole if shares is not None else None,
         quantized_share=shares.quantized if shares is not None else None,
     )
+
+
+def longest_wait(trace: Trace) -> int:
+    """The most model calls of one step at whose begin some request decoded."""
+    waits = (len(step.forwards) for step in trace.steps if step.in_stage(Stage.DECODE))
+    return max(waits, default=0)
 
 
 def _missed(played: Play) -> list[Finding]:

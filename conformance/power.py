@@ -12,6 +12,7 @@ import msgspec
 
 from conformance.errors import ConformanceError
 from conformance.faults import Fault, Hits
+from conformance.faults.costs import COST, COST_SCENARIOS, costlier
 from conformance.faults.killing import killed, new_findings
 from conformance.faults.traits import traits
 from conformance.registry import Registry
@@ -104,7 +105,10 @@ class Bench:
                 break
         outcome = Outcome.KILLED if kills else Outcome.SURVIVED
         why = ""
-        if not kills and not hits.count:
+        if not kills and tried and not any(self._right[name].verdict.good for name in tried):
+            outcome = Outcome.NOT_APPLICABLE
+            why = f"the family is wrong without it in {', '.join(tried)}"
+        elif not kills and not hits.count:
             outcome = Outcome.NOT_APPLICABLE
             why = f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
         seconds = round(time.perf_counter() - start, 3)
@@ -119,6 +123,8 @@ class Bench:
         )
 
     def _order(self, fault: Fault) -> Sequence[str]:
+        if COST in fault.kills:
+            return COST_SCENARIOS
         if not self._unit.every_scenario:
             return fault.kills
         rest = (name for name in self._registry.scenarios if name not in fault.kills)
@@ -130,6 +136,8 @@ class Bench:
             self._right[scenario] = self._session.run(case)
         right = self._right[scenario]
         wrong = self._session.run(case, around=partial(fault.inject, hits))
+        if COST in fault.kills and (dearer := costlier(right, wrong)):
+            return Kill(scenario, COST, dearer)
         if not killed(fault, right, wrong):
             return None
         found = new_findings(right, wrong)

@@ -60,11 +60,15 @@ class TokenEvent:
 
 @dataclass(frozen=True)
 class ForwardCall:
-    """One call of the model: its input was ``[batch, length]`` token ids and took ``seconds``."""
+    """One call of the model: its input was ``[batch, length]`` token ids and took ``seconds``.
+
+    ``reads`` is how often the host fetched numbers of the device since the call before it ended.
+    """
 
     batch: int
     length: int
     seconds: float = 0.0
+    reads: int = 0
 
     @property
     def positions(self) -> int:

@@ -107,6 +107,9 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of one schedule of a case.
 
+    ``host_reads`` is how often the host fetched numbers of the device in the first run, and
+    ``longest_wait`` the most model calls that a decoding request waited for its next token.
+
     ``cache_share`` is the size of its quantized caches over that of an equal schedule without
     quantization, ``quantized_share`` the same over the layers that were quantized.
     """
@@ -117,6 +120,8 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     forward_seconds: float = 0.0
     padded_positions: int = 0
     real_positions: int = 0
+    host_reads: int = 0
+    longest_wait: int = 0
     cache_share: float | None = None
     quantized_share: float | None = None
 

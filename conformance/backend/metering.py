@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
@@ -24,6 +25,7 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
     """
     calls: list[ForwardCall] = []
     base = type(model)
+    count_reads()
 
     @functools.wraps(base.__call__)
     def __call__(self: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
@@ -33,13 +35,34 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
         if evaluate:
             mx.eval(output, [c.state for c in kwargs.get("cache") or () if not c.empty()])
         batch, length = _shape(args, kwargs)
-        calls.append(ForwardCall(batch, length, time.perf_counter() - start))
+        calls.append(ForwardCall(batch, length, time.perf_counter() - start, len(_READS)))
+        _READS.clear()
         return output
 
     # A library may ask what module its model is from.
     told = {"__doc__": base.__doc__, "__module__": base.__module__}
     model.__class__ = type(base.__name__, (base,), {"__call__": __call__, **told})
     return calls
+
+
+# One entry for each time that the host fetched numbers, since the last model call ended.
+_READS: list[None] = []
+
+
+@functools.cache
+def count_reads() -> None:
+    """From now on note whenever an array's contents go to the host one by one; once a process."""
+    for name in ("item", "tolist"):
+        _note(name, getattr(mx.array, name))
+
+
+def _note(name: str, right: Callable[[mx.array], Any]) -> None:
+    @functools.wraps(right)
+    def read(array: mx.array) -> Any:
+        _READS.append(None)
+        return right(array)
+
+    setattr(mx.array, name, read)
 
 
 def _shape(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int]:
