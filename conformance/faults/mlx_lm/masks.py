@@ -14,9 +14,11 @@ from conformance.faults.base import Hits
 from conformance.faults.mlx_lm.tools import (
     ATTENTION,
     FULL,
+    KV_CACHES,
     ROTATING,
     all_of,
     exchange,
+    exchange_in,
     mlx_lm_fault,
     padding,
 )
@@ -38,9 +40,9 @@ def _no_mask_in_decode(right: Callable[..., Any], hits: Hits) -> Callable[..., A
 def _cut_to_the_chunk(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
     def make_mask(self: Any, n: int, *args: Any, **options: Any) -> Any:
         mask = right(self, n, *args, **options)
-        if n == 1 or not self._idx:
+        if n == 1 or mask.shape[-1] == n:
             return mask
-        wrong = (mx.arange(mask.shape[-1]) < self._idx) | mask
+        wrong = (mx.arange(mask.shape[-1]) < mask.shape[-1] - n) | mask
         if (wrong != mask).any().item():
             hits.hit()
         return wrong
@@ -100,9 +102,9 @@ FAULTS = (
         fault_class="mask misalignment",
         source="mlx-vlm #1030",
         summary="The mask covers the new chunk only; padding in the cache before it is attended.",
-        needs=(FULL,),
+        needs=(ATTENTION,),
         kills=("prompt_cache",),
-        inject=exchange(BatchKVCache, "make_mask", _cut_to_the_chunk),
+        inject=exchange_in(KV_CACHES, "make_mask", _cut_to_the_chunk),
     ),
     mlx_lm_fault(
         name="B6.mask-without-padding",

@@ -46,13 +46,10 @@ def _shared_logits(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
 
 def _xtc_over_rows(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
     def apply(logits: mx.array, probability: float, threshold: float, special: list[int]) -> Any:
-        likely = mx.softmax(logits, -1)
-        likely = mx.where(likely > threshold, likely, mx.inf).min(axis=-1)
-        row = mx.argmin(likely).item()
-        apart = mx.concatenate([right(r[None], probability, threshold, special) for r in logits])
         probs = mx.softmax(logits, -1)
-        mask = probs > likely[row]
-        wrong = mx.where(mask, -mx.inf, logits)
+        least = mx.where(probs > threshold, probs, mx.inf).min()
+        wrong = mx.where(probs > least, -mx.inf, logits)
+        apart = mx.concatenate([right(r[None], probability, threshold, special) for r in logits])
         if differs(wrong, apart):
             hits.hit()
         return wrong

@@ -10,23 +10,34 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import exchange, generate, mlx_lm_fault
+from conformance.faults.mlx_lm.tools import all_of, exchange, generate, mlx_lm_fault
 
 
 @contextlib.contextmanager
 def _stream_of_the_loading_thread(hits: Hits) -> Iterator[None]:
     loading, stream = threading.current_thread(), mx.new_stream(mx.default_device())
 
-    def spoil(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+    def at_start(right: Callable[..., Any], _: Hits) -> Callable[..., Any]:
         def init(self: Any, *args: Any, **options: Any) -> None:
-            if threading.current_thread() is not loading:
-                hits.hit()
             right(self, *args, **options)
             self._stream = stream
 
         return init
 
-    with exchange(generate.BatchGenerator, "__init__", spoil)(hits):
+    def at_step(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+        def step(self: Any) -> Any:
+            try:
+                return right(self)
+            except RuntimeError:
+                if threading.current_thread() is not loading:
+                    hits.hit()
+                raise
+
+        return step
+
+    generator = generate.BatchGenerator
+    both = all_of(exchange(generator, "__init__", at_start), exchange(generator, "next", at_step))
+    with both(hits):
         yield
 
 

@@ -23,7 +23,7 @@ Spoil = Callable[[Callable[..., Any], Hits], Callable[..., Any]]
 generate: Any = importlib.import_module("mlx_lm.generate")
 mlx_lm_fault = partial(Fault, engine="mlx_lm")
 
-ATTENTION = "cache:KVCache|cache:RotatingKVCache|cache:ChunkedKVCache"
+ATTENTION = "cache:KVCache|cache:RotatingKVCache"
 FULL = "cache:KVCache"
 ROTATING = "cache:RotatingKVCache"
 RECURRENT = "cache:ArraysCache"
