@@ -186,7 +186,8 @@ def _result(
         forward_seconds=sum(call.seconds for call in calls),
         padded_positions=padded,
         real_positions=sum(call.positions for call in calls) - padded,
-        host_reads=sum(call.reads for call in traces[0].forwards),
+        # What was read before the first call is not the run's.
+        host_reads=sum(call.reads for call in traces[0].forwards[1:]),
         longest_wait=longest_wait(traces[0]),
         cache_share=shares.whole if shares is not None else None,
         quantized_share=shares.quantized if shares is not None else None,

@@ -164,7 +164,7 @@ class Bench:
 
 
 def _ratio(finding: Finding) -> float | None:
-    if finding.difference is None or not finding.noise:
+    if not finding.difference or not finding.noise:  # another token without another number
         return None
     return float(finding.difference / finding.noise)
 

@@ -18,9 +18,10 @@ def check_protocol(play: Play) -> list[Finding]:
     """
     findings: list[Finding] = []
     for trace in play.traces:
-        if trace.failure is not None or trace.out_of_steps:
-            continue
-        for what, request_id, expected, got in _violations(play, trace):
+        # Of a run without an end nothing is missing that may not have come yet.
+        ended = trace.failure is None and not trace.out_of_steps
+        violations = _violations(play, trace) if ended else _said(play, trace)
+        for what, request_id, expected, got in violations:
             findings.append(
                 Finding(
                     Verdict.PROTOCOL,
@@ -40,9 +41,14 @@ def check_protocol(play: Play) -> list[Finding]:
 Violation = tuple[str, str | None, str, str]
 
 
-def _violations(play: Play, trace: Trace) -> Iterator[Violation]:
+def _said(play: Play, trace: Trace) -> Iterator[Violation]:
+    """What came out and should not have."""
     yield from _strangers(play, trace)
     yield from _late_events(trace)
+
+
+def _violations(play: Play, trace: Trace) -> Iterator[Violation]:
+    yield from _said(play, trace)
     removed = play.schedule.removed_ids
     submitted = {name for step in trace.steps for name in step.stages}
     for request in play.schedule.requests:

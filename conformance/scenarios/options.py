@@ -70,6 +70,8 @@ def _samplers(brief: Brief) -> list[Schedule]:
     unlikely = Sampler(
         "library", {"temp": 0.7, "xtc_probability": 1.0, "xtc_threshold": 0.05, "top_k": 1}
     )
+    # The smallest nucleus holds the best token alone; another row's would hold more, or nothing.
+    nucleus = Sampler("library", {"temp": 0.7, "top_p": 0.01})
     rows = [
         ask(brief, "plain", MEDIUM, max_tokens=6),
         ask(brief, "seeded", LONG, max_tokens=3, sampler=seeded[0]),
@@ -89,10 +91,12 @@ def _samplers(brief: Brief) -> list[Schedule]:
         ),
     ]
     shared = [ask(brief, f"s{n}", n, max_tokens=3, sampler=chain) for n in (LONG, SHORT, TWO)]
+    narrow = [ask(brief, f"p{n}", n, max_tokens=3, sampler=nucleus) for n in (MEDIUM, SHORT, TWO)]
     rare = [ask(brief, f"x{n}", n, max_tokens=3, sampler=unlikely) for n in (MEDIUM, SHORT, TWO)]
     return [
         Schedule("per_row", (together(*rows), together(*late, when=produced("plain", 2)))),
         Schedule("shared", (together(*shared),)),
+        Schedule("shared_top_p", (together(*narrow),)),
         Schedule("shared_xtc", (together(*rare),)),
     ]
 
