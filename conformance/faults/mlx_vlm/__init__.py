@@ -1,12 +1,35 @@
 """The defects that are re-enacted in the installed mlx-vlm."""
 
 from conformance.faults.base import Fault
-from conformance.faults.mlx_vlm import cancellation, lists, masks, positions, rope_deltas
-
-FAULTS: tuple[Fault, ...] = tuple(
-    fault
-    for module in (positions, rope_deltas, masks, lists, cancellation)
-    for fault in module.FAULTS
+from conformance.faults.mlx_vlm import (
+    cancellation,
+    cross_attention,
+    lists,
+    masks,
+    media,
+    positions,
+    prefix_caching,
+    quant_policy,
+    quantized,
+    recurrent,
+    rope_deltas,
+    speculative,
 )
+
+_MODULES = (
+    positions,
+    rope_deltas,
+    masks,
+    lists,
+    cancellation,
+    media,
+    cross_attention,
+    recurrent,
+    quant_policy,
+    quantized,
+    prefix_caching,
+    speculative,
+)
+FAULTS: tuple[Fault, ...] = tuple(fault for module in _MODULES for fault in module.FAULTS)
 
 __all__ = ["FAULTS"]

@@ -136,7 +136,7 @@ def _arguments_of_another(hits: Hits) -> AbstractContextManager[None]:
         del ids
         names = {name for row in given for name in row} - {"inputs_embeds", "position_ids"}
         for name in names:
-            right = [row.get(name) for row in given]
+            right: list[Any] = [row.get(name) for row in given]
             if any(not isinstance(value, mx.array) for value in right) or len(right) < 2:
                 continue
             for row, value, own in zip(given, right[-1:] + right[:-1], right, strict=True):
@@ -161,7 +161,7 @@ def _deep_dropped(hits: Hits) -> AbstractContextManager[None]:
 
 FAULTS = (
     fault(
-        "media.image-of-another-row",
+        "C2.image-of-another-row",
         _CLASS,
         "mlx-vlm #1055",
         "of several rows with an image each is shown the next one's",
@@ -185,10 +185,10 @@ FAULTS = (
         "deep visual features are dropped where several rows are prefilled together",
         _deep_dropped,
         kills="images_together mixed_modality",
-        needs=("modality:image", "family:granite4_vision*|family:qwen3_*"),
+        needs=("modality:image", "family:granite4_vision*|family:qwen3_vl*"),
     ),
     fault(
-        "media.first-image-token-dropped",
+        "C3.first-image-token-dropped",
         _CLASS,
         "issue trackers",
         "the first token of an image is empty",
@@ -197,7 +197,7 @@ FAULTS = (
         needs=_IMAGE,
     ),
     fault(
-        "media.last-image-token-dropped",
+        "C3.last-image-token-dropped",
         _CLASS,
         "issue trackers",
         "the last token of an image is empty",
@@ -206,7 +206,7 @@ FAULTS = (
         needs=_IMAGE,
     ),
     fault(
-        "media.image-tokens-shifted",
+        "B13.image-tokens-shifted",
         _CLASS,
         "issue trackers",
         "the tokens of an image stand one place to the right",

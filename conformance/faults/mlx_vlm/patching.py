@@ -70,12 +70,12 @@ def fault(
     needs: Sequence[str] = (),
     crash: bool = False,
 ) -> Fault:
-    """A fault of this engine; ``kills`` with spaces between."""
+    """A fault of this engine; ``summary`` is made a sentence, ``kills`` has spaces between."""
     return Fault(
         name,
         fault_class,
         source,
-        summary,
+        f"{summary[0].upper()}{summary[1:]}.",
         ENGINE,
         tuple(needs),
         tuple(kills.split()),

@@ -203,7 +203,7 @@ FAULTS = (
     ),
     fault(
         "F13.boundary-token-twice",
-        "chunk boundary",
+        "chunk",
         "issue trackers",
         "the last token of a chunk of prefill is the first of the next one too",
         _twice,
@@ -211,7 +211,7 @@ FAULTS = (
     ),
     fault(
         "F13.boundary-token-skipped",
-        "chunk boundary",
+        "chunk",
         "issue trackers",
         "the first token after a chunk of prefill is left out",
         _skipped,

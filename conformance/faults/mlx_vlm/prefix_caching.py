@@ -118,20 +118,29 @@ def _padding_seen(hits: Hits) -> AbstractContextManager[None]:
     return _restored(none, hits)
 
 
-def _another_row(hits: Hits) -> AbstractContextManager[None]:
-    """Of a batch in prefill the last row's keys are stored under each row's prompt."""
+def _harvested(row: Callable[[int], int], hits: Hits) -> AbstractContextManager[None]:
+    """Of a batch of ``n`` prompts row ``row(n)``'s keys are stored under each row's prompt."""
     owner = part("apc")
     real = owner.harvest_blocks_from_batch_cache
 
     def harvest(manager: Any, caches: Any, tokens: Any, **options: Any) -> Any:
         rows = getattr(caches[0], "batch_size", 1) if caches else 1
-        if rows > 1 and options.get("batch_idx") != rows - 1:
+        at = row(rows)
+        if rows > 1 and options.get("batch_idx") != at:
             hits.hit()
-            least = min(len(tokens), int(caches[0].offset[rows - 1].item()))
-            return real(manager, caches, tokens[:least], **{**options, "batch_idx": rows - 1})
+            least = min(len(tokens), int(caches[0].offset[at].item()))
+            return real(manager, caches, tokens[:least], **{**options, "batch_idx": at})
         return real(manager, caches, tokens, **options)
 
     return replaced(owner, "harvest_blocks_from_batch_cache", harvest)
+
+
+def _row_0_stored(hits: Hits) -> AbstractContextManager[None]:
+    return _harvested(lambda _: 0, hits)
+
+
+def _last_row_stored(hits: Hits) -> AbstractContextManager[None]:
+    return _harvested(lambda rows: rows - 1, hits)
 
 
 def _ring_as_line(hits: Hits) -> AbstractContextManager[None]:
@@ -189,7 +198,8 @@ FAULTS = (
         "the key of a prompt says nothing of its image: the old image's keys are reused",
         _text_alone,
         kills=_KILLS,
-        needs=("modality:image|modality:video|modality:audio",),
+        # Blocks are never reused past a medium, whatever their key.
+        needs=("modality:image|modality:video|modality:audio", *_SNAPSHOT),
     ),
     fault(
         "F4.snapshot-aliases-live-batch",
@@ -198,7 +208,7 @@ FAULTS = (
         "a kept snapshot is the live cache, which goes on changing",
         _aliased,
         kills=_KILLS,
-        needs=_SNAPSHOT,
+        needs=("cache:RotatingKVCache",),
     ),
     fault(
         "F5.hit-off-by-one",
@@ -237,11 +247,20 @@ FAULTS = (
         needs=_PLAIN,
     ),
     fault(
-        "F3.keys-of-another-row-stored",
+        "F3.keys-of-row-0-stored",
+        _CLASS,
+        "issue trackers",
+        "of a batch in prefill the first row's keys are stored under each row's prompt",
+        _row_0_stored,
+        kills=_KILLS,
+        needs=_PLAIN,
+    ),
+    fault(
+        "F3.keys-of-last-row-stored",
         _CLASS,
         "issue trackers",
         "of a batch in prefill the last row's keys are stored under each row's prompt",
-        _another_row,
+        _last_row_stored,
         kills=_KILLS,
         needs=_PLAIN,
     ),

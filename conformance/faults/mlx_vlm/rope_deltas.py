@@ -172,7 +172,7 @@ FAULTS = (
         "B14.mrope-offset-of-row-0",
         "scalar/array dispatch",
         "mlx-vlm #1030",
-        "arange(offset) reads row 0's offset for the M-RoPE positions of all rows",
+        "the positions arange(offset) are read of row 0's offset, for M-RoPE positions of all rows",
         _offset_of_row_0,
         kills="ragged",
         needs=("rope:M-RoPE",),

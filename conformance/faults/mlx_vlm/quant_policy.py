@@ -1,0 +1,156 @@
+"""Faults of which caches are quantized, and when."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from conformance.faults.base import Hits, replaced
+from conformance.faults.mlx_vlm.patching import fault, part, prompt_class
+
+_PLAIN = ("cache:KVCache", "quantizable")
+
+
+def _uniform() -> Any:
+    return part("models.cache").BatchQuantizedKVCache
+
+
+def _last_layer(hits: Hits) -> AbstractContextManager[None]:
+    owner = part("models.cache")
+    real = owner.should_quantize_kv_layer
+
+    def always(index: int, count: int) -> bool:
+        if not real(index, count):
+            hits.hit()
+        return True
+
+    return replaced(owner, "should_quantize_kv_layer", always)
+
+
+@contextlib.contextmanager
+def _made(change: Callable[[Any, Any], Any], hits: Hits) -> Iterator[None]:
+    """``change(entry, make)`` for each cache of a quantized batch; what ``make`` makes is one."""
+    owner = part("generate.ar")
+    real = owner._make_cache
+
+    def make_cache(model: Any, left_padding: Any, **options: Any) -> Any:
+        entries = real(model, left_padding, **options)
+        bits = options.get("kv_bits")
+        if bits is None:
+            return entries
+        turbo = part("turboquant")
+
+        def make() -> Any:
+            hits.hit()
+            if turbo.turboquant_enabled(bits, options["kv_quant_scheme"]):
+                return turbo.BatchTurboQuantKVCache(left_padding, bits=bits)
+            group = options["kv_group_size"]
+            return _uniform()(left_padding, group_size=group, bits=int(bits))
+
+        return [change(entry, make) for entry in entries]
+
+    with replaced(owner, "_make_cache", make_cache):
+        yield
+
+
+def _rotating(hits: Hits) -> AbstractContextManager[None]:
+    rotating = part("models.cache").BatchRotatingKVCache
+    return _made(lambda one, make: make() if isinstance(one, rotating) else one, hits)
+
+
+def _composite(hits: Hits) -> AbstractContextManager[None]:
+    composite = part("models.cache").CacheList
+    return _made(lambda one, make: make() if isinstance(one, composite) else one, hits)
+
+
+@contextlib.contextmanager
+def _plain_rows_merged(hits: Hits) -> Iterator[None]:
+    """Prompts are prefilled as they are, and quantized when they come into the batch."""
+    real_init, real_generate = prompt_class().__init__, prompt_class().generate
+    asked: dict[int, dict[str, Any]] = {}
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        bits = options.get("kv_bits")
+        turbo = part("turboquant").turboquant_enabled
+        if bits is not None and not turbo(bits, options["kv_quant_scheme"]):
+            asked[id(self)] = {"bits": int(bits), "group_size": options["kv_group_size"]}
+            options["kv_bits"] = None
+        real_init(self, *args, **options)
+
+    def generate(self: Any, *args: Any, **options: Any) -> Any:
+        batch = real_generate(self, *args, **options)
+        kind = asked.pop(id(self), None)
+        if kind is not None:
+            hits.hit()
+            batch.prompt_cache = _converted(batch.prompt_cache, kind)
+        return batch
+
+    with (
+        replaced(prompt_class(), "__init__", init),
+        replaced(prompt_class(), "generate", generate),
+    ):
+        yield
+
+
+def _converted(entries: Any, kind: dict[str, Any]) -> list[Any]:
+    return [
+        _quantize(entry, kind)
+        if part("models.cache").should_quantize_kv_layer(at, len(entries))
+        else entry
+        for at, entry in enumerate(entries)
+    ]
+
+
+def _quantize(entry: Any, kind: dict[str, Any]) -> Any:
+    caches = part("models.cache")
+    rows = caches.KVCache.merge([entry]) if isinstance(entry, caches.KVCache) else entry
+    if type(rows) is not caches.BatchKVCache:
+        return entry
+    keys, values, offset, left_padding = rows.state
+    made = _uniform()(left_padding.tolist(), **kind)
+    made.update_and_fetch(keys, values)
+    made.offset = offset
+    return made
+
+
+FAULTS = (
+    fault(
+        "B20.last-layer-quantized",
+        "KV quant policy",
+        "mlx-vlm #1030",
+        "the last layer is quantized too",
+        _last_layer,
+        kills="quantized",
+        needs=_PLAIN,
+    ),
+    fault(
+        "B20.rotating-layers-quantized",
+        "KV quant policy",
+        "mlx-vlm #1030",
+        "layers with a sliding window are quantized, and lose their window",
+        _rotating,
+        kills="quantized",
+        needs=("cache:RotatingKVCache", *_PLAIN),
+    ),
+    fault(
+        "D3.composite-replaced-by-quantized",
+        "cache kind",
+        "a Swift engine's fork",
+        "a composite cache is replaced by a plain quantized one",
+        _composite,
+        kills="quantized",
+        needs=("cache:CacheList",),
+        crash=True,
+    ),
+    fault(
+        "D4.plain-rows-merged",
+        "cache kind",
+        "a Swift engine's fork",
+        "unquantized rows are merged into a quantized batch",
+        _plain_rows_merged,
+        kills="quantized",
+        needs=_PLAIN,
+    ),
+)

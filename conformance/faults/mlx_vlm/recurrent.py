@@ -1,0 +1,107 @@
+"""Faults of state that is not keys and values: where it is taken, how batches of it are joined."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.faults.base import Hits, replaced
+from conformance.faults.mlx_vlm.patching import fault, part
+
+_CLASS = "recurrent state"
+_NEEDS = ("cache:ArraysCache",)
+
+
+def _arrays() -> Any:
+    return part("models.cache").ArraysCache
+
+
+def _at_padded_end(hits: Hits) -> AbstractContextManager[None]:
+    real = _arrays().update_window
+
+    def update(self: Any, index: int, source: Any, width: int, *, lengths: Any = None) -> Any:
+        if lengths is not None and bool((lengths < source.shape[1] - width).any().item()):
+            hits.hit()
+        return real(self, index, source, width)
+
+    return replaced(_arrays(), "update_window", update)
+
+
+def _one_side_alone(hits: Hits) -> AbstractContextManager[None]:
+    """Where one of two batches has no padding to tell, the other's is taken for both."""
+    real = _arrays().extend
+
+    def extend(self: Any, other: Any) -> None:
+        sides = [self.left_padding, other.left_padding]
+        real(self, other)
+        told = [side for side in sides if side is not None]
+        if len(told) == 1:
+            hits.hit()
+            self.left_padding = told[0]
+
+    return replaced(_arrays(), "extend", extend)
+
+
+def _by_place(hits: Hits) -> AbstractContextManager[None]:
+    real = _arrays().filter
+
+    def filtered(self: Any, rows: Any) -> None:
+        if rows.tolist() != list(range(rows.size)):
+            hits.hit()
+        real(self, mx.arange(rows.size))
+
+    return replaced(_arrays(), "filter", filtered)
+
+
+def _swapped_on_join(hits: Hits) -> AbstractContextManager[None]:
+    real = _arrays().extend
+
+    def extend(self: Any, other: Any) -> None:
+        real(self, other)
+        hits.hit()
+        self.cache = [mx.roll(state, 1, 0) if state is not None else None for state in self.cache]
+
+    return replaced(_arrays(), "extend", extend)
+
+
+FAULTS = (
+    fault(
+        "A1.window-at-padded-end",
+        _CLASS,
+        "mlx-lm #1072",
+        "the window of a convolution is taken at the padded end, not at each row's last token",
+        _at_padded_end,
+        kills="prefix_caching",
+        needs=(*_NEEDS, "family:qwen3_5*|family:glm5_next|family:prism_hadamard_qwen35"),
+    ),
+    fault(
+        "A9.padding-of-one-side-of-a-join",
+        "cache merge",
+        "mlx-lm #1072",
+        "of two batches one of which has no padding the other's count stands for all rows",
+        _one_side_alone,
+        kills="staggered",
+        needs=_NEEDS,
+        crash=True,
+    ),
+    fault(
+        "A9.state-of-another-row-on-filter",
+        "cache merge",
+        "mlx-lm #1072",
+        "when rows leave, the first states stay",
+        _by_place,
+        kills="cancelled",
+        needs=_NEEDS,
+    ),
+    fault(
+        "A9.state-of-another-row-on-join",
+        "cache merge",
+        "mlx-lm #1072",
+        "a join gives each row its neighbour's state",
+        _swapped_on_join,
+        kills="staggered",
+        needs=_NEEDS,
+    ),
+)
