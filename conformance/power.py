@@ -183,7 +183,7 @@ def without(registry: Registry, unit: Unit, why: str) -> tuple[Trial, ...]:
     """The trials of a family in which nothing could be tried."""
     return tuple(
         Trial(
-            name,
+            registry.faults[name].name,
             registry.faults[name].fault_class,
             unit.engine,
             unit.family,

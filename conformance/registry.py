@@ -139,7 +139,7 @@ def build_registry(extra: Iterable[object] = (), *, family_files: Iterable[Path]
         scenarios=_unique(
             "scenario", sorted(scenarios, key=lambda pair: pair[1].rung), key=_item_name
         ),
-        faults=_unique("fault", faults, key=_item_name),
+        faults=_unique("fault", faults, key=lambda fault: fault.key),
         plugins=tuple(Plugin(name, _origin(p)) for name, p in manager.list_name_plugin()),
     )
 

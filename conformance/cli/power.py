@@ -97,13 +97,14 @@ def _units(
     *,
     quick: bool,
 ) -> list[Unit]:
-    chosen = [registry.faults[name] for name in select(registry.faults, faults, what="fault")]
+    globs = [glob if "/" in glob else f"*/{glob}" for glob in faults]
+    chosen = [registry.faults[key] for key in select(registry.faults, globs, what="fault")]
     wanted = select(registry.engines, engines, what="engine")
     units = []
     for engine in dict.fromkeys(fault.engine for fault in chosen):
         if engine not in wanted:
             continue
-        names = tuple(fault.name for fault in chosen if fault.engine == engine)
+        names = tuple(fault.key for fault in chosen if fault.engine == engine)
         for family in _families(registry, engine, families, quick=quick):
             units.append(Unit(engine, family, "float32", 0, names))
     return units

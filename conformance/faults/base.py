@@ -48,6 +48,11 @@ class Fault:
     inject: Callable[[Hits], AbstractContextManager[None]]
     crash: bool = False
 
+    @property
+    def key(self) -> str:
+        """Names it among the faults of all engines: ``mlx_lm/A1.state-at-padded-end``."""
+        return f"{self.engine}/{self.name}"
+
     def lacks(self, traits: Collection[str]) -> str:
         """The first need that no trait meets; empty where the fault can show."""
         for need in self.needs:

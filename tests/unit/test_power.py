@@ -89,13 +89,14 @@ def registry():
         },
         engines={"right": Switched},
         scenarios={scenario.name: scenario for scenario in LADDER},
-        faults={fault.name: fault for fault in FAULTS},
+        faults={fault.key: fault for fault in FAULTS},
         plugins=(),
     )
 
 
 def tried(registry, *names, **options):
-    unit = Unit("right", options.pop("family", "calm"), "float32", 0, names, **options)
+    keys = tuple(f"right/{name}" for name in names)
+    unit = Unit("right", options.pop("family", "calm"), "float32", 0, keys, **options)
     return trials(registry, unit)
 
 
@@ -158,7 +159,7 @@ def test_a_family_that_cannot_be_loaded_has_no_applicable_fault(registry):
 
 
 def test_a_trial_as_a_line(registry):
-    unit = Unit("right", "calm", "float32", 0, ("loses",))
+    unit = Unit("right", "calm", "float32", 0, ("right/loses",))
     (trial,) = without(registry, unit, "its process died")
     line = encode(trial)
     assert '"outcome":"not applicable"' in line

@@ -115,7 +115,7 @@ def test_all_that_plugins_bring_is_found_by_name():
     assert list(found.families) == [("abacus", "Bold"), ("abacus", "calm")]
     assert found.engines == {"beads": Beads}
     assert list(found.scenarios) == ["early", "late"], "in the order of their rungs"
-    assert list(found.faults) == ["flip"]
+    assert list(found.faults) == ["abacus/flip"]
     assert [f.name for f in found.families_of(Beads)] == ["Bold", "calm"]
     assert [s.name for s in found.scenarios_for(Beads)] == ["early"], "it cannot cancel"
 
