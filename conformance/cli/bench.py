@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -11,8 +13,10 @@ from rich.table import Table
 
 from conformance import bench
 from conformance.cli.choices import JOBS, cores
-from conformance.registry import build_registry
+from conformance.errors import ConformanceError
+from conformance.registry import Registry, build_registry, select
 from conformance.selection import DEFAULT_ENGINES, Selection
+from conformance.throughput import Throughput, measure_throughput
 
 
 @click.command("bench")
@@ -38,6 +42,12 @@ from conformance.selection import DEFAULT_ENGINES, Selection
     help="Leave a part out: each runs all selected cases once (speedup: twice).",
 )
 @click.option(
+    "--throughput",
+    is_flag=True,
+    help="Tokens per second of the engines, in the given order, on each selected family; they must "
+    "be of one library.",
+)
+@click.option(
     "--json",
     "json_file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -51,6 +61,7 @@ def command(
     scenarios: tuple[str, ...],
     jobs: int | None,
     skip: tuple[str, ...],
+    throughput: bool,
     json_file: Path | None,
 ) -> None:
     """Measure how fast a run is, and where its time goes.
@@ -81,9 +92,28 @@ def command(
             f"speed-up  {speedup.ratio:.2f}: {speedup.one:.1f} s with 1 process, "
             f"{speedup.many:.1f} s with {speedup.jobs}, {speedup.cases} cases"
         )
+    speeds = _speeds(console, registry, selection) if throughput else []
     if json_file is not None:
-        figures = {"coverage": covered, "overhead": overhead, "speedup": speedup}
+        figures: dict[str, Any] = {"coverage": covered, "overhead": overhead, "speedup": speedup}
+        figures |= {"throughput": speeds}
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
+
+
+def _speeds(console: Console, registry: Registry, selection: Selection) -> list[Throughput]:
+    engines = [n for glob in selection.engines for n in registry.engines if fnmatchcase(n, glob)]
+    engines = list(dict.fromkeys(engines))
+    if len({registry.engines[name].library for name in engines}) != 1:
+        raise ConformanceError("--throughput: name engines of one library by --engine")
+    families = [f.name for f in registry.families_of(registry.engines[engines[0]])]
+    found = []
+    for family in select(families, selection.families, what="family"):
+        for row in measure_throughput(registry, engines, family):
+            found.append(row)
+            console.print(
+                f"throughput  {row.engine} {row.family}, {row.rows} rows: "
+                f"{row.tokens_per_second:.0f} tokens/s, {row.ratio:.2f} of {engines[0]}"
+            )
+    return found
 
 
 def _phase_table(overhead: bench.Overhead) -> Table:

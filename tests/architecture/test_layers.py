@@ -14,8 +14,8 @@ LAYERS = {
     1: "errors schedule trace verdict family",
     2: "numerics compare checks golden expectations hookspecs",
     3: "engine library registry selection coverage phases weights sensitivity noise backend "
-    "reference scenarios faults subject runner playing judge alone session diagnosis power soak report schema bench "
-    "explore explain repro",
+    "reference scenarios faults subject runner playing judge alone session diagnosis power soak throughput report schema bench "
+    "caches explore explain repro",
     4: "plugins",
     5: "cli pytest_plugin suite __main__",
 }
@@ -24,14 +24,14 @@ LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.spl
 
 # External packages, and the parts of conformance/ that may import them.
 PLACES = {
-    "mlx": "backend reference plugins faults",
-    "mlx_lm": "backend reference plugins faults",
-    "mlx_vlm": "backend reference plugins faults",
+    "mlx": "backend caches reference plugins faults",
+    "mlx_lm": "backend caches reference plugins faults",
+    "mlx_vlm": "backend caches reference plugins faults",
     "pytest": "cli pytest_plugin suite",
     "xdist": "cli pytest_plugin suite",
     "click": "cli",
     "rich": "report cli pytest_plugin",
-    "hypothesis": "explore pytest_plugin suite",
+    "hypothesis": "caches explore pytest_plugin suite",
 }
 # Found by their entry points; nobody imports them.
 NOT_IMPORTED = "plugins"
