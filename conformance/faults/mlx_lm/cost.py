@@ -10,6 +10,7 @@ from mlx_lm.models.cache import BatchKVCache, KVCache, TokenBuffer
 
 from conformance.backend.disturb import leaves
 from conformance.faults.base import Hits
+from conformance.faults.costs import COST
 from conformance.faults.mlx_lm.tools import (
     ATTENTION,
     FULL,
@@ -123,7 +124,7 @@ def _cost(name: str, source: str, summary: str, needs: tuple[str, ...], inject: 
         source=source,
         summary=summary,
         needs=needs,
-        kills=("cost",),
+        kills=(COST,),
         inject=inject,
     )
 

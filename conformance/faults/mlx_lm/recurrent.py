@@ -62,7 +62,7 @@ def _state_of_other_rows(right: Callable[..., Any], hits: Hits) -> Callable[...,
 
 FAULTS = (
     mlx_lm_fault(
-        name="A1.recurrent-state-at-padded-end",
+        name="A1.state-at-padded-end",
         fault_class="recurrent state",
         source="mlx-lm #1072",
         summary="A recurrent state is taken at the padded end, not at the row's last token.",

@@ -29,8 +29,6 @@ ENTRIES = {
 }
 # Faults that no check sees yet, and what is missing.
 UNSEEN = {
-    "B10.neighbour-in-prefill-removed": "a run that does not end is not searched for late tokens",
-    "F2.top-p-threshold-of-row-0": "the shared sampler of `samplers` ends in top_k=1",
     "A10.slices-hold-the-batch": "no figure tells the memory that buffers hold",
     "D5.chain-of-sums": "no figure tells how much of the graph waits to be computed",
 }
