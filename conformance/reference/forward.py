@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.reference.caches import even
-from conformance.reference.caches.wrap import history, leaves, must_be_even, signature, wrap
+from conformance.reference.caches.wrap import history, leaves, must_be_even, shapes, signature, wrap
 
 # Stands in padded columns. Any token would do: nobody looks there.
 _PADDING = 0
@@ -69,13 +69,24 @@ def _together(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
 
 def _groups(feeds: Sequence[Feed]) -> list[list[int]]:
     """Which rows go together, in the order of their first."""
-    groups: dict[Hashable, list[int]] = {}
+    groups: list[tuple[Hashable, list[int]]] = []
     for index, feed in enumerate(feeds):
         key: tuple[Hashable, ...] = signature(feed.caches)
         if must_be_even(feed.caches):
             key = (*key, history(feed.caches), len(feed.tokens))
-        groups.setdefault(key, []).append(index)
-    return list(groups.values())
+        for other, group in groups:
+            if other == key and all(_stack_alike(feed, feeds[member]) for member in group):
+                group.append(index)
+                break
+        else:
+            groups.append((key, [index]))
+    return [group for _, group in groups]
+
+
+def _stack_alike(one: Feed, other: Feed) -> bool:
+    """Whether the recurrent states of two rows can be stacked: some models' widen at first."""
+    pairs = zip(shapes(one.caches), shapes(other.caches), strict=True)
+    return all(mine == its for mine, its in pairs if mine is not None and its is not None)
 
 
 def _evaluate(logits: mx.array, feeds: Sequence[Feed]) -> None:

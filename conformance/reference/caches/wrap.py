@@ -48,6 +48,12 @@ def signature(caches: Sequence[Any]) -> tuple[str, ...]:
     return tuple(type(leaf).__name__ for leaf in leaves(caches))
 
 
+def shapes(caches: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
+    """Of a row's recurrent states; ``None`` for one that has not begun, which goes with any."""
+    states = [leaf.cache for leaf in leaves(caches) if isinstance(leaf, library.ArraysCache)]
+    return tuple(None if s is None else tuple(s.shape) for own in states for s in own)
+
+
 def leaves(caches: Sequence[Any]) -> list[Any]:
     """All caches of a row, those in lists one by one."""
     found: list[Any] = []

@@ -7,6 +7,7 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.reference.caches import layout
 from conformance.reference.forward import Feed, alone, forward
+from conformance.reference.forward import _groups as groups
 
 PROMPTS = ((3, 1, 4, 1, 5, 9), (2, 6), (5,), (3, 5, 8, 9, 7, 9, 3))
 MASK = layout.mask
@@ -79,3 +80,12 @@ def test_a_wrong_length_of_a_state_shows(tiny, monkeypatch):
     want = [np.array(feed.caches[0][0]) for feed in singles]
     assert np.allclose(states[3], want[3])
     assert not np.allclose(states[1], want[1])
+
+
+def test_states_of_other_widths_go_in_calls_of_their_own(tiny):
+    model = tiny("state")
+    rows = feeds(model, ((1,), (2,), (3,)))
+    forward(model, rows[:1])
+    wide = mx.concatenate([rows[0].caches[0][0]] * 2, axis=-1)
+    rows[1].caches[0][0] = wide
+    assert groups(rows) == [[0, 2], [1]]
