@@ -141,7 +141,7 @@ FAULTS = (
         "a composite cache is replaced by a plain quantized one",
         _composite,
         kills="quantized",
-        needs=("cache:CacheList",),
+        needs=("family:falcon_h1|family:baichuan_m1",),
         crash=True,
     ),
     fault(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -19,14 +20,18 @@ def _arrays() -> Any:
 
 
 def _at_padded_end(hits: Hits) -> AbstractContextManager[None]:
-    real = _arrays().update_window
+    """Models are told no lengths; caches, which mask by them and hand them on, know them."""
+    real = vars(_arrays())["lengths"]
 
-    def update(self: Any, index: int, source: Any, width: int, *, lengths: Any = None) -> Any:
-        if lengths is not None and bool((lengths < source.shape[1] - width).any().item()):
-            hits.hit()
-        return real(self, index, source, width)
+    def lengths(self: Any) -> Any:
+        known = real.fget(self)
+        asks = str(sys._getframe(1).f_globals["__name__"])
+        if known is None or asks.endswith("models.cache"):
+            return known
+        hits.hit()
+        return None
 
-    return replaced(_arrays(), "update_window", update)
+    return replaced(_arrays(), "lengths", property(lengths, real.fset))
 
 
 def _one_side_alone(hits: Hits) -> AbstractContextManager[None]:
@@ -74,7 +79,7 @@ FAULTS = (
         "the window of a convolution is taken at the padded end, not at each row's last token",
         _at_padded_end,
         kills="prefix_caching",
-        needs=(*_NEEDS, "family:qwen3_5*|family:glm5_next|family:prism_hadamard_qwen35"),
+        needs=_NEEDS,
     ),
     fault(
         "A9.padding-of-one-side-of-a-join",
