@@ -105,16 +105,17 @@ def _units(
     seed: int,
 ) -> list[SoakUnit]:
     registry, expectations = _registry(), load_expectations()
-    subjects = [
+    chosen = set(select((name for _, name in registry.families), families, what="family"))
+    pairs = [
         (engine, family.name)
         for engine in select(registry.engines, engines or ("mlx_lm",), what="engine")
         for family in registry.families_of(registry.engines[engine])
-        if clean(expectations, engine, family.name)
+        if family.name in chosen
     ]
-    chosen = set(select({name for _, name in subjects}, families, what="clean family"))
-    subjects = [pair for pair in subjects if pair[1] in chosen]
+    subjects = [pair for pair in pairs if clean(expectations, *pair)]
     if not subjects:
-        raise ConformanceError("every family of these engines has a known defect")
+        names = ", ".join(sorted({name for _, name in pairs}))
+        raise ConformanceError(f"no family without a known defect is selected: {names}")
     units: list[SoakUnit] = []
     ways = itertools.cycle(itertools.product(dtypes or DTYPES, subjects))
     rounds = len(subjects) * len(dtypes or DTYPES)
