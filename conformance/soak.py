@@ -115,6 +115,9 @@ def soak(registry: Registry, unit: SoakUnit) -> Soaked:
         while rows < unit.rows:
             schedule = random_schedule(brief, unit.first + count)
             outcome = judge_batched(subject, engine, _SOAK, [schedule])
+            refused = [f for f in outcome.findings if f.verdict is Verdict.UNSUPPORTED]
+            if refused:
+                return Soaked(unit, unsupported=refused[0].what)
             count, rows = count + 1, rows + len(schedule.requests)
             worst = max(worst, outcome.numbers.ratio if outcome.numbers else 0.0)
             alarms += [

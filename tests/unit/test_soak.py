@@ -28,10 +28,17 @@ class Broken(ToyLibrary):
         return super().load(family, dtype=dtype, seed=seed)
 
 
+class Refuses(ContinuousBatching):
+    """Says in its own words that it cannot batch."""
+
+    def step(self):
+        raise Unsupported("batching is not supported for this cache")
+
+
 @pytest.fixture(scope="module")
 def registry():
     names = ("calm", "beyond", "torn")
-    kinds = (ContinuousBatching, JoinsOneOff)
+    kinds = (ContinuousBatching, JoinsOneOff, Refuses)
     return Registry(
         libraries={"toy": Broken()},
         families={
@@ -72,6 +79,12 @@ def test_what_a_library_refuses_is_no_alarm(registry):
     found = soak(registry, unit(family="beyond"))
     assert "is not supported" in found.unsupported
     assert found == Soaked(found.unit, unsupported=found.unsupported)
+
+
+def test_what_an_engine_refuses_is_no_alarm(registry):
+    found = soak(registry, unit(Refuses))
+    assert "not supported" in found.unsupported
+    assert found.alarms == ()
 
 
 def test_a_model_that_cannot_be_loaded_is_one(registry):
