@@ -13,6 +13,7 @@ from conformance.faults.mlx_vlm import (
     quantized,
     recurrent,
     rope_deltas,
+    snapshots,
     speculative,
 )
 
@@ -28,6 +29,7 @@ _MODULES = (
     quant_policy,
     quantized,
     prefix_caching,
+    snapshots,
     speculative,
 )
 FAULTS: tuple[Fault, ...] = tuple(fault for module in _MODULES for fault in module.FAULTS)

@@ -1,4 +1,4 @@
-"""Faults of the prefix cache: what is kept under which key, and what comes back of it."""
+"""Faults of the prefix cache's blocks: what is kept under which key, and what comes back."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from conformance.faults.mlx_vlm.patching import after, fault, part
 _CLASS = "prefix cache"
 _KILLS = "prefix_caching"
 _PLAIN = ("cache:KVCache",)
-# Caches of which snapshots are kept, not blocks.
-_SNAPSHOT = ("cache:ArraysCache|cache:RotatingKVCache",)
 
 
 def _manager() -> Any:
@@ -32,32 +30,6 @@ def _truncated_key(hits: Hits) -> AbstractContextManager[None]:
         return hash((tokens, extra))
 
     return replaced(owner, "_hash_tokens", of_block)
-
-
-def _text_alone(hits: Hits) -> AbstractContextManager[None]:
-    owner = part("apc")
-    real = owner.semantic_extra_hash
-
-    def of_text(**given: Any) -> int:
-        right = real(**given)
-        wrong: int = real(**{**given, "image_hash": 0, "media": None})
-        if wrong != right:
-            hits.hit()
-        return wrong
-
-    return replaced(owner, "semantic_extra_hash", of_text)
-
-
-def _aliased(hits: Hits) -> AbstractContextManager[None]:
-    """A snapshot is the live caches themselves."""
-    owner = part("apc")
-
-    def alias(prompt_cache: Any, *, min_capacity_tokens: Any = None) -> Any:
-        del min_capacity_tokens
-        hits.hit()
-        return list(prompt_cache)
-
-    return replaced(owner, "_clone_prompt_cache_for_apc", alias)
 
 
 def _stored(
@@ -143,23 +115,6 @@ def _last_row_stored(hits: Hits) -> AbstractContextManager[None]:
     return _harvested(lambda rows: rows - 1, hits)
 
 
-def _ring_as_line(hits: Hits) -> AbstractContextManager[None]:
-    owner = part("models.cache").BatchRotatingKVCache
-    real = owner.extract
-
-    def extract(self: Any, idx: int) -> Any:
-        rotated = self.rotated
-        if rotated:
-            hits.hit()
-        self.rotated = False
-        try:
-            return real(self, idx)
-        finally:
-            self.rotated = rotated
-
-    return replaced(owner, "extract", extract)
-
-
 @contextlib.contextmanager
 def _released_twice(hits: Hits) -> Iterator[None]:
     """A block that another request still holds is taken for free."""
@@ -190,25 +145,6 @@ FAULTS = (
         _truncated_key,
         kills=_KILLS,
         needs=_PLAIN,
-    ),
-    fault(
-        "F8.key-of-text-alone",
-        _CLASS,
-        "issue trackers",
-        "the key of a prompt says nothing of its image: the old image's keys are reused",
-        _text_alone,
-        kills=_KILLS,
-        # Blocks are never reused past a medium, whatever their key.
-        needs=("modality:image|modality:video|modality:audio", *_SNAPSHOT),
-    ),
-    fault(
-        "F4.snapshot-aliases-live-batch",
-        _CLASS,
-        "issue trackers",
-        "a kept snapshot is the live cache, which goes on changing",
-        _aliased,
-        kills=_KILLS,
-        needs=("cache:RotatingKVCache",),
     ),
     fault(
         "F5.hit-off-by-one",
@@ -263,15 +199,6 @@ FAULTS = (
         _last_row_stored,
         kills=_KILLS,
         needs=_PLAIN,
-    ),
-    fault(
-        "F6.ring-taken-for-a-line",
-        "cache extract",
-        "issue trackers",
-        "the snapshot of a window that went round begins in its middle",
-        _ring_as_line,
-        kills=_KILLS,
-        needs=("cache:RotatingKVCache",),
     ),
     fault(
         "F4.block-freed-while-held",

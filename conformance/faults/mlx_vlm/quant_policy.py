@@ -1,4 +1,4 @@
-"""Faults of which caches are quantized, and when."""
+"""Faults of which caches are quantized, when, and how often."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
+
+import mlx.core as mx
 
 from conformance.faults.base import Hits, replaced
 from conformance.faults.mlx_vlm.patching import fault, part, prompt_class
@@ -15,6 +17,10 @@ _PLAIN = ("cache:KVCache", "quantizable")
 
 def _uniform() -> Any:
     return part("models.cache").BatchQuantizedKVCache
+
+
+def _turbo() -> Any:
+    return part("turboquant").BatchTurboQuantKVCache
 
 
 def _last_layer(hits: Hits) -> AbstractContextManager[None]:
@@ -115,6 +121,30 @@ def _quantize(entry: Any, kind: dict[str, Any]) -> Any:
     return made
 
 
+def _coarse(array: Any) -> Any:
+    """As it comes back from a cache of 2 bits."""
+    packed = mx.quantize(array, group_size=32, bits=2)
+    return mx.dequantize(*packed, group_size=32, bits=2).astype(array.dtype)
+
+
+def _twice(owner: Callable[[], Any], hits: Hits) -> AbstractContextManager[None]:
+    real = owner().update_and_fetch
+
+    def update_and_fetch(self: Any, keys: Any, values: Any) -> Any:
+        hits.hit()
+        return real(self, _coarse(keys), _coarse(values))
+
+    return replaced(owner(), "update_and_fetch", update_and_fetch)
+
+
+def _uniform_twice(hits: Hits) -> AbstractContextManager[None]:
+    return _twice(_uniform, hits)
+
+
+def _turbo_twice(hits: Hits) -> AbstractContextManager[None]:
+    return _twice(_turbo, hits)
+
+
 FAULTS = (
     fault(
         "B20.last-layer-quantized",
@@ -150,6 +180,24 @@ FAULTS = (
         "a Swift engine's fork",
         "unquantized rows are merged into a quantized batch",
         _plain_rows_merged,
+        kills="quantized",
+        needs=_PLAIN,
+    ),
+    fault(
+        "B21.quantized-twice",
+        "KV quant",
+        "mlx-vlm #1030",
+        "uniform bits: keys and values come from another quantized cache",
+        _uniform_twice,
+        kills="quantized",
+        needs=_PLAIN,
+    ),
+    fault(
+        "B21.turbo-quantized-twice",
+        "KV quant",
+        "mlx-vlm #1030",
+        "TurboQuant: keys and values come from another quantized cache",
+        _turbo_twice,
         kills="quantized",
         needs=_PLAIN,
     ),

@@ -140,30 +140,6 @@ def _turbo_norms_by_place(hits: Hits) -> AbstractContextManager[None]:
     return replaced(_turbo(), "filter", filtered)
 
 
-def _coarse(array: Any) -> Any:
-    """As it comes back from a cache of 2 bits."""
-    packed = mx.quantize(array, group_size=32, bits=2)
-    return mx.dequantize(*packed, group_size=32, bits=2).astype(array.dtype)
-
-
-def _twice(owner: Callable[[], Any], hits: Hits) -> AbstractContextManager[None]:
-    real = owner().update_and_fetch
-
-    def update_and_fetch(self: Any, keys: Any, values: Any) -> Any:
-        hits.hit()
-        return real(self, _coarse(keys), _coarse(values))
-
-    return replaced(owner(), "update_and_fetch", update_and_fetch)
-
-
-def _uniform_twice(hits: Hits) -> AbstractContextManager[None]:
-    return _twice(_uniform, hits)
-
-
-def _turbo_twice(hits: Hits) -> AbstractContextManager[None]:
-    return _twice(_turbo, hits)
-
-
 _UNIFORM = "uniform bits"
 FAULTS = (
     fault(
@@ -235,24 +211,6 @@ FAULTS = (
         "mlx-vlm #1030",
         "TurboQuant: when rows leave, the first norms stay",
         _turbo_norms_by_place,
-        kills="quantized",
-        needs=_PLAIN,
-    ),
-    fault(
-        "B21.quantized-twice",
-        _CLASS,
-        "mlx-vlm #1030",
-        f"{_UNIFORM}: keys and values come from another quantized cache",
-        _uniform_twice,
-        kills="quantized",
-        needs=_PLAIN,
-    ),
-    fault(
-        "B21.turbo-quantized-twice",
-        _CLASS,
-        "mlx-vlm #1030",
-        "TurboQuant: keys and values come from another quantized cache",
-        _turbo_twice,
         kills="quantized",
         needs=_PLAIN,
     ),
