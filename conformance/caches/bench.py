@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copy
 import inspect
-import traceback
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 
 from conformance.caches.checking import check
 from conformance.caches.feeding import Feeding
-from conformance.caches.finding import FindingError, Problem, Problems
+from conformance.caches.finding import FindingError, Problem, Problems, raised_at
 from conformance.caches.kinds.base import Kind
 from conformance.caches.rows import Row
 
@@ -39,8 +38,10 @@ class KnownError(Exception):
 class Bench:
     """One cache, its rows, and the verbs so far."""
 
-    def __init__(self, name: str, kind: Kind, dtype: str, *, judge: Judge) -> None:
+    def __init__(self, name: str, kind: Kind, dtype: str, *, judge: Judge, number: int = 0) -> None:
+        """``number`` is that of the kind, where a class has several."""
         self.name = name
+        self._played = [f"{name} {number} {dtype}"]
         self.kind = kind
         self.steps: list[str] = []
         self.verbs: Counter[str] = Counter()
@@ -70,11 +71,15 @@ class Bench:
         verb: Callable[..., str | None] = getattr(self, f"do_{step.verb}")
         self._verb = step.verb
         self.steps.append(f"{step.verb}{step.numbers}")
-        self._facts.add(f"{step.verb} on empty") if not self._has_content() else None
+        self._played.append(" ".join([step.verb, *map(str, step.numbers)]))
+        fact, had = f"after {step.verb}", set(self._facts)
+        self._facts.add(fact)
         try:
             said = verb(*step.numbers)
             if said is None:
                 self.steps.pop()
+                self._played.pop()
+                self._facts = had
                 return
             self.steps[-1] = said
             self.verbs[step.verb] += 1
@@ -82,8 +87,7 @@ class Bench:
         except (FindingError, KnownError):
             raise
         except Exception as error:  # noqa: BLE001 (whatever the library raises is the finding)
-            self.report(Problem("error", f"{type(error).__name__}: {error}{_place(error)}"))
-        self._facts.add(f"after {step.verb}")
+            self.report(Problem("error", f"{type(error).__name__}: {error}{raised_at(error)}"))
 
     def _has_content(self) -> bool:
         return self.cache is not None and self.kind.fed(self.cache)
@@ -92,16 +96,36 @@ class Bench:
         for problem in check(self.kind, self.cache, self.rows, dtypes=self._dtypes):
             self.report(problem)
 
-    def report(self, problem: Problem, *, probed: bool = False) -> None:
-        """Raise what is not known; end the sequence where a known defect spoilt the cache."""
-        facts = self._facts | (self.kind.facts(self.cache) if self.cache is not None else set())
+    def report(
+        self,
+        problem: Problem,
+        before: frozenset[str] | set[str] = frozenset(),
+        *,
+        probed: bool = False,
+    ) -> None:
+        """Raise what is not known; end the sequence where a known defect spoilt the cache.
+
+        Args:
+            problem: the difference.
+            before: what was true of the cache before it was fed.
+            probed: it showed in a copy or in one row alone.
+        """
+        facts = self._facts | before
+        facts |= self.kind.facts(self.cache) if self.cache is not None else set()
         if not self._has_content():
-            facts = facts | {"empty"}
+            facts.add("empty")
         if len({len(row) for row in self.rows}) > 1:
-            facts = facts | {"ragged"}
-        if "at once)" in problem.text and "(1 " not in problem.text:
-            facts = facts | {"several"}
-        finding = FindingError(self.name, self._verb, problem, frozenset(facts), self.steps)
+            facts.add("ragged")
+        if re.search(r"\((?!1 )\d+ at once", problem.text):
+            facts.add("several")
+        finding = FindingError(
+            self.name,
+            self._verb,
+            problem,
+            facts=frozenset(facts),
+            steps=self.steps,
+            play="; ".join(self._played),
+        )
         if not self._judge(finding):
             raise finding
         if problem.what in HARD and not probed:
@@ -122,7 +146,6 @@ class Bench:
 
     def do_decode(self, steps: int) -> str:
         """One token for each row, some times."""
-        self._facts.discard("several")
         for _ in range(1 + steps % 4):
             self.rows = self._feeding.block(self.cache, self.rows, 1)
         return f"update: one token each, {1 + steps % 4} times"
@@ -194,7 +217,8 @@ class Bench:
         self._all(check(batch, merged, rows, dtypes=self._dtypes))
         if not batch.fed(merged):
             return "merge with an empty single stream"
-        self.cache = merged.extract(0)
+        alone = merged.extract(0)
+        self.cache = alone if type(alone) is type(self.cache) else self.cache
         return f"merge with a single stream of {length % 9}, extract slot 0"
 
     def do_trim(self, count: int) -> str | None:
@@ -232,16 +256,3 @@ class Bench:
             empty.meta_state = self.cache.meta_state
         self.cache = empty
         return "state put into an empty cache"
-
-
-
-
-def _place(error: Exception) -> str:
-    """The function and line of the library where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = Path(__file__).parent
-    theirs = [frame for frame in frames if own not in Path(frame.filename).parents]
-    if not theirs:
-        return ""
-    last = theirs[-1]
-    return f" ({Path(last.filename).name}:{last.lineno}, {last.name})"

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from conformance.caches.finding import Problem, Problems
+from conformance.caches.finding import Problem, Problems, at_once
 from conformance.caches.kinds.base import Kind
 from conformance.caches.rows import Feed, Row
 
@@ -38,7 +38,7 @@ def probe(kind: Kind, cache: Any, rows: Sequence[Row], width: int) -> Problems:
     seen = False
     for problem in kind.feed(twin, feed):
         seen = True
-        yield Problem(problem.what, f"{problem.text} ({width} at once)")
+        yield at_once(problem, width)
     if not seen:
         yield from _offsets(kind, twin, feed.after())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from conformance.caches.finding import Problem
+from conformance.caches.finding import Problem, at_once
 from conformance.caches.kinds.base import Kind
 from conformance.caches.rows import Feed, Row, padded
 from conformance.caches.tokens import Token
@@ -17,7 +17,7 @@ _JOIN, _LEAVE = 1, 2
 class Feeding:
     """Numbers rows and writings, so that no two tokens look alike."""
 
-    def __init__(self, kind: Kind, report: Callable[[Problem], None]) -> None:
+    def __init__(self, kind: Kind, report: Callable[[Problem, set[str]], None]) -> None:
         self._kind = kind
         self._report = report
         self._rows = 0
@@ -62,8 +62,9 @@ class Feeding:
         return self._stamp
 
     def _feed(self, kind: Kind, cache: Any, feed: Feed) -> list[Row]:
+        facts = kind.facts(cache)
         for problem in kind.feed(cache, feed):
-            self._report(problem)
+            self._report(at_once(problem, feed.width), facts)
         return feed.after()
 
     def block(self, cache: Any, rows: Sequence[Row], width: int) -> list[Row]:
@@ -90,16 +91,12 @@ class Feeding:
         rows = self._pieces(cache, rows, grid, chunk if how else width)
         return cache, rows, said + (f", in pieces of {chunk}" if how else "")
 
-    def _right(
-        self, rows: list[Row], lengths: list[int], how: int
-    ) -> tuple[Any, list[Row], str]:
+    def _right(self, rows: list[Row], lengths: list[int], how: int) -> tuple[Any, list[Row], str]:
         cache = self._kind.new([0] * len(rows))
         cache, rows, said = self.prefill(cache, rows, lengths, chunk=1 + how // 4 % 5)
         return cache, rows, f"new, {said or 'nothing'}"
 
-    def _merged(
-        self, rows: list[Row], lengths: list[int], how: int
-    ) -> tuple[Any, list[Row], str]:
+    def _merged(self, _: list[Row], lengths: list[int], how: int) -> tuple[Any, list[Row], str]:
         """Single streams, each with its prompt, merged."""
         stream = self._kind.share(self._kind.stream())
         chunk = 1 + how // 4 % 5
@@ -116,7 +113,13 @@ class Feeding:
         return rows
 
     def prefill(
-        self, cache: Any, rows: Sequence[Row], lengths: Sequence[int], *, chunk: int, middle: int = 0
+        self,
+        cache: Any,
+        rows: Sequence[Row],
+        lengths: Sequence[int],
+        *,
+        chunk: int,
+        middle: int = 0,
     ) -> tuple[Any, list[Row], str | None]:
         """prepare, ragged prompts padded on the right in pieces, finalize."""
         rows = list(rows)

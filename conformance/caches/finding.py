@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-WHATS = (
-    "contents mask offset alias dtype shape nbytes size empty lengths bounds returned error"
-).split()
+WHATS = frozenset(
+    {"contents", "mask", "offset", "lengths", "alias", "dtype", "shape", "nbytes", "size"}
+    | {"empty", "returned", "error"}
+)
 
 
 class Problem(NamedTuple):
@@ -18,20 +21,32 @@ class Problem(NamedTuple):
 
 
 Problems = Iterator[Problem]
-Report = Callable[[Problem], None]
+
+
+def at_once(problem: Problem, width: int) -> Problem:
+    """Said of that many tokens fed at once."""
+    return Problem(problem.what, f"{problem.text} ({width} at once)")
 
 
 class FindingError(AssertionError):
     """A cache that differs from the reference, and by which verbs."""
 
     def __init__(
-        self, name: str, verb: str, problem: Problem, facts: frozenset[str], steps: Sequence[str]
+        self,
+        name: str,
+        verb: str,
+        problem: Problem,
+        *,
+        facts: frozenset[str],
+        steps: Sequence[str],
+        play: str = "",
     ) -> None:
         self.name = name
         self.verb = verb
         self.problem = problem
         self.facts = facts
         self.steps = tuple(steps)
+        self.play = play
         super().__init__(f"{name}, {verb}: {problem.what}: {problem.text}")
 
     def as_dict(self) -> dict[str, Any]:
@@ -43,4 +58,16 @@ class FindingError(AssertionError):
             "text": self.problem.text,
             "facts": sorted(self.facts),
             "steps": list(self.steps),
+            "play": self.play,
         }
+
+
+def raised_at(error: Exception) -> str:
+    """The function and line of the library where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = Path(__file__).parent
+    theirs = [frame for frame in frames if own not in Path(frame.filename).parents]
+    if not theirs:
+        return ""
+    last = theirs[-1]
+    return f" ({Path(last.filename).name}:{last.lineno}, {last.name})"

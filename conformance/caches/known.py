@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import tomllib
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from conformance.caches.discovery import Found
 from conformance.caches.finding import WHATS, FindingError
+from conformance.caches.machine import replay
 from conformance.errors import ExpectationError
 
 # Below the folder of expectations: a file beside the others would be read as one of theirs.
@@ -35,6 +38,7 @@ class CacheDefect(
         package: whose ``versions`` are meant.
         versions: releases that have it.
         script: the standalone script that shows it.
+        play: the sequence of verbs at which it shows, as ``--json`` writes it.
     """
 
     id: str
@@ -48,6 +52,7 @@ class CacheDefect(
     package: str
     versions: str
     script: str
+    play: str
 
     def explains(self, finding: FindingError) -> bool:
         """Whether the finding is this defect."""
@@ -67,9 +72,10 @@ class CacheDefect(
             return False
         return SpecifierSet(self.versions).contains(installed, prereleases=True)
 
-    def concerns(self, names: set[str]) -> set[str]:
-        """Those of the classes that it speaks of."""
-        return {name for name in names if any(fnmatchcase(name, glob) for glob in self.cls)}
+    @property
+    def played(self) -> str:
+        """The class that its sequence is for."""
+        return self.play.split(" ", 1)[0]
 
 
 def load_cache_defects(path: Path = OWN) -> tuple[CacheDefect, ...]:
@@ -91,7 +97,7 @@ def load_cache_defects(path: Path = OWN) -> tuple[CacheDefect, ...]:
             re.compile(entry.says)
         except (msgspec.ValidationError, InvalidSpecifier, re.error) as error:
             raise ExpectationError(f"{name}: {error}") from error
-        if wrong := set(entry.what) - set(WHATS):
+        if wrong := set(entry.what) - WHATS:
             raise ExpectationError(f"{name}: 'what' knows no {sorted(wrong)}")
         if any(entry.id == other.id for other in found):
             raise ExpectationError(f"{name}: this id is used twice")
@@ -102,3 +108,18 @@ def load_cache_defects(path: Path = OWN) -> tuple[CacheDefect, ...]:
 def explain(defects: tuple[CacheDefect, ...], finding: FindingError) -> str | None:
     """The id of the first entry that explains the finding."""
     return next((entry.id for entry in defects if entry.explains(finding)), None)
+
+
+def shows(entry: CacheDefect, classes: Sequence[Found], defects: tuple[CacheDefect, ...]) -> bool:
+    """Whether the entry's own sequence still leads to it."""
+    ids: list[str | None] = []
+
+    def judge(finding: FindingError) -> bool:
+        ids.append(explain(defects, finding))
+        return ids[-1] is not None
+
+    try:
+        replay(entry.play, classes, judge)
+    except FindingError:
+        return False
+    return entry.id in ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -107,9 +108,9 @@ def explore(
 
     share = max(1, examples // max(1, len(found.kinds)))
     with small_steps(found.cls):
-        for kind in found.kinds:
+        for number, kind in enumerate(found.kinds):
             try:
-                _attempts(kind, outcome, judge, examples=share, seed=seed, shrink=shrink)()
+                _attempts(kind, number, outcome, judge, examples=share, seed=seed, shrink=shrink)()
             except FindingError as finding:
                 # Hypothesis raises that of the shortest sequence.
                 outcome.failure = finding
@@ -118,7 +119,14 @@ def explore(
 
 
 def _attempts(
-    kind: Kind, outcome: Outcome, judge: Judge, *, examples: int, seed: int, shrink: bool
+    kind: Kind,
+    number: int,
+    outcome: Outcome,
+    judge: Judge,
+    *,
+    examples: int,
+    seed: int,
+    shrink: bool,
 ) -> Callable[[], None]:
     """Plays all sequences on one kind."""
 
@@ -135,7 +143,7 @@ def _attempts(
     @given(_PROGRAMS)
     def attempt(program: tuple[str, Step, list[Step]]) -> None:
         dtype, first, steps = program
-        bench = Bench(outcome.name, kind, dtype, judge=judge)
+        bench = Bench(outcome.name, kind, dtype, judge=judge, number=number)
         try:
             bench.play([first, *steps])
         finally:
@@ -145,11 +153,24 @@ def _attempts(
     return attempt
 
 
+def replay(play: str, classes: Sequence[Found], judge: Judge) -> None:
+    """Play one sequence again, as a finding or an entry has written it down.
+
+    Raises:
+        FindingError: the first difference that ``judge`` does not know.
+    """
+    head, *steps = play.split("; ")
+    name, number, dtype = head.split()
+    found = next(one for one in classes if one.name == name)
+    with small_steps(found.cls):
+        Bench(name, found.kinds[int(number)], dtype, judge=judge).play(
+            [Step(verb, tuple(map(int, numbers))) for verb, *numbers in map(str.split, steps)]
+        )
+
+
 @contextmanager
 def small_steps(cls: type[Any]) -> Iterator[None]:
     """Let the caches of that class's module grow by few columns at a time."""
-    import sys
-
     module = sys.modules[cls.__module__]
     places = [
         (one, name, vars(one)[name])

@@ -51,8 +51,8 @@ def coded(grid: Grid, *, heads: int, size: int, which: int, scaled: bool = False
     row, position, stamp = fields[..., 0], fields[..., 1], fields[..., 2]
     head = np.arange(heads).reshape(1, heads, 1, 1)
     place = np.arange(size).reshape(1, 1, 1, size)
-    mixed = row * 131 + position * 17 + stamp * 59 + head * 97 + which * 41
-    filled = 1 + (mixed * (place + 3) + place * place * 29) % _CODES
+    unique = (((row * 256 + position) * 256 + stamp) * 8 + head) * 8 + which
+    filled = 1 + (_hashed(unique * 256 + place) % _CODES).astype(np.int64)
     named = np.stack(np.broadcast_arrays(row, position, stamp, head), axis=0)[..., 0]
     for index in range(min(4, size)):
         filled[..., index] = 1 + named[(index + which) % 4] % _CODES
@@ -60,11 +60,18 @@ def coded(grid: Grid, *, heads: int, size: int, which: int, scaled: bool = False
     return out * np.float32(2.0) ** ((row + position + stamp) % 4) if scaled else out
 
 
+def _hashed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Spread over all bits: near numbers must not give vectors that a codec takes for the same."""
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return mixed >> np.uint64(33)
+
+
 class Ledger:
     """Tells from a vector which token it was made of."""
 
     def __init__(self, roundtrips: Sequence[Roundtrip] = (), *, near: bool = False) -> None:
-        """With ``near``, the closest vector counts: for codecs that round in other ways at times."""
+        """With ``near``, the closest vector counts: for codecs that round otherwise at times."""
         self._roundtrips = roundtrips
         self._near = near
         self._exact: dict[tuple[int, int, bytes], Token] = {}

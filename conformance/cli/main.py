@@ -20,6 +20,7 @@ _COMMANDS = {
     "calibrate": ("conformance.cli.calibrate", "Measure how loudly families answer to defects."),
     "power": ("conformance.cli.power", "Put historic defects in; see which are caught."),
     "soak": ("conformance.cli.soak", "Play random schedules on what is right."),
+    "caches": ("conformance.cli.caches", "Test the verbs of every batch cache."),
     "bench": ("conformance.cli.bench", "Measure coverage, overhead and speed-up of runs."),
 }
 

@@ -114,14 +114,12 @@ class Quantized(Attention):
         return Ledger([self._alone, self._alone])
 
     def _alone(self, vectors: Array) -> Array:
-        parts = mx.quantize(mx.array(vectors).astype(self.dtype), group_size=_GROUP, bits=_BITS)
-        return as_numpy(mx.dequantize(*parts, group_size=_GROUP, bits=_BITS))
+        given = mx.array(vectors).astype(self.dtype)
+        return _dequantized(mx.quantize(given, group_size=_GROUP, bits=_BITS))
 
     def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:  # noqa: ARG002
         """Scaled back."""
-        keys, values = (
-            as_numpy(mx.dequantize(*parts, group_size=_GROUP, bits=_BITS)) for parts in fetched
-        )
+        keys, values = (_dequantized(parts) for parts in fetched)
         return keys, values
 
 
@@ -154,6 +152,11 @@ class Turbo(Attention):
     def dtypes(self, cache: Any) -> set[mx.Dtype]:  # noqa: ARG002
         """Of the codec's own choosing."""
         return set()
+
+
+def _dequantized(parts: Any) -> Array:
+    packed, scales, biases = parts
+    return as_numpy(mx.dequantize(packed, scales, biases, group_size=_GROUP, bits=_BITS))
 
 
 def _through(codec: Any) -> Any:

@@ -86,8 +86,9 @@ class Kind:
 
     def offsets(self, cache: Any) -> list[int] | None:
         """Each row's next position; None where the kind has none."""
-        offset = cache.offset
-        return offset.tolist() if isinstance(offset, mx.array) else [offset]
+        offset: Any = cache.offset
+        told: Any = offset.tolist() if isinstance(offset, mx.array) else [offset]
+        return [int(one) for one in told]
 
     def fed(self, cache: Any) -> bool:
         """Whether the cache has arrays of its own."""
@@ -96,7 +97,8 @@ class Kind:
     def arrays(self, cache: Any) -> Iterator[mx.array]:
         """The arrays that hold contents; bookkeeping of one axis is none."""
         seen = set()
-        for _, value in tree_flatten(vars(cache)):
+        leaves: Any = tree_flatten(vars(cache))
+        for _, value in leaves:
             if isinstance(value, mx.array) and value.ndim > 1 and id(value) not in seen:
                 seen.add(id(value))
                 yield value

@@ -54,7 +54,9 @@ class Pooling(Kind):
         pooled = cache.update_and_fetch(keys.reshape(rows, columns // _RATIO, _RATIO * _SIZE))
         yield from _pooled(after, as_numpy(pooled))
         mask = cache.make_mask(feed.width, offset)
-        yield from _seen(feed, mask, pooled.shape[1])
+        told = "" if isinstance(offset, mx.array) else f" (offset {offset} told as a number)"
+        for problem in _seen(feed, mask, pooled.shape[1]):
+            yield Problem(problem.what, problem.text + told)
 
 
 class PoolingStream(Pooling):
@@ -94,7 +96,7 @@ def _windows(before: Sequence[Row], after: Sequence[Row], given: tuple[Array, Ar
 
 
 def _bases(before: Sequence[Row], after: Sequence[Row], base: Any) -> Problems:
-    bases = base.tolist() if isinstance(base, mx.array) else [base] * len(after)
+    bases: Any = base.tolist() if isinstance(base, mx.array) else [base] * len(after)
     for index, (old, new) in enumerate(zip(before, after, strict=True)):
         first = len(old) // _RATIO * _RATIO
         done = len(new) // _RATIO * _RATIO > first

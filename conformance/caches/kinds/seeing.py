@@ -53,9 +53,7 @@ def judged(feed: Feed, held: Held, visible: Visible | str, window: int | None) -
             return
 
 
-def _text(
-    index: int, query: Token, seen: Sequence[Token | None], wanted: Sequence[Token]
-) -> str:
+def _text(index: int, query: Token, seen: Sequence[Token | None], wanted: Sequence[Token]) -> str:
     missing = [t for t in wanted if t not in seen]
     extra = [t for t in seen if t not in wanted]
     twice = len(seen) != len(set(seen))
