@@ -40,7 +40,7 @@ UNSEEN = {
     "B21.turbo-norms-of-another-row-on-filter": _NO_SECOND_STEP,
     "B22.cross-states-of-another-row": _HIDDEN,
     "F3.keys-of-last-row-stored": "what a batched prompt stored is reused of its last row alone",
-    "F6.ring-taken-for-a-line": "no snapshot of a window that went round is ever reused",
+    "F6.ring-taken-for-a-line": "no batched prompt of 16 tokens ends with an image and is reused",
 }
 
 
