@@ -13,7 +13,8 @@ class RowwiseArrays(ArraysCache):
     """States are stacked when the pass begins and split when it has ended.
 
     A subclass, because models ask ``isinstance``. ``lengths`` tell a model where each row's tokens
-    end; a row that begins has zeros where others have a state, which is what models begin with.
+    end; a row that begins has zeros where others have a state, which is what all models but one
+    (``mlx_lm/models/recurrent_gemma.py:157``) begin with.
     They stay unset where all rows are of one length, so that nothing is gathered needlessly.
     """
 
