@@ -144,6 +144,9 @@ class Bench:
         self.cache, self.rows, said = self._feeding.begin(how, lengths)
         return said
 
+    def do_nothing(self) -> None:
+        """A verb that shrinking has taken away."""
+
     def do_decode(self, steps: int) -> str:
         """One token for each row, some times."""
         for _ in range(1 + steps % 4):

@@ -18,7 +18,7 @@ from conformance.caches.discovery import Found
 from conformance.caches.finding import FindingError
 from conformance.caches.kinds.base import DTYPES, Kind
 
-_MOST_STEPS = 7
+_LEAST_STEPS, _MOST_STEPS = 4, 7
 # So that growth happens within few tokens.
 _STEP = 4
 
@@ -40,11 +40,16 @@ def _flat(given: Sequence[Any]) -> tuple[int, ...]:
 
 
 _STEPS = st.one_of(
+    # What shrinking turns the verbs into that do not matter: short sequences would be drawn too
+    # often if the list could shrink instead.
+    _step("nothing"),
     _step("decode", st.integers(0, 3)),
     _step("block", st.integers(0, 2)),
     _step("filter", st.lists(_number, min_size=1, max_size=4)),
     _step("extend", st.integers(0, 2), _number, _lengths),
     _step("prefill", _number, _number, _lengths),
+    # With rows that join on the way.
+    _step("prefill", _number, st.sampled_from([1, 4, 7]), _lengths),
     _step("extract", _number),
     _step("merge", st.integers(0, 8)),
     _step("trim", st.integers(0, 2)),
@@ -55,7 +60,7 @@ _STEPS = st.one_of(
 _PROGRAMS = st.tuples(
     st.sampled_from(sorted(DTYPES, reverse=True)).map(str),
     _step("new", _number, _lengths),
-    st.lists(_STEPS, max_size=_MOST_STEPS),
+    st.lists(_STEPS, min_size=_LEAST_STEPS, max_size=_MOST_STEPS),
 )
 
 

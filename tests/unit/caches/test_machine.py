@@ -36,10 +36,17 @@ def lengths_lost_on_extend(patch):
 
 
 def merge_by_write_index(patch):
-    def wrong(self):
-        return self._idx
+    right = lm.BatchRotatingKVCache.merge.__func__
 
-    patch.setattr(lm.RotatingKVCache, "size", wrong)
+    def wrong(cls, caches):
+        for cache in caches:
+            cache.size = lambda cache=cache: cache._idx
+        merged = right(cls, caches)
+        for cache in caches:
+            del cache.size
+        return merged
+
+    patch.setattr(lm.BatchRotatingKVCache, "merge", classmethod(wrong))
 
 
 def merge_of_empty_fails(patch):
@@ -196,7 +203,7 @@ FAULTS = [
     (padding_rolled_the_wrong_way, "mlx_lm.BatchKVCache", "finalize"),
     (values_of_another_row, "mlx_lm.BatchKVCache", "extend"),
     (remainder_lost_on_filter, "mlx_vlm.BatchPoolingCache", "filter"),
-    (copy_shares_rows, "mlx_lm.ArraysCache", "copy"),
+    (copy_shares_rows, "mlx_lm.ArraysCache", "new"),
 ]
 
 
