@@ -57,10 +57,10 @@ def _xtc_over_rows(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
     return apply
 
 
-def _top_p_of_row_0(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+def _top_p_over_rows(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
     def apply(logprobs: mx.array, top_p: float) -> mx.array:
         apart: mx.array = right(logprobs, top_p)
-        least = mx.where(apart[:1] == -mx.inf, mx.inf, apart[:1]).min()
+        least = mx.where(apart == -mx.inf, mx.inf, apart).min(axis=-1).max()
         wrong = mx.where(logprobs < least, -mx.inf, logprobs)
         if differs(wrong, apart):
             hits.hit()
@@ -98,12 +98,12 @@ FAULTS = (
         inject=exchange(sample_utils, "apply_xtc", _xtc_over_rows),
     ),
     mlx_lm_fault(
-        name="F2.top-p-threshold-of-row-0",
+        name="F2.top-p-threshold-over-rows",
         fault_class="samplers",
         source="issue trackers: top-p in a batch",
-        summary="The nucleus of the first row bounds the tokens of all.",
+        summary="The narrowest nucleus of all rows bounds the tokens of each.",
         needs=(),
         kills=("samplers",),
-        inject=exchange(sample_utils, "apply_top_p", _top_p_of_row_0),
+        inject=exchange(sample_utils, "apply_top_p", _top_p_over_rows),
     ),
 )
