@@ -106,7 +106,10 @@ class ReferenceEngine(Engine):
         return [quantized.described(caches) for caches in by_layer]
 
     def extract(self, request_id: str) -> Any:
-        """A copy of the row's caches, its last token in them, and the tokens that they hold."""
+        """A copy of the row's caches, its last token in them, and the tokens that they hold.
+
+        Finished rows are kept until ``close`` for this: any of them may be gone on from.
+        """
         row = self.finished.get(request_id) or next(
             row for row in self.decoding if row.name == request_id
         )
