@@ -13,7 +13,15 @@ import mlx.core as mx
 
 from conformance.caches.checking import check
 from conformance.caches.feeding import Feeding
-from conformance.caches.finding import FindingError, Problem, Problems, raised_at
+from conformance.caches.finding import (
+    HARD,
+    FindingError,
+    Judge,
+    KnownError,
+    Problem,
+    Problems,
+    raised_at,
+)
 from conformance.caches.kinds.base import Kind
 from conformance.caches.rows import Row
 
@@ -23,16 +31,6 @@ class Step(NamedTuple):
 
     verb: str
     numbers: tuple[int, ...] = ()
-
-
-# Takes a finding and says whether it is known.
-Judge = Callable[[FindingError], bool]
-HARD = frozenset({"contents", "offset", "error", "returned", "shape", "lengths"})
-"""After these what follows means nothing."""
-
-
-class KnownError(Exception):
-    """The sequence ends: a known defect has spoilt the cache."""
 
 
 class Bench:
@@ -49,7 +47,7 @@ class Bench:
         self._verb = "new"
         self._facts: set[str] = set()
         kind.begin(dtype)
-        self._feeding = Feeding(kind, self.report)
+        self._feeding = Feeding(kind, self.report, self._say)
         self._dtypes = {kind.dtype}
         self.steps.append(f"dtype {dtype}")
         self.cache: Any = None
@@ -70,7 +68,7 @@ class Bench:
     def _play(self, step: Step) -> None:
         verb: Callable[..., str | None] = getattr(self, f"do_{step.verb}")
         self._verb = step.verb
-        self.steps.append(f"{step.verb}{step.numbers}")
+        self.steps.append(step.verb)
         self._played.append(" ".join([step.verb, *map(str, step.numbers)]))
         fact, had = f"after {step.verb}", set(self._facts)
         self._facts.add(fact)
@@ -88,6 +86,11 @@ class Bench:
             raise
         except Exception as error:  # noqa: BLE001 (whatever the library raises is the finding)
             self.report(Problem("error", f"{type(error).__name__}: {error}{raised_at(error)}"))
+
+    def _say(self, text: str) -> str:
+        """What the verb does, before it is tried: so that a failure can be read."""
+        self.steps[-1] = f"extend by a batch: {text}" if self._verb == "extend" else text
+        return self.steps[-1]
 
     def _has_content(self) -> bool:
         return self.cache is not None and self.kind.fed(self.cache)
@@ -149,16 +152,18 @@ class Bench:
 
     def do_decode(self, steps: int) -> str:
         """One token for each row, some times."""
+        said = self._say(f"update: one token each, {1 + steps % 4} times")
         for _ in range(1 + steps % 4):
             self.rows = self._feeding.block(self.cache, self.rows, 1)
-        return f"update: one token each, {1 + steps % 4} times"
+        return said
 
     def do_block(self, width: int) -> str | None:
         """Some tokens for each row at once."""
         if not self.kind.blocks:
             return None
+        said = self._say(f"update: {2 + width % 3} tokens each at once")
         self.rows = self._feeding.block(self.cache, self.rows, 2 + width % 3)
-        return f"update: {2 + width % 3} tokens each at once"
+        return said
 
     def do_prefill(self, chunk: int, middle: int, *lengths: int) -> str | None:
         """Ragged prompts, padded on the right, in pieces; rows may come or go on the way."""
@@ -172,30 +177,32 @@ class Bench:
         kept = list(dict.fromkeys(pick % len(self.rows) for pick in picks))
         if not self.kind.has("filter") or not kept or self.kind.single:
             return None
+        said = self._say(f"filter: keep slots {kept}")
         self.cache.filter(mx.array(kept) if picks[0] % 2 else kept)
         self.rows = [self.rows[index] for index in kept]
-        return f"filter: keep slots {kept}"
+        return said
 
     def do_extend(self, steps: int, how: int, *lengths: int) -> str | None:
         """Put the rows of another batch behind."""
         if not self.kind.has("extend") or self.kind.single or len(self.rows) > 8:
             return None
         other, rows, said = self._feeding.begin(how, lengths)
-        said = f"extend by a batch of its own ({said}"
         if any(row.tokens for row in rows):
             for _ in range(steps % 3):
                 rows = self._feeding.block(other, rows, 1)
             said += f"; then {steps % 3} tokens each"
+        said = self._say(said)
         self.cache.extend(other)
         self.rows = [*self.rows, *rows]
-        return f"{said})"
+        return said
 
     def do_extract(self, index: int) -> str | None:
         """Take one row out as a single stream, which must be whole; the batch stays."""
         if not self.kind.has("extract"):
             return None
+        said = self._say(f"extract slot {index % len(self.rows)}")
         self._extracted(index % len(self.rows))
-        return f"extract slot {index % len(self.rows)}"
+        return said
 
     def _extracted(self, slot: int) -> Any:
         alone = self.cache.extract(slot)
@@ -208,6 +215,7 @@ class Bench:
         """All rows out as single streams, and with a new one back into a batch."""
         if not self.kind.has("merge") or not (self.kind.single or self.kind.has("extract")):
             return None
+        said = self._say(f"extract all, merge with a single stream of {length % 9}")
         stream = self.kind if self.kind.single else self.kind.share(self.kind.stream())
         batch = self.kind.share(self.kind.batch()) if self.kind.single else self.kind
         count = len(self.rows)
@@ -216,13 +224,13 @@ class Bench:
         merged, rows = self.kind.merged([*parts, fresh]), [*self.rows, row]
         if not self.kind.single:
             self.cache, self.rows = merged, rows
-            return f"extract all, merge with a single stream of {length % 9}"
+            return said
         self._all(check(batch, merged, rows, dtypes=self._dtypes))
         if not batch.fed(merged):
-            return "merge with an empty single stream"
+            return said
         alone = merged.extract(0)
         self.cache = alone if type(alone) is type(self.cache) else self.cache
-        return f"merge with a single stream of {length % 9}, extract slot 0"
+        return f"{said}, extract slot 0"
 
     def do_trim(self, count: int) -> str | None:
         """Take back the last tokens of all rows, where the cache says it can."""
@@ -230,32 +238,36 @@ class Bench:
         count = 1 + count % 3
         if not self.kind.has("trim") or count > most or not self.cache.is_trimmable():
             return None
+        said = self._say(f"trim {count}")
         done = self.cache.trim(count)
         if done != count:
             self.report(Problem("returned", f"trim({count}) says {done}"))
         self.rows = [Row(row.uid, row.tokens[:-count]) for row in self.rows]
-        return f"trim {count}"
+        return said
 
     def do_copy(self) -> str:
         """A copy goes on by itself; the original must not notice."""
+        said = self._say("copy, one token each for the copy")
         twin = copy.deepcopy(self.cache)
         self._feeding.block(twin, self.rows, 1)
-        return "copy, one token each for the copy"
+        return said
 
     def do_reload(self) -> str | None:
         """Save the state, make a new cache from it."""
+        said = self._say("from_state of its state")
         cls = type(self.cache)
         if len(inspect.signature(cls.from_state).parameters) > 1:
             self.cache = cls.from_state(self.cache.state, self.cache.meta_state)
         else:
             self.cache = cls.from_state(self.cache.state)
-        return "from_state of its state"
+        return said
 
     def do_restore(self) -> str | None:
         """Save the state, put it into an empty cache."""
+        said = self._say("state put into an empty cache")
         empty = self.kind.new([0] * len(self.rows))
         empty.state = self.cache.state
         if hasattr(type(empty), "meta_state"):
             empty.meta_state = self.cache.meta_state
         self.cache = empty
-        return "state put into an empty cache"
+        return said

@@ -17,9 +17,15 @@ _JOIN, _LEAVE = 1, 2
 class Feeding:
     """Numbers rows and writings, so that no two tokens look alike."""
 
-    def __init__(self, kind: Kind, report: Callable[[Problem, set[str]], None]) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        report: Callable[[Problem, set[str]], None],
+        say: Callable[[str], Any],
+    ) -> None:
         self._kind = kind
         self._report = report
+        self._say = say
         self._rows = 0
         self._stamp = 0
 
@@ -44,8 +50,10 @@ class Feeding:
         return [Row(self._rows - count + index) for index in range(count)]
 
     def _begin_single(self, how: int, length: int) -> tuple[Any, list[Row], str]:
+        said = f"new, prompt of {length} in pieces of {1 + how % 5}"
+        self._say(said)
         cache, row = self.alone(self._kind, length, chunk=1 + how % 5)
-        return cache, [row], f"new, prompt of {length} in pieces of {1 + how % 5}"
+        return cache, [row], said
 
     def alone(self, kind: Kind, length: int, chunk: int = 3) -> tuple[Any, Row]:
         """A single stream with a prompt."""
@@ -85,11 +93,13 @@ class Feeding:
         chunk = 1 + how // 4 % 5
         said = f"new, prompts of {lengths} padded on the left"
         said += " (prepare)" if prepared else ""
+        said += f", in pieces of {chunk}" if how else ""
+        self._say(said)
         stamp = self._next()
         tokens = [row.following(n, stamp) for row, n in zip(rows, lengths, strict=True)]
         grid = padded(tokens, stamp, left=True)
         rows = self._pieces(cache, rows, grid, chunk if how else width)
-        return cache, rows, said + (f", in pieces of {chunk}" if how else "")
+        return cache, rows, said
 
     def _right(self, rows: list[Row], lengths: list[int], how: int) -> tuple[Any, list[Row], str]:
         cache = self._kind.new([0] * len(rows))
@@ -100,6 +110,7 @@ class Feeding:
         """Single streams, each with its prompt, merged."""
         stream = self._kind.share(self._kind.stream())
         chunk = 1 + how // 4 % 5
+        self._say(f"merge single streams of {lengths}")
         made = [self.alone(stream, length, chunk) for length in lengths]
         cache = self._kind.merged([cache for cache, _ in made])
         return cache, [row for _, row in made], f"merge single streams of {lengths}"
@@ -136,6 +147,7 @@ class Feeding:
             cache.extend(other)
             rows, wanted = [*rows, *others], [*wanted, *theirs]
             said += f"extended by rows prepared for {theirs}, "
+        self._say(f"{said}finalize")
         stamp = self._next()
         tokens = [row.following(n, stamp) for row, n in zip(rows, wanted, strict=True)]
         grid = padded(tokens, stamp, left=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +60,16 @@ class FindingError(AssertionError):
             "steps": list(self.steps),
             "play": self.play,
         }
+
+
+# Takes a finding and says whether it is known.
+Judge = Callable[[FindingError], bool]
+HARD = frozenset({"contents", "offset", "error", "returned", "shape", "lengths"})
+"""After these what follows means nothing."""
+
+
+class KnownError(Exception):
+    """The sequence ends: a known defect has spoilt the cache."""
 
 
 def raised_at(error: Exception) -> str:

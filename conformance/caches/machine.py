@@ -13,9 +13,9 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from conformance.caches.bench import Bench, Judge, Step
+from conformance.caches.bench import Bench, Step
 from conformance.caches.discovery import Found
-from conformance.caches.finding import FindingError
+from conformance.caches.finding import FindingError, Judge
 from conformance.caches.kinds.base import DTYPES, Kind
 
 _LEAST_STEPS, _MOST_STEPS = 4, 7

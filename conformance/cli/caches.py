@@ -32,7 +32,7 @@ from conformance.errors import ConformanceError
 @click.option(
     "--examples",
     type=click.IntRange(min=1),
-    default=100,
+    default=80,
     show_default=True,
     metavar="N",
     help="Sequences of verbs for each class.",

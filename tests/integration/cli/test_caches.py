@@ -33,7 +33,7 @@ def test_right_classes_pass_and_are_listed():
 
 
 def test_known_defects_are_named_and_do_not_fail():
-    done = call("--class", "mlx_lm.BatchKVCache", "--seed", "3")
+    done = call("--class", "mlx_lm.BatchKVCache", "--examples", "60")
     assert done.exit_code == 0, done.output
     assert "known: extract-of-empty in mlx_lm.BatchKVCache" in done.output
 
