@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -21,9 +19,11 @@ from conformance.caches.finding import (
     Problem,
     Problems,
     raised_at,
+    several,
 )
 from conformance.caches.kinds.base import Kind
 from conformance.caches.rows import Row
+from conformance.caches.saving import reloaded, restored
 
 
 class Step(NamedTuple):
@@ -113,14 +113,7 @@ class Bench:
             before: what was true of the cache before it was fed.
             probed: it showed in a copy or in one row alone.
         """
-        facts = self._facts | before
-        facts |= self.kind.facts(self.cache) if self.cache is not None else set()
-        if not self._has_content():
-            facts.add("empty")
-        if len({len(row) for row in self.rows}) > 1:
-            facts.add("ragged")
-        if re.search(r"\((?!1 )\d+ at once", problem.text):
-            facts.add("several")
+        facts = self._facts | before | self._true_now(problem)
         finding = FindingError(
             self.name,
             self._verb,
@@ -133,6 +126,15 @@ class Bench:
             raise finding
         if problem.what in HARD and not probed:
             raise KnownError
+
+    def _true_now(self, problem: Problem) -> set[str]:
+        facts = self.kind.facts(self.cache) if self.cache is not None else set()
+        told = {
+            "empty": not self._has_content(),
+            "ragged": len({len(row) for row in self.rows}) > 1,
+            "several": several(problem),
+        }
+        return facts | {name for name, true in told.items() if true}
 
     def _all(self, problems: Problems) -> None:
         for problem in problems:
@@ -255,19 +257,11 @@ class Bench:
     def do_reload(self) -> str | None:
         """Save the state, make a new cache from it."""
         said = self._say("from_state of its state")
-        cls = type(self.cache)
-        if len(inspect.signature(cls.from_state).parameters) > 1:
-            self.cache = cls.from_state(self.cache.state, self.cache.meta_state)
-        else:
-            self.cache = cls.from_state(self.cache.state)
+        self.cache = reloaded(self.cache)
         return said
 
     def do_restore(self) -> str | None:
         """Save the state, put it into an empty cache."""
         said = self._say("state put into an empty cache")
-        empty = self.kind.new([0] * len(self.rows))
-        empty.state = self.cache.state
-        if hasattr(type(empty), "meta_state"):
-            empty.meta_state = self.cache.meta_state
-        self.cache = empty
+        self.cache = restored(self.cache, self.kind.new([0] * len(self.rows)))
         return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,11 @@ Problems = Iterator[Problem]
 def at_once(problem: Problem, width: int) -> Problem:
     """Said of that many tokens fed at once."""
     return Problem(problem.what, f"{problem.text} ({width} at once)")
+
+
+def several(problem: Problem) -> bool:
+    """Whether it shows with several tokens at once."""
+    return re.search(r"\((?!1 )\d+ at once", problem.text) is not None
 
 
 class FindingError(AssertionError):
