@@ -19,6 +19,7 @@ from conformance.scenarios.build import (
     MEDIUM,
     PIECE,
     SHORT,
+    TWO,
     ask,
     gone,
     in_prefill,
@@ -105,7 +106,11 @@ def _beside_cold(brief: Brief) -> Schedule:
 
 
 def _late(brief: Brief) -> Schedule:
-    """A prompt that reuses joins others that decode, the one that it reuses among them."""
+    """A prompt that reuses joins others that decode, the one that it reuses among them.
+
+    Then one reuses the other of the two that were prefilled together.
+    """
+    other = Request("other_again", brief.prompt(MEDIUM) + brief.prompt(TWO, variant=7), FEW)
     return Schedule(
         "late",
         (
@@ -113,6 +118,7 @@ def _late(brief: Brief) -> Schedule:
             together(
                 _after(brief, "late", SHARED + 2, SHORT, max_tokens=SOME), when=produced("first", 1)
             ),
+            together(other, when=gone("late")),
         ),
         options=_options(),
     )

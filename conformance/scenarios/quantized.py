@@ -55,10 +55,14 @@ def _quantized(brief: Brief) -> list[Schedule]:
 
 
 def _changing(brief: Brief, name: str, kv: KvQuant | None) -> Schedule:
-    """Prompts of other lengths, the longest of which leaves; then one joins that is longer."""
+    """Prompts of other lengths, of which the first rows leave; one joins that is longer.
+
+    The last row decodes on for two steps and more after each: the step after a row left was
+    computed before.
+    """
     first = [
         ask(brief, name, length, max_tokens=out)
-        for name, length, out in (("long", LONG, 2), ("short", SHORT, 6), ("two", TWO, 5))
+        for name, length, out in (("two", TWO, 2), ("long", LONG, 3), ("short", SHORT, 6))
     ]
     late = together(ask(brief, "late", MEDIUM, max_tokens=2), when=produced("short", 1))
     options = EngineOptions(prefill_step_size=CUT, kv=kv)

@@ -89,7 +89,7 @@ class MlxLmEngine(Engine):
 
     def rows(self) -> Mapping[str, int]:
         """From the generation batch."""
-        return {self._ids[u]: row for row, u in enumerate(compat.decode_rows(self._generator))}
+        return {self._name(u): row for row, u in enumerate(compat.decode_rows(self._generator))}
 
     def cache_bytes(self) -> int | None:
         """From the generator's own count."""
