@@ -46,6 +46,7 @@ class Bench:
         self._judge = judge
         self._verb = "new"
         self._facts: set[str] = set()
+        self._before: set[str] = set()
         kind.begin(dtype)
         self._feeding = Feeding(kind, self.report, self._say)
         self._dtypes = {kind.dtype}
@@ -68,6 +69,7 @@ class Bench:
     def _play(self, step: Step) -> None:
         verb: Callable[..., str | None] = getattr(self, f"do_{step.verb}")
         self._verb = step.verb
+        self._before = self.kind.facts(self.cache) if self.cache is not None else set()
         self.steps.append(step.verb)
         self._played.append(" ".join([step.verb, *map(str, step.numbers)]))
         fact, had = f"after {step.verb}", set(self._facts)
@@ -134,7 +136,7 @@ class Bench:
             "ragged": len({len(row) for row in self.rows}) > 1,
             "several": several(problem),
         }
-        return facts | {name for name, true in told.items() if true}
+        return self._before | facts | {name for name, true in told.items() if true}
 
     def _all(self, problems: Problems) -> None:
         for problem in problems:
