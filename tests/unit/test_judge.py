@@ -84,7 +84,7 @@ EXPECTED = {
     "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces"}),
     "InheritsSlotState": (
         Verdict.DIVERGED,
-        {"slot_reuse", "samplers", "invalid", "mixed_modality"},
+        {"slot_reuse", "samplers", "invalid", "mixed_modality", "quantized"},
     ),
     "ComputesGhostRows": (Verdict.LEAK, ENDS),
     "LosesTokenBetweenPieces": (Verdict.DIVERGED, PIECES),
@@ -101,7 +101,7 @@ EXPECTED = {
     "NeverEnds": (
         Verdict.HANG,
         {"slot_reuse", "window", "prompt_cache", "samplers", "invalid"}
-        | {"mixed_modality", "stale_state"},
+        | {"mixed_modality", "stale_state", "quantized"},
     ),
     "CrashesOnOtherThread": (Verdict.CRASH, {"threads"}),
     "ReadsUnwrittenMemory": (Verdict.UNSTABLE, SEVERAL),
