@@ -12,7 +12,7 @@ import msgspec
 
 from conformance.errors import ConformanceError
 from conformance.faults import Fault, Hits
-from conformance.faults.costs import COST, COST_SCENARIOS, costlier
+from conformance.faults.costs import costlier
 from conformance.faults.killing import killed, new_findings
 from conformance.faults.traits import traits
 from conformance.registry import Registry
@@ -123,8 +123,6 @@ class Bench:
         )
 
     def _order(self, fault: Fault) -> Sequence[str]:
-        if COST in fault.kills:
-            return COST_SCENARIOS
         if not self._unit.every_scenario:
             return fault.kills
         rest = (name for name in self._registry.scenarios if name not in fault.kills)
@@ -136,8 +134,8 @@ class Bench:
             self._right[scenario] = self._session.run(case)
         right = self._right[scenario]
         wrong = self._session.run(case, around=partial(fault.inject, hits))
-        if COST in fault.kills and (dearer := costlier(right, wrong)):
-            return Kill(scenario, COST, dearer)
+        if fault.priced and (dearer := costlier(right, wrong)):
+            return Kill(scenario, "cost", dearer)
         if not killed(fault, right, wrong):
             return None
         found = new_findings(right, wrong)

@@ -36,6 +36,7 @@ class Fault:
         kills: the scenarios of which at least one must catch it, the cheapest first.
         inject: a context manager; inside it the defect is there, afterwards without a trace gone.
         crash: the historic defect was a crash, so that a crash kills it.
+        priced: the answers stay right; a figure of the run that gets worse kills it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Fault:
     kills: tuple[str, ...]
     inject: Callable[[Hits], AbstractContextManager[None]]
     crash: bool = False
+    priced: bool = False
 
     @property
     def key(self) -> str:

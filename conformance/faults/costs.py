@@ -6,12 +6,6 @@ from collections.abc import Iterator
 
 from conformance.verdict import CaseResult, ScheduleResult
 
-COST = "cost"
-"""In ``Fault.kills``: the defect is known by its price, in scenarios that have one."""
-
-COST_SCENARIOS = ("ragged", "chunked", "staggered", "samplers")
-"""Where rows are padded, prefilled in pieces, joined while others decode, and penalized."""
-
 # The right run's figure may be surpassed by this share before it counts.
 _SHARE = 0.25
 

@@ -9,8 +9,7 @@ import mlx.core as mx
 from mlx_lm.models.cache import BatchKVCache, KVCache, TokenBuffer
 
 from conformance.backend.disturb import leaves
-from conformance.faults.base import Hits
-from conformance.faults.costs import COST
+from conformance.faults.base import Fault, Hits
 from conformance.faults.mlx_lm.tools import (
     ATTENTION,
     FULL,
@@ -116,16 +115,18 @@ def _views(_: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
     return extract
 
 
-def _cost(name: str, source: str, summary: str, needs: tuple[str, ...], inject: Injection) -> Any:
-    leak = name.startswith(("A10", "D5"))
+def _cost(
+    name: str, source: str, summary: str, scenario: str, inject: Injection, *, needs: Any = ()
+) -> Fault:
     return mlx_lm_fault(
         name=name,
-        fault_class="leak" if leak else "cost",
+        fault_class="cost",
         source=source,
         summary=summary,
         needs=needs,
-        kills=(COST,),
+        kills=(scenario,),
         inject=inject,
+        priced=True,
     )
 
 
@@ -134,42 +135,44 @@ FAULTS = (
         "A4.padded-to-the-longest",
         "mlx-lm #1072",
         "Each prompt is computed as far as the longest beside it reaches.",
-        (),
+        "chunked",
         exchange(_GENERATOR, "__init__", _padded_to_the_longest),
     ),
     _cost(
         "A10.slices-hold-the-batch",
         "mlx-lm #1072",
         "A cache that is taken out is a view, which keeps the whole batch's buffer alive.",
-        (FULL,),
+        "prompt_cache",
         exchange(BatchKVCache, "extract", _views),
+        needs=(FULL,),
     ),
     _cost(
         "B19.prefill-before-decode",
         "mlx-vlm #1030",
         "All prompts are prefilled before any row decodes on.",
-        (),
+        "staggered",
         _prefill_first,
     ),
     _cost(
         "C5.offsets-read-at-each-step",
         "mlx-vlm #1055",
         "The host reads the offsets in each layer of each decode step.",
-        (ROPE, ATTENTION),
+        "ragged",
         exchange(mx.fast, "rope", _read_at_each_rotation),
+        needs=(ROPE, ATTENTION),
     ),
     _cost(
         "D5.chain-of-sums",
         "a Swift engine's fork",
         "A number that is counted up in each step is never evaluated: the graph grows.",
-        (),
+        "ragged",
         exchange(_BATCH, "_step", _chained),
     ),
     _cost(
         "D7.history-made-anew",
         "a Swift engine's fork",
         "The tokens that penalties count are read and copied whole in each step.",
-        (),
+        "samplers",
         exchange(TokenBuffer, "update_and_fetch", _history_anew),
     ),
 )

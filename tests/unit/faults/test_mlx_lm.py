@@ -9,7 +9,7 @@ import mlx.core as mx
 import pytest
 
 from conformance.faults import Fault, Hits
-from conformance.faults.costs import COST, COST_SCENARIOS, costlier
+from conformance.faults.costs import costlier
 from conformance.faults.killing import killed
 from conformance.faults.mlx_lm import FAULTS
 from conformance.faults.mlx_lm.padding_nan import HARMLESS
@@ -77,7 +77,7 @@ def told(fault):
     return pytest.param(fault, id=fault.name, marks=marks)
 
 
-@pytest.mark.parametrize("fault", [told(fault) for fault in FAULTS if COST not in fault.kills])
+@pytest.mark.parametrize("fault", [told(fault) for fault in FAULTS if not fault.priced])
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
     scenario = fault.kills[0]
     family = family_for(fault)
@@ -89,17 +89,13 @@ def test_a_fault_is_caught_by_the_first_scenario_named(fault):
     assert killed(fault, before, after)
 
 
-@pytest.mark.parametrize("fault", [told(fault) for fault in FAULTS if COST in fault.kills])
-def test_a_fault_of_cost_shows_in_a_figure(fault):
-    runs = ((right("llama", s), wrong("llama", s, fault.inject)[0]) for s in COST_SCENARIOS)
-    assert any(costlier(before, after) for before, after in runs)
-
-
-@pytest.mark.parametrize("fault", [f for f in FAULTS if COST in f.kills], ids=lambda f: f.name)
-def test_a_fault_of_cost_takes_effect_and_changes_no_answer(fault):
-    after, hits = wrong("llama", "samplers", fault.inject)
+@pytest.mark.parametrize("fault", [told(fault) for fault in FAULTS if fault.priced])
+def test_a_priced_fault_shows_in_a_figure_and_in_no_answer(fault):
+    before = right("llama", fault.kills[0])
+    after, hits = wrong("llama", fault.kills[0], fault.inject)
     assert hits > 0
-    assert after.verdict.good
+    assert not killed(fault, before, after)
+    assert costlier(before, after)
 
 
 def test_finite_values_at_masked_steps_are_no_fault():
@@ -118,7 +114,7 @@ def test_a_fault_tells_what_it_is(fault):
     assert fault.engine == "mlx_lm"
     assert fault.source
     assert fault.summary.endswith(".")
-    assert set(fault.kills) <= {*registry().scenarios, COST}
+    assert set(fault.kills) <= {*registry().scenarios}
 
 
 def test_the_registry_has_them():
