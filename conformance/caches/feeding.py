@@ -108,7 +108,7 @@ class Feeding:
 
     def _merged(self, _: list[Row], lengths: list[int], how: int) -> tuple[Any, list[Row], str]:
         """Single streams, each with its prompt, merged."""
-        stream = self._kind.share(self._kind.stream())
+        stream = self._kind.share(self._kind.partner())
         chunk = 1 + how // 4 % 5
         self._say(f"merge single streams of {lengths}")
         made = [self.alone(stream, length, chunk) for length in lengths]

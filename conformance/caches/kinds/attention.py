@@ -31,7 +31,7 @@ class Attention(Kind):
         """An empty cache of as many rows."""
         return self.cls(list(padding))
 
-    def stream(self) -> Kind:
+    def partner(self) -> Kind:
         """Plain keys and values."""
         return Stream(self.module, self.module.KVCache)
 
@@ -90,7 +90,7 @@ class Rotating(Attention):
         """An empty cache of as many rows."""
         return self.cls(WINDOW, list(padding))
 
-    def stream(self) -> Kind:
+    def partner(self) -> Kind:
         """A window alone."""
         return RotatingStream(self.module, self.module.RotatingKVCache)
 
@@ -105,7 +105,7 @@ class Quantized(Attention):
         """An empty cache of as many rows."""
         return self.cls(list(padding), group_size=_GROUP, bits=_BITS)
 
-    def stream(self) -> Kind:
+    def partner(self) -> Kind:
         """One row, quantized alike."""
         return QuantizedStream(self.module, self.module.QuantizedKVCache)
 
@@ -132,7 +132,7 @@ class Turbo(Attention):
         """An empty cache of as many rows."""
         return self.cls(list(padding), _TURBO_BITS)
 
-    def stream(self) -> Kind:
+    def partner(self) -> Kind:
         """One row, quantized alike."""
         return TurboStream(self.module, self.module.TurboQuantKVCache)
 
@@ -172,7 +172,7 @@ class Stream(Attention):
         """An empty cache."""
         return self.cls()
 
-    def batch(self) -> Kind:
+    def partner(self) -> Kind:
         """Plain rows."""
         return Attention(self.module, self.module.BatchKVCache)
 
@@ -186,7 +186,7 @@ class RotatingStream(Stream):
         """An empty cache."""
         return self.cls(WINDOW)
 
-    def batch(self) -> Kind:
+    def partner(self) -> Kind:
         """Windows of rows."""
         return Rotating(self.module, self.module.BatchRotatingKVCache)
 
@@ -210,6 +210,10 @@ class QuantizedStream(Quantized):
         """An empty cache."""
         return self.cls(group_size=_GROUP, bits=_BITS)
 
+    def partner(self) -> Kind:
+        """Rows, quantized alike."""
+        return Quantized(self.module, self.module.BatchQuantizedKVCache)
+
 
 class TurboStream(Turbo):
     """One row alone."""
@@ -219,3 +223,7 @@ class TurboStream(Turbo):
     def new(self, padding: Sequence[int]) -> Any:  # noqa: ARG002
         """An empty cache."""
         return self.cls(_TURBO_BITS)
+
+    def partner(self) -> Kind:
+        """Rows, quantized alike."""
+        return Turbo(self.module, self.module.BatchTurboQuantKVCache)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -22,7 +23,7 @@ def as_numpy(array: mx.array) -> Array:
     return np.asarray(array.astype(mx.float32))
 
 
-class Kind:
+class Kind(ABC):
     """A class under test: how it is made, fed and read. Verbs that it has not are not tried."""
 
     single = False
@@ -55,17 +56,13 @@ class Kind:
         """Knows what the tokens of this kind look like."""
         return Ledger()
 
+    @abstractmethod
     def new(self, padding: Sequence[int]) -> Any:
         """An empty cache of as many rows; padding on the left of each."""
-        raise NotImplementedError
 
-    def stream(self) -> Kind:
-        """The kind of a single stream that is merged into this one."""
-        raise NotImplementedError
-
-    def batch(self) -> Kind:
-        """The kind that single streams of this one are merged into."""
-        raise NotImplementedError
+    @abstractmethod
+    def partner(self) -> Kind:
+        """Of a batch the kind of its rows as single streams; of a single stream its batch's."""
 
     def merged(self, caches: Sequence[Any]) -> Any:
         """One cache of several single streams."""
@@ -80,9 +77,9 @@ class Kind:
         """Whether prepare() takes padding on the left."""
         return self.has("prepare")
 
+    @abstractmethod
     def feed(self, cache: Any, feed: Feed) -> Problems:
         """Update the cache and tell what is wrong with what comes back."""
-        raise NotImplementedError
 
     def offsets(self, cache: Any) -> list[int] | None:
         """Each row's next position; None where the kind has none."""

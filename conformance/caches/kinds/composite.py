@@ -49,13 +49,9 @@ class Composite(Kind):
         """Where each part takes it."""
         return all(part.left_in_prepare for part in self._parts)
 
-    def stream(self) -> Kind:
-        """Of single streams."""
-        return Composite(self.module, self.cls, [part.stream() for part in self._parts])
-
-    def batch(self) -> Kind:
-        """Of batches."""
-        return Composite(self.module, self.cls, [part.batch() for part in self._parts])
+    def partner(self) -> Kind:
+        """Of all parts."""
+        return Composite(self.module, self.cls, [part.partner() for part in self._parts])
 
     def feed(self, cache: Any, feed: Feed) -> Problems:
         """One after the other."""

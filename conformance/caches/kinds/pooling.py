@@ -30,7 +30,7 @@ class Pooling(Kind):
         """An empty cache of as many rows."""
         return self.cls(_RATIO, list(padding))
 
-    def stream(self) -> Kind:
+    def partner(self) -> Kind:
         """One row alone."""
         return PoolingStream(self.module, self.module.PoolingCache)
 
@@ -68,7 +68,7 @@ class PoolingStream(Pooling):
         """An empty cache."""
         return self.cls(_RATIO)
 
-    def batch(self) -> Kind:
+    def partner(self) -> Kind:
         """Several rows."""
         return Pooling(self.module, self.module.BatchPoolingCache)
 

@@ -43,7 +43,7 @@ class Recurrent(Kind):
         """It takes lengths only."""
         return False
 
-    def stream(self) -> Kind:
+    def partner(self) -> Kind:
         """The same class, with one row."""
         return RecurrentStream(self.module, self.cls, self._used)
 
@@ -118,7 +118,7 @@ class RecurrentStream(Recurrent):
         """An empty cache."""
         return self.cls(_SLOTS)
 
-    def batch(self) -> Kind:
+    def partner(self) -> Kind:
         """The same class, with several rows."""
         return Recurrent(self.module, self.cls, self._used)
 
