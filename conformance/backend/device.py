@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 
 import mlx.core as mx
 
 
 def device_name() -> str:
-    """The device and its chip, for example ``cpu (AMD EPYC)`` or ``gpu (Apple M4)``."""
+    """The device and its chip, for example ``cpu (AMD EPYC)`` or ``gpu (Apple M4, TF32)``."""
     device = mx.default_device()
     kind = "gpu" if device.type == mx.DeviceType.gpu else "cpu"
     info = mx.device_info(device) if hasattr(mx, "device_info") else {}
     chip = info.get("device_name") or platform.machine()
-    return f"{kind} ({chip})"
+    reduced = kind == "gpu" and os.environ.get("MLX_ENABLE_TF32") != "0"
+    return f"{kind} ({chip}{', TF32' if reduced else ''})"
 
 
 def package_versions(*packages: str) -> dict[str, str]:

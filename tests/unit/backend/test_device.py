@@ -1,6 +1,9 @@
 """The device and the versions, in words."""
 
+import os
 import platform
+import subprocess
+import sys
 
 from conformance.backend import device
 
@@ -16,3 +19,22 @@ def test_versions_are_those_of_installed_packages_and_python():
     assert found["python"] == platform.python_version()
     assert found["numpy"].count(".") == 2
     assert "no-such-package-here" not in found
+
+
+def test_a_gpu_that_may_shorten_its_float32_products_says_so(monkeypatch):
+    monkeypatch.setattr(device.mx, "default_device", lambda: device.mx.Device(device.mx.gpu))
+    monkeypatch.setattr(device.mx, "device_info", lambda _: {"device_name": "M9"})
+    monkeypatch.setenv("MLX_ENABLE_TF32", "1")
+    assert device.device_name() == "gpu (M9, TF32)"
+    monkeypatch.setenv("MLX_ENABLE_TF32", "0")
+    assert device.device_name() == "gpu (M9)"
+
+
+def test_float32_products_are_whole_unless_the_user_says_otherwise():
+    script = "import os, conformance.backend; print(os.environ['MLX_ENABLE_TF32'])"
+    env = {name: value for name, value in os.environ.items() if name != "MLX_ENABLE_TF32"}
+    for given, wanted in (({}, "0"), ({"MLX_ENABLE_TF32": "1"}, "1")):
+        ran = subprocess.run(
+            [sys.executable, "-c", script], env=env | given, capture_output=True, text=True
+        )
+        assert ran.stdout.strip() == wanted
