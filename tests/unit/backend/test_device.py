@@ -35,6 +35,10 @@ def test_float32_products_are_whole_unless_the_user_says_otherwise():
     env = {name: value for name, value in os.environ.items() if name != "MLX_ENABLE_TF32"}
     for given, wanted in (({}, "0"), ({"MLX_ENABLE_TF32": "1"}, "1")):
         ran = subprocess.run(
-            [sys.executable, "-c", script], env=env | given, capture_output=True, text=True
+            [sys.executable, "-c", script],
+            env=env | given,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert ran.stdout.strip() == wanted
