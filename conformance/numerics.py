@@ -19,6 +19,9 @@ WIDE_FACTOR = 2.0
 WIDE_SHARE = 0.5
 WIDE_STEPS = 3
 
+# Up to this factor the noise that is known explains a difference, and no more of it is measured.
+# More than this of a benign difference says that the noise is too small: a floor, or few runs.
+ENOUGH = 2.0
 # A difference of more than this many times the noise is no rounding, however often one asks.
 HOPELESS = 1000.0
 
@@ -68,9 +71,14 @@ class Deviation:
         return self.first_bad_step is None
 
     @property
-    def arguable(self) -> bool:
-        """Whether rounding does not explain it, but more runs of the noise might."""
-        return not self.within_noise and float(self.ratio.max()) <= HOPELESS
+    def explained(self) -> bool:
+        """Whether the noise that is known explains it all, with room to spare."""
+        return self.within_noise and float(self.ratio.max()) <= ENOUGH
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no more runs of the noise can explain it."""
+        return not self.within_noise and float(self.ratio.max()) > HOPELESS
 
 
 def floor(dtype: str, logprobs: np.ndarray) -> float:
@@ -177,12 +185,13 @@ def settle(
     """The deviation under the first envelope that explains it, else under the last that might.
 
     Each of ``wider`` costs model runs, from few to many: what a routing flip moves is seen in some
-    runs, not in all. NaN is beyond any noise.
+    runs, not in all. What is within ``FACTOR`` but not well within asks for more, too: so the ratio
+    that is told is one of a difference over its noise, not over a floor. NaN is beyond any noise.
     """
     noise, found = floor, deviate(floor)
     for more in wider:
-        hopeless = noise.measured and not found.arguable
-        if found.within_noise or hopeless or not np.isfinite(found.ratio).all():
+        hopeless = noise.measured and found.hopeless
+        if found.explained or hopeless or not np.isfinite(found.ratio).all():
             break
         noise = more()
         found = deviate(noise)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 import numpy as np
 
@@ -52,13 +54,11 @@ def check_policy(play: Play) -> list[Finding]:
 def _deviation(
     play: Play, name: str, own: np.ndarray, batch: np.ndarray
 ) -> tuple[Deviation, Envelope]:
-    noise = play.floor(name)
-    found = numerics.deviation(own, batch, noise)
-    for more in (play.envelope, play.thorough):
-        if found.arguable:
-            noise = more(name)
-            found = numerics.deviation(own, batch, noise)
-    return found, noise
+    return numerics.settle(
+        lambda noise: numerics.deviation(own, batch, noise),
+        play.floor(name),
+        [functools.partial(more, name) for more in play.wider],
+    )
 
 
 def _finding(play: Play, what: str, got: str) -> Finding:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from conformance import numerics
-from conformance.numerics import FACTOR, WIDE_FACTOR, WIDE_STEPS, Envelope
+from conformance.numerics import ENOUGH, FACTOR, HOPELESS, WIDE_FACTOR, WIDE_STEPS, Envelope
 
 INF = np.inf
 finite = st.floats(-30, 0, width=32)
@@ -213,3 +213,147 @@ def test_a_ratio_that_is_no_number_counts_as_infinite():
     noise = numerics.Envelope(np.full(1, np.inf), np.full(1, np.inf), 1e-6)
     got, want = np.array([[np.nan, 0.0]]), np.array([[0.0, 0.0]])
     assert numerics.deviation(got, want, noise).first_bad_step == 0
+
+
+# ------------------------------------------------------- noise that is made up: what it excuses
+
+EXACT = 2.0**-10  # a noise by which powers of two can be multiplied without rounding
+LEVELS = st.lists(st.sampled_from([2.0**n for n in range(-12, -2)]), min_size=1, max_size=8)
+
+
+def envelope(*levels, measured=True):
+    level = np.array(levels, np.float64)
+    return Envelope(level, level, float(level.min()), measured)
+
+
+def moved(*nats):
+    """The logprobs of a run, one token of three moved at each step, and the oracle's."""
+    want = np.tile(np.array([-1.0, -2.0, -4.0]), (len(nats), 1))
+    got = want.copy()
+    got[:, 1] += nats
+    return got, want
+
+
+@pytest.mark.parametrize(
+    ("times", "within"),
+    [(0.0, True), (1.0, True), (FACTOR, True), (FACTOR * (1 + 2.0**-20), False), (np.nan, False)],
+)
+def test_one_step_below_at_and_above_the_limit(times, within):
+    found = numerics.deviation(*moved(0.0, times * EXACT, 0.0), envelope(*[EXACT] * 3))
+    assert found.within_noise is within
+    assert found.first_bad_step == (None if within else 1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "wide", "within"),
+    [(2, 2, True), (3, 2, True), (3, 3, False), (6, 3, False), (7, 3, True), (7, 4, False)],
+)
+def test_the_share_of_steps_outside_below_at_and_above_the_limit(steps, wide, within):
+    at, above = WIDE_FACTOR, WIDE_FACTOR * (1 + 2.0**-20)
+    noise = envelope(*[EXACT] * steps)
+    nats = [above * EXACT] * wide + [0.0] * (steps - wide)
+    assert numerics.deviation(*moved(*nats), noise).within_noise is within
+    assert numerics.deviation(*moved(*[at * EXACT] * steps), noise).within_noise
+
+
+def test_a_spike_of_the_noise_excuses_its_own_step_only():
+    noise = envelope(EXACT, 64 * EXACT, EXACT)
+    assert numerics.deviation(*moved(0.0, 64 * EXACT, 0.0), noise).within_noise
+    found = numerics.deviation(*moved(0.0, 0.0, 64 * EXACT), noise)
+    assert (found.first_bad_step, found.worst_step) == (2, 2)
+    assert found.ratio.tolist() == [0.0, 0.0, 64.0]
+
+
+def test_a_spike_in_one_run_of_many_is_noise_at_its_step():
+    _, base = moved(0.0, 0.0, 0.0)
+    runs = np.stack([base] * 8)
+    runs[5, 1, 2] += 0.5
+    found = numerics.envelope_of(runs, base, floor=EXACT)
+    assert found.full.tolist() == [EXACT, 0.5, EXACT]
+
+
+def test_runs_that_move_nothing_leave_the_floor():
+    """A void measurement is no proof of silence: the oracle raises before it comes to this."""
+    _, base = moved(0.0, 0.0)
+    found = numerics.envelope_of(np.stack([base] * 8), base, floor=EXACT)
+    assert found.top.tolist() == found.full.tolist() == [EXACT] * 2
+
+
+def test_nan_in_a_perturbed_run_widens_nothing():
+    _, base = moved(0.0, 0.0)
+    runs = np.stack([base, base + 0.25])
+    runs[0, 0] = np.nan
+    assert numerics.envelope_of(runs, base, floor=EXACT).full.tolist() == [0.25, 0.25]
+
+
+@given(LEVELS, st.integers(0, 7), st.sampled_from([0.5, 1.0, 2.0, 8.0]))
+def test_a_ratio_is_the_difference_over_the_noise_of_its_own_step(levels, step, times):
+    step %= len(levels)
+    nats = [0.0] * len(levels)
+    nats[step] = times * levels[step]
+    found = numerics.deviation(*moved(*nats), envelope(*levels))
+    assert found.worst_step == step
+    assert found.ratio[step] == times
+
+
+class Measured:
+    """Noises of one step that are handed out one after the other, wider and wider."""
+
+    def __init__(self, *levels):
+        self.levels = levels
+        self.asked = []
+
+    def settle(self, nats, floor=EXACT):
+        got, want = moved(nats)
+        makers = [lambda level=level: self.give(level) for level in self.levels]
+        flat = numerics.flat_envelope(1, floor)
+        return numerics.settle(lambda n: numerics.deviation(got, want, n), flat, makers)
+
+    def give(self, level):
+        self.asked.append(level)
+        return envelope(level)
+
+
+def test_the_floor_is_enough_for_what_is_well_within_it():
+    noise = Measured(8 * EXACT, 16 * EXACT)
+    found, used = noise.settle(ENOUGH * EXACT)
+    assert (found.within_noise, used.measured, noise.asked) == (True, False, [])
+
+
+def test_what_is_not_well_within_the_floor_is_held_against_the_measured_noise():
+    """Else the worst figure of right engines would be one over a floor, just below the limit."""
+    noise = Measured(2 * EXACT, 16 * EXACT)
+    found, used = noise.settle(0.99 * FACTOR * EXACT)
+    assert used.measured
+    assert found.ratio[0] == pytest.approx(0.99 * FACTOR / 2)
+    assert noise.asked == [2 * EXACT]
+
+
+def test_what_is_not_well_within_few_runs_is_held_against_many():
+    noise = Measured(EXACT, 3 * EXACT)
+    found, _ = noise.settle(0.99 * FACTOR * EXACT)
+    assert noise.asked == [EXACT, 3 * EXACT]
+    assert found.ratio[0] == pytest.approx(0.99 * FACTOR / 3)
+
+
+def test_many_runs_that_show_no_more_leave_the_verdict():
+    assert Measured(EXACT, EXACT).settle(0.99 * FACTOR * EXACT)[0].within_noise
+    assert not Measured(EXACT, EXACT).settle(1.01 * FACTOR * EXACT)[0].within_noise
+
+
+def test_a_defect_is_measured_once_and_no_more():
+    noise = Measured(EXACT, 1.0)
+    found, _ = noise.settle(2 * HOPELESS * EXACT)
+    assert not found.within_noise
+    assert noise.asked == [EXACT]
+
+
+def test_a_difference_far_beyond_the_floor_may_still_be_noise():
+    noise = Measured(HOPELESS * EXACT)
+    assert noise.settle(2 * HOPELESS * EXACT)[0].within_noise
+
+
+def test_nothing_is_measured_for_nan():
+    noise = Measured(1.0, 10.0)
+    assert not noise.settle(np.nan)[0].within_noise
+    assert noise.asked == []

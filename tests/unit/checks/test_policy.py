@@ -71,7 +71,7 @@ def test_another_policy_is_told_with_its_first_step():
 
 def test_what_noise_explains_is_none():
     asked = []
-    assert check_policy(played(off(2 * NOISE, 1), asked=asked)) == []
+    assert check_policy(played(off(1.5 * NOISE, 1), asked=asked)) == []
     (found,) = check_policy(played(off(100 * NOISE, 1), asked=asked))
     assert found.step == 1
     assert asked == ["a", "a"]
