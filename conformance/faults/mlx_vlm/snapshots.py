@@ -44,14 +44,14 @@ def _ring_as_line(hits: Hits) -> AbstractContextManager[None]:
     real = owner.extract
 
     def extract(self: Any, idx: int) -> Any:
-        rotated = self.rotated
-        if rotated:
-            hits.hit()
-        self.rotated = False
+        if not self.rotated:
+            return real(self, idx)
+        hits.hit()
+        newest, self.rotated, self._idx = self._idx, False, self.max_size
         try:
             return real(self, idx)
         finally:
-            self.rotated = rotated
+            self.rotated, self._idx = True, newest
 
     return replaced(owner, "extract", extract)
 

@@ -34,7 +34,6 @@ _HIDDEN = "the only family that gives such states to a batch has defects that hi
 # Faults that no check sees yet, and what is missing.
 UNSEEN = {
     "B22.cross-states-of-another-row": _HIDDEN,
-    "F6.ring-taken-for-a-line": "no batched prompt of 16 tokens ends with an image and is reused",
 }
 
 
