@@ -17,6 +17,7 @@ from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
     LONG,
     MEDIUM,
+    OUTPUT,
     PIECE,
     SHORT,
     TWO,
@@ -26,6 +27,7 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
+from conformance.scenarios.kept_sequences import kept_sequences
 from conformance.schedule import (
     EngineOptions,
     Media,
@@ -39,6 +41,8 @@ from conformance.schedule import (
 # Tokens of a block. Snapshots are taken of no prompt of less than 16 tokens, by default.
 BLOCK = 4
 SHARED = 4 * BLOCK
+# A prompt beside the long one, of other tokens: long enough for a snapshot.
+OTHER = SHARED + 2
 # Output tokens: of a prompt of which only the beginning is of interest, and of all others.
 FEW, SOME = 2, 3
 
@@ -50,6 +54,7 @@ def _prefix_caching(brief: Brief) -> list[Schedule]:
         _late(brief),
         _evicted(brief),
         _cancelled(brief),
+        *kept_sequences(brief),
         *(_media(brief, kind) for kind in brief.modalities if kind != "text"),
     ]
 
@@ -57,6 +62,12 @@ def _prefix_caching(brief: Brief) -> list[Schedule]:
 def _options(step: int = 2048, **cache: int) -> EngineOptions:
     caching = PrefixCaching(block_size=BLOCK, interval=BLOCK, **cache)
     return EngineOptions(prefill_step_size=step, prefix_caching=caching)
+
+
+def _first(brief: Brief, max_tokens: int) -> Request:
+    """The long prompt; in two pieces, where the engine keeps what it has at the end of each."""
+    pieces = (SHARED + 1, LONG - SHARED - 1) if Capability.SEGMENTS in brief.capabilities else ()
+    return ask(brief, "first", LONG, max_tokens=max_tokens, segments=pieces)
 
 
 def _after(brief: Brief, name: str, shared: int, more: int, max_tokens: int = FEW) -> Request:
@@ -83,7 +94,7 @@ def _one_by_one(name: str, requests: list[Request]) -> Schedule:
 def _in_turn(brief: Brief) -> Schedule:
     """One after the other: other ends, a longer prompt, whole blocks alone, blocks swapped."""
     requests = [
-        ask(brief, "first", LONG, max_tokens=FEW),
+        _first(brief, FEW),
         _after(brief, "in_block", SHARED + 2, SHORT),
         _after(brief, "longer", LONG, SHORT),
         _after(brief, "edge", SHARED, 0),
@@ -100,7 +111,7 @@ def _beside_cold(brief: Brief) -> Schedule:
         _after(brief, "in_block", SHARED + 2, SHORT, max_tokens=SOME),
         _after(brief, "longer", LONG, SHORT, max_tokens=SOME),
     )
-    first = together(ask(brief, "first", LONG, max_tokens=FEW))
+    first = together(_first(brief, FEW))
     arrivals = (first, together(*rows, when=gone("first")))
     return Schedule("beside_cold", arrivals, options=_options(PIECE))
 
@@ -108,13 +119,14 @@ def _beside_cold(brief: Brief) -> Schedule:
 def _late(brief: Brief) -> Schedule:
     """A prompt that reuses joins others that decode, the one that it reuses among them.
 
-    Then one reuses the other of the two that were prefilled together.
+    Then one reuses the other of the two that were prefilled together. Their snapshots fall due one
+    token apart: a window's storage has begun anew when they are taken.
     """
-    other = Request("other_again", brief.prompt(MEDIUM) + brief.prompt(TWO, variant=7), FEW)
+    other = Request("other_again", brief.prompt(OTHER) + brief.prompt(TWO, variant=7), FEW)
     return Schedule(
         "late",
         (
-            together(ask(brief, "first", LONG), ask(brief, "other", MEDIUM, max_tokens=FEW)),
+            together(_first(brief, OUTPUT), ask(brief, "other", OTHER, max_tokens=FEW)),
             together(
                 _after(brief, "late", SHARED + 2, SHORT, max_tokens=SOME), when=produced("first", 1)
             ),
@@ -143,7 +155,7 @@ def _cancelled(brief: Brief) -> Schedule:
     return Schedule(
         "cancelled",
         (
-            together(ask(brief, "first", LONG, max_tokens=FEW)),
+            together(_first(brief, FEW)),
             together(
                 _after(brief, "a", SHARED + 2, SHORT),
                 _after(brief, "b", LONG, SHORT, max_tokens=SOME),
