@@ -153,12 +153,14 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``blocks`` of ``block_size`` tokens are kept, or, of models whose caches can't be cut into
     blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its end.
+    ``max_bytes`` bounds what is kept and what is at work together, where the engine can be told.
     """
 
     blocks: int = 64
     block_size: int = 4
     snapshots: int = 8
     interval: int = 4
+    max_bytes: int | None = None
 
 
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from conformance.scenarios.base import Witness
 from conformance.schedule import Stage
@@ -15,15 +16,25 @@ def hit() -> Witness:
 
 
 def hit_of_part() -> Witness:
-    """A prompt reused less than it shared with one before: what they share ends in a block."""
+    """A prompt reused a part of one before that ends where the two part, or earlier.
+
+    What they share ends within a block, or within what was kept whole, which then was cut.
+    """
 
     def seen(trace: Trace) -> bool:
         reused = _reused(trace)
         prompts = {r.request_id: r.prompt for r in trace.schedule.requests}
+        caching = trace.schedule.options.prefix_caching
+        block = caching.block_size if caching is not None else 1
         names = list(prompts)
         for place, name in enumerate(names):
-            shared = max((_common(prompts[name], prompts[n]) for n in names[:place]), default=0)
-            if 0 < reused.get(name, 0) < min(shared, len(prompts[name]) - 1):
+            prompt, count = prompts[name], reused.get(name, 0)
+            if not 0 < count < len(prompt) - 1:
+                continue
+            earlier = [(_common(prompt, prompts[n]), len(prompts[n])) for n in names[:place]]
+            within_block = any(count < shared for shared, _ in earlier)
+            cut = count % block and any(shared == count < length for shared, length in earlier)
+            if within_block or cut:
                 return True
         return False
 
@@ -43,11 +54,16 @@ def beside_cold() -> Witness:
 
 
 def late_hit() -> Witness:
-    """A prompt that reuses a prefix began while another request decoded."""
-    return Witness(
-        "a reused prefix while another request decodes",
-        lambda t: any(s.output.reused and s.in_stage(Stage.DECODE) for s in t.steps),
-    )
+    """A prompt that reuses a prefix began while another request decoded, which then went on."""
+
+    def seen(trace: Trace) -> bool:
+        return any(
+            step.output.reused
+            and set(step.in_stage(Stage.DECODE)) & set(after.in_stage(Stage.DECODE))
+            for step, after in pairwise(trace.steps)
+        )
+
+    return Witness("a reused prefix while another request decodes", seen)
 
 
 def evicted() -> Witness:

@@ -10,10 +10,12 @@ import numpy as np
 
 from conformance.backend.sampling import ForcedSampler, SamplerFn
 from conformance.engine import Capability, Engine, Submission
+from conformance.errors import Unsupported
 from conformance.plugins.mlx_lm import compat
+from conformance.plugins.mlx_lm.prefix_caching import KeptCaches, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
-from conformance.schedule import EngineOptions, Sampler, Stage
+from conformance.schedule import EngineOptions, Request, Sampler, Stage
 from conformance.trace import FinishReason, ProbeResult, StepOutput, TokenEvent
 
 
@@ -26,7 +28,6 @@ class MlxLmEngine(Engine):
         Capability.MEDIA,
         Capability.QUANTIZED,
         Capability.SPECULATIVE,
-        Capability.PREFIX_CACHING,
     }
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
@@ -35,9 +36,31 @@ class MlxLmEngine(Engine):
         self._progress: dict[int, int] = {}
         self._finished_caches: dict[str, Any] = {}
         self._shared_samplers: dict[str, SamplerFn | None] = {}
+        caching = options.prefix_caching
+        self._kept = KeptCaches(caching) if caching is not None else None
+        self._reused: dict[int, int] = {}
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """All submissions in one call of ``insert``, or of ``insert_segments`` where some have."""
+        """All submissions in one call of ``insert``, or of ``insert_segments`` where some have.
+
+        With prefix caching one call for each, as the server makes them.
+
+        Raises:
+            Unsupported: a request with prefix caching is to go on from a cache that it brings.
+        """
+        if self._kept is None:
+            self._insert(submissions)
+            return
+        for submission in submissions:
+            if submission.prefix is not None:
+                raise Unsupported("the server keeps caches itself and is given none")
+            request = submission.request
+            start = self._kept.fetch(request, _pieces(request))
+            (uid,) = self._insert([submission], start)
+            self._reused[uid] = len(start.tokens)
+            self._kept.inserted(uid, start, compat.cache_bytes(self._generator))
+
+    def _insert(self, submissions: Sequence[Submission], start: Start | None = None) -> list[int]:
         requests = [s.request for s in submissions]
         options: dict[str, Any] = {"max_tokens": [r.max_tokens for r in requests]}
         samplers = [
@@ -54,14 +77,18 @@ class MlxLmEngine(Engine):
             options["caches"] = [cache for cache, _ in prefixes]
             options["all_tokens"] = [list(tokens) for _, tokens in prefixes]
         options |= compat.stop_argument([r.stop for r in requests])
-        if any(r.segments for r in requests):
-            pieces = [_cut(r.prompt, r.segments or (len(r.prompt),)) for r in requests]
+        if start is not None:
+            options |= {"caches": [start.cache], "all_tokens": [start.tokens]}
+            uids = self._generator.insert_segments([start.segments], **options)
+        elif any(r.segments for r in requests):
+            pieces = [_pieces(r) for r in requests]
             uids = self._generator.insert_segments(pieces, **options)
         else:
             uids = self._generator.insert([list(r.prompt) for r in requests], **options)
         for uid, request in zip(uids, requests, strict=True):
             self._ids[uid] = request.request_id
             self._progress[uid] = 0
+        return list(uids)
 
     def step(self) -> StepOutput:
         """One ``next()``: a decode step for the rows that decode, then one piece of prefill."""
@@ -72,11 +99,22 @@ class MlxLmEngine(Engine):
             name = self._name(response.uid)
             processed[name] = processed.get(name, 0) + done - self._progress.get(response.uid, 0)
             self._progress[response.uid] = done
-        return StepOutput(tuple(self._event(r) for r in responses), processed)
+        reused = {
+            self._name(r.uid): count
+            for r in prompt_responses
+            if (count := self._reused.pop(r.uid, 0))
+        }
+        if self._kept is not None:
+            self._kept.keep_segments(self._generator, prompt_responses)
+            self._kept.keep_finished(responses)
+        return StepOutput(tuple(self._event(r) for r in responses), processed, reused=reused)
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """One call of ``remove`` with all their uids."""
-        self._generator.remove([self._uid(name) for name in request_ids])
+        uids = [self._uid(name) for name in request_ids]
+        self._generator.remove(uids)
+        if self._kept is not None:
+            self._kept.forget(uids)
 
     def close(self) -> None:
         """``BatchGenerator.close``."""
@@ -143,6 +181,8 @@ class MlxLmEngine(Engine):
         )
 
 
-def _cut(prompt: tuple[int, ...], lengths: tuple[int, ...]) -> list[list[int]]:
+def _pieces(request: Request) -> list[list[int]]:
+    """The prompt in the pieces that the request asks for, or whole."""
+    lengths = request.segments or (len(request.prompt),)
     ends = np.cumsum(lengths).tolist()
-    return [list(prompt[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
+    return [list(request.prompt[end - n : end]) for n, end in zip(lengths, ends, strict=True)]

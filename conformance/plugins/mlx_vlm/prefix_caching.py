@@ -20,7 +20,12 @@ def make_manager(caching: PrefixCaching) -> Any:
     held back for others, and nobody asks (it takes a process each time).
 
     Source: ``mlx_vlm.server.app``, where a model is loaded.
+
+    Raises:
+        Unsupported: the options bound the bytes of all caches, or the library takes no settings.
     """
+    if caching.max_bytes is not None:
+        raise Unsupported("mlx-vlm's prefix caching has no bound that the caches at work count to")
     settings = {
         "enabled": True,
         "disk_enabled": False,

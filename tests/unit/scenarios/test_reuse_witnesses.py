@@ -1,7 +1,16 @@
 """Whose prompt was shortened by an earlier one, and what was around it."""
 
+from msgspec.structs import replace
+
 from conformance.scenarios import reuse_witnesses as seen
-from conformance.schedule import Arrival, Request, Schedule, Stage
+from conformance.schedule import (
+    Arrival,
+    EngineOptions,
+    PrefixCaching,
+    Request,
+    Schedule,
+    Stage,
+)
 from conformance.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 
 LONG = tuple(range(9))
@@ -30,6 +39,15 @@ def test_a_part_is_less_than_what_is_shared_and_could_be_reused():
     assert not holds(seen.hit_of_part(), step(worked="c", reused={"c": 6}))
     assert not holds(seen.hit_of_part(), step(worked="b", reused={"b": 8})), "all but the last"
     assert not holds(seen.hit_of_part(), step(worked="d"))
+
+
+def test_a_part_of_what_was_kept_whole_was_cut_within_a_block():
+    options = EngineOptions(prefix_caching=PrefixCaching(block_size=4))
+    cut = Trace(replace(SCHEDULE, options=options), Mode.FREE, (step(worked="c", reused={"c": 6}),))
+    assert seen.hit_of_part().seen(cut)
+    whole = EngineOptions(prefix_caching=PrefixCaching(block_size=3))
+    edge = Trace(replace(SCHEDULE, options=whole), Mode.FREE, (step(worked="c", reused={"c": 6}),))
+    assert not seen.hit_of_part().seen(edge)
 
 
 def test_a_cold_prompt_must_begin_in_the_same_step():
