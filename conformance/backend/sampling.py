@@ -1,10 +1,13 @@
-"""Samplers of our own: tokens given beforehand, and a random stream for each row."""
+"""Of our own: tokens given beforehand, a random stream for each row, a row's grammar."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import mlx.core as mx
+import numpy as np
+
+from conformance.grammar import Grammar
 
 SamplerFn = Callable[[mx.array], mx.array]
 ProcessorFn = Callable[[mx.array, mx.array], mx.array]
@@ -40,3 +43,20 @@ class SeededSampler:
         key = mx.random.key(self._seed * 1_000_003 + self._calls)
         self._calls += 1
         return mx.random.categorical(logprobs.astype(mx.float32) * self._scale, key=key)
+
+
+class GrammarProcessor:
+    """Forbids what a row's grammar does not allow after the tokens that came out.
+
+    Attributes:
+        grammar: moves on at each call; nobody else may call this processor.
+    """
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+
+    def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
+        """Logits ``[1, vocab]`` in and out; ``tokens`` are all of the row, the prompt's too."""
+        self.grammar.advance(np.array(tokens).reshape(-1).tolist())
+        allowed = mx.array(self.grammar.allowed(logits.shape[-1]))  # [vocab]
+        return mx.where(allowed, logits, mx.array(-mx.inf, logits.dtype))

@@ -12,6 +12,7 @@ from conformance.scenarios import (
     quantized,
     solo,
     speculative,
+    structured,
 )
 from conformance.scenarios.base import Scenario
 
@@ -36,6 +37,7 @@ LADDER: tuple[Scenario, ...] = (
     join.PROMPT_CACHE,
     options.STOP_SEQUENCES,
     options.SAMPLERS,
+    structured.STRUCTURED,
     speculative.SPECULATIVE,
     prefix_caching.PREFIX_CACHING,
     batch.WIDE,

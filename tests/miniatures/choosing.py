@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from conformance.grammar import Grammar
 from miniatures.model import normalise
 
 
@@ -10,7 +11,10 @@ class Chooser:
 
     def __init__(self, request, forced=None):
         self.sampler = request.sampler
-        self.processors = [dict(processor.args) for processor in request.processors]
+        self.processors = [
+            Grammar(**processor.args) if processor.kind == "grammar" else dict(processor.args)
+            for processor in request.processors
+        ]
         self.forced = forced
         self.calls = 0
 
@@ -18,6 +22,10 @@ class Chooser:
         """``[VOCAB]`` after the processors, which see all tokens of the row so far."""
         logits = logits.copy()
         for arguments in self.processors:
+            if isinstance(arguments, Grammar):
+                arguments.advance(history)
+                logits[~arguments.allowed(len(logits))] = -np.inf
+                continue
             for token, bias in arguments.get("logit_bias", {}).items():
                 logits[int(token)] += bias
             if "repetition_penalty" in arguments:

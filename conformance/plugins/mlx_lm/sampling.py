@@ -6,8 +6,14 @@ from typing import Any
 
 from mlx_lm import sample_utils
 
-from conformance.backend.sampling import ProcessorFn, SamplerFn, SeededSampler
+from conformance.backend.sampling import (
+    GrammarProcessor,
+    ProcessorFn,
+    SamplerFn,
+    SeededSampler,
+)
 from conformance.errors import ScheduleError
+from conformance.grammar import Grammar
 from conformance.schedule import Processor, Sampler
 
 
@@ -29,16 +35,19 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
 
 
 def make_processors(processors: tuple[Processor, ...]) -> list[ProcessorFn]:
-    """The callables for ``processors``, made by the library.
+    """The callables for ``processors``, made by the library, or of our own.
 
     Raises:
         ScheduleError: there is no such kind of processor.
     """
     made: list[ProcessorFn] = []
     for processor in processors:
+        if processor.kind == "grammar":
+            made.append(GrammarProcessor(Grammar(**processor.args)))
+            continue
         if processor.kind != "library":
             raise ScheduleError(
-                f"mlx_lm: no processor of kind {processor.kind!r}; there is library"
+                f"mlx_lm: no processor of kind {processor.kind!r}; there are grammar, library"
             )
         arguments = dict(processor.args)
         if "logit_bias" in arguments:  # JSON has no integer keys

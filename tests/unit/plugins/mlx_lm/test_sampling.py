@@ -1,10 +1,13 @@
 """From plain descriptions to the library's callables."""
 
+import math
+
 import mlx.core as mx
 import pytest
 
 from conformance.backend.sampling import ForcedSampler, SeededSampler
 from conformance.errors import ScheduleError
+from conformance.grammar import Grammar
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.schedule import Processor, Sampler
 
@@ -89,5 +92,22 @@ def test_several_processors_stay_in_order():
 
 def test_an_unknown_processor_is_told():
     with pytest.raises(ScheduleError) as raised:
-        make_processors((Processor("grammar"),))
-    assert str(raised.value) == "mlx_lm: no processor of kind 'grammar'; there is library"
+        make_processors((Processor("oracle"),))
+    assert str(raised.value) == "mlx_lm: no processor of kind 'oracle'; there are grammar, library"
+
+
+def test_a_grammar_moves_on_by_what_came_out_and_forbids_by_minus_infinity():
+    (processor,) = make_processors((Processor("grammar", {"seed": 1, "states": 11}),))
+    alone = Grammar(1, 11)
+    for tokens in ([3, 4], [3, 4, 7], [3, 4, 7, 1]):
+        alone.advance(tokens)
+        logits = processor(mx.array(tokens), mx.zeros((1, 8), mx.bfloat16))
+        assert logits.dtype == mx.bfloat16
+        allowed = alone.allowed(8)
+        assert logits.tolist() == [[0.0 if may else -math.inf for may in allowed]]
+
+
+def test_each_request_has_a_grammar_of_its_own():
+    asked = (Processor("grammar", {"seed": 1, "states": 11}),)
+    (one,), (other,) = make_processors(asked), make_processors(asked)
+    assert one.grammar is not other.grammar

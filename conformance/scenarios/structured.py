@@ -1,0 +1,197 @@
+"""Structured output: rows whose grammar forbids tokens, beside rows that may say anything.
+
+A grammar moves on by each token that came out of its own row, and by nothing else: not by what was
+drafted and rejected, not by a prompt beside it, not by a row that stood where it stands now. In
+prefill by pieces a late request is in the same pass as rows that decode, where an engine does that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.engine import Capability
+from conformance.grammar import Grammar
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.base import Brief, Scenario, Witness
+from conformance.scenarios.build import (
+    LASTING,
+    LONG,
+    MEDIUM,
+    PIECE,
+    SHORT,
+    TWO,
+    ask,
+    gone,
+    produced,
+    together,
+)
+from conformance.schedule import (
+    Arrival,
+    Drafting,
+    EngineOptions,
+    Processor,
+    Removal,
+    Request,
+    Schedule,
+    Stage,
+)
+from conformance.trace import Trace
+
+_GRAMMAR = "grammar"
+_STATES = 11
+# As in the scenario `speculative`: tokens verified at once, and how many of a draft's are right.
+_BLOCK = 4
+_RIGHT = (3, 0, 2, 1)
+# Output tokens: enough for a draft of each kind.
+_MANY = 9
+_DRAFT_MODEL = "draft_model"
+
+
+def _structured(brief: Brief) -> list[Schedule]:
+    schedules = [*_joins(brief), _leaves(brief)]
+    # Drafters that a library brings verify by the bare logits: they know no processors.
+    if _DRAFT_MODEL in brief.drafters and Capability.SPECULATIVE in brief.capabilities:
+        schedules += _drafted(brief)
+    return schedules
+
+
+def _grammar(seed: int) -> dict[str, Any]:
+    return {"processors": (Processor(_GRAMMAR, {"seed": seed, "states": _STATES}),)}
+
+
+def _penalty() -> dict[str, Any]:
+    arguments = {"repetition_penalty": 1.4, "repetition_context_size": 12}
+    return {"processors": (Processor("library", arguments),)}
+
+
+def _bound(brief: Brief, count: int) -> Request:
+    """A request whose grammar forbids at once what it would say without."""
+    free = brief.solo(ask(brief, "free", MEDIUM), EngineOptions())
+    assert free.logprobs is not None
+    vocab = free.logprobs.shape[-1]
+    seed = next(
+        s for s in itertools.count(1) if not Grammar(s, _STATES).allowed(vocab)[free.tokens[0]]
+    )
+    return ask(brief, "bound", MEDIUM, max_tokens=count, **_grammar(seed))
+
+
+def _rows(brief: Brief, count: int) -> tuple[Request, ...]:
+    """Two with one prompt, of which one is free; another grammar; a penalty."""
+    return (
+        _bound(brief, count),
+        ask(brief, "free", MEDIUM, max_tokens=count),
+        ask(brief, "other", SHORT, max_tokens=count, **_grammar(101)),
+        ask(brief, "penalty", TWO, max_tokens=count, **_penalty()),
+    )
+
+
+def _late(brief: Brief) -> tuple[Request, ...]:
+    return (
+        ask(brief, "late_free", LONG, max_tokens=4),
+        ask(brief, "late_bound", SHORT, variant=1, max_tokens=4, **_grammar(102)),
+    )
+
+
+def _arrivals(brief: Brief, count: int) -> tuple[Arrival, ...]:
+    """A free row comes first, alone: who joins with a grammar must not lose it."""
+    free, bound = _late(brief)
+    return (
+        together(*_rows(brief, count)),
+        together(free, when=produced("bound", 1)),
+        together(bound, when=produced("bound", 2)),
+    )
+
+
+def _joins(brief: Brief) -> Iterator[Schedule]:
+    arrivals = _arrivals(brief, LASTING)
+    yield Schedule("joins", arrivals)
+    if Capability.CHUNKED in brief.capabilities:
+        yield Schedule("joins_in_pieces", arrivals, options=EngineOptions(prefill_step_size=PIECE))
+
+
+def _leaves(brief: Brief) -> Schedule:
+    """The first row is cancelled, a middle one ends: the others' grammars stay with them."""
+    rows = (
+        _bound(brief, LASTING),
+        ask(brief, "ends", TWO, variant=1, max_tokens=3),
+        ask(brief, "other", SHORT, max_tokens=LASTING, **_grammar(101)),
+        ask(brief, "free", MEDIUM, max_tokens=LASTING),
+    )
+    after = ask(brief, "next", SHORT, variant=1, max_tokens=3, **_grammar(102))
+    return Schedule(
+        "leaves",
+        (together(*rows), together(after, when=gone("bound", removed=True))),
+        (Removal(("bound",), produced("bound", 2)),),
+    )
+
+
+def _drafted(brief: Brief) -> Iterator[Schedule]:
+    """Drafts while a late prompt comes in by pieces: told ones, and the drafter's own."""
+    arrivals = _arrivals(brief, _MANY)
+    for name, right in (("drafted", _RIGHT), ("own_drafts", ())):
+        options = EngineOptions(
+            prefill_step_size=PIECE, drafting=Drafting(_DRAFT_MODEL, _BLOCK, right)
+        )
+        yield Schedule(name, arrivals, options=options)
+
+
+def _is_bound(request: Request) -> bool:
+    return any(processor.kind == _GRAMMAR for processor in request.processors)
+
+
+def _beside(trace: Trace) -> bool:
+    """Whether a row with a grammar and one without any processor decoded in one step."""
+    bound = {r.request_id for r in trace.schedule.requests if _is_bound(r)}
+    free = {r.request_id for r in trace.schedule.requests if not r.processors}
+    steps = (set(step.in_stage(Stage.DECODE)) for step in trace.steps)
+    return any(bound & decoding and free & decoding for decoding in steps)
+
+
+def _forbade(trace: Trace) -> bool:
+    """Whether of two rows with one prompt the bound one did not say what the free one said."""
+    said = {r.request_id: trace.stream(r.request_id).tokens[:1] for r in trace.schedule.requests}
+    return any(
+        one.prompt == other.prompt
+        and said[one.request_id]
+        and said[other.request_id]
+        and said[one.request_id] != said[other.request_id]
+        for one in trace.schedule.requests
+        for other in trace.schedule.requests
+        if _is_bound(one) and not other.processors
+    )
+
+
+def _over_a_join(trace: Trace) -> bool:
+    """Whether a bound row said something before another row joined it, and after."""
+    bound = {r.request_id for r in trace.schedule.requests if _is_bound(r)}
+    before: set[str] = set()
+    said: set[str] = set()
+    known: set[str] = set()
+    for step in trace.steps:
+        decoding = set(step.in_stage(Stage.DECODE))
+        if known and decoding - known:
+            before |= said & decoding
+        known |= decoding
+        spoke = {event.request_id for event in step.output.events} & bound
+        if spoke & before:
+            return True
+        said |= spoke
+    return False
+
+
+STRUCTURED = Scenario(
+    "structured",
+    145,
+    "rows whose grammar forbids tokens, beside rows that may say anything",
+    frozenset({Capability.PROCESSORS, Capability.LATE_JOIN, Capability.CANCEL}),
+    _structured,
+    (
+        Witness("a row with a grammar beside a free one", _beside),
+        Witness("a grammar that forbade the likeliest token", _forbade),
+        Witness("a grammar that moved on over a join", _over_a_join),
+        seen.removed_from(Stage.DECODE, among=4),
+        seen.follow_up(),
+    ),
+)
