@@ -25,7 +25,9 @@ from conformance.trace import Failure, ForwardCall, Mode, ProbeResult, Step, Ste
 _EPILOGUE_STEPS = 2
 
 _UNSUPPORTED = re.compile(
-    r"not (yet )?support|only supports?\b|unsupported|no metal back-?end|not implemented", re.I
+    r"not (yet )?support|only supports?\b|unsupported|no metal back-?end|not implemented"
+    r"|no implementation for",
+    re.I,
 )
 
 
