@@ -43,16 +43,19 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Description:
-    """What a loaded family is made of: the kinds of its caches, and of its positions."""
+    """What a loaded family is made of: its kinds of caches, of positions, and of states."""
 
     caches: tuple[str, ...]
     positions: str
+    states: tuple[str, ...] = ()
 
 
 class Library(ABC):
     """A model library, for example mlx-lm. Models are opaque to everyone else."""
 
     name: ClassVar[str]
+    schemes: ClassVar[tuple[str, ...]] = ("uniform",)
+    """Ways in which its caches can be quantized; see ``schedule.KvQuant``."""
 
     @abstractmethod
     def coverage(self) -> Coverage:

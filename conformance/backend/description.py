@@ -1,4 +1,4 @@
-"""What a model is made of, as far as batching cares: its kinds of caches and of positions."""
+"""What a model is made of, as far as batching cares: its caches, states and positions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
+from mlx.nn.layers.convolution import Conv1d
 from mlx.nn.layers.base import Module
 
 from conformance.backend.disturb import leaves
@@ -14,8 +15,42 @@ _SCALINGS = ("rope_scaling", "rope_parameters")
 
 
 def cache_kinds(entries: Sequence[Any]) -> tuple[str, ...]:
-    """The classes of a model's caches, each once, in the order of its layers."""
-    return tuple(dict.fromkeys(type(entry).__name__ for entry in leaves(entries)))
+    """The classes of a model's caches, each once, in the order of its layers; lists first."""
+    return tuple(dict.fromkeys(_kinds(entries)))
+
+
+def _kinds(entries: Sequence[Any]) -> Iterator[str]:
+    for entry in entries:
+        if entry is not None:
+            yield type(entry).__name__
+            yield from _kinds(getattr(entry, "caches", ()))
+
+
+def state_kinds(
+    entries: Sequence[Any], model: Module, forward: Callable[[], object]
+) -> tuple[str, ...]:
+    """What layers without keys carry on: ``convolution``, ``recurrence``, or both.
+
+    The last inputs of a convolution are no recurrence: what comes later changes nothing in them.
+
+    Args:
+        entries: the caches that ``forward`` fills.
+        forward: a short pass through the model.
+    """
+    held = [entry for entry in leaves(entries) if isinstance(getattr(entry, "cache", None), list)]
+    if not held:
+        return ()
+    forward()
+    tails = {m.weight.shape[1] - 1 for _, m in model.named_modules() if isinstance(m, Conv1d)}
+    arrays = [array for entry in held for array in entry.cache if array is not None]
+    found = {_is_tail(array, tails) for array in arrays}
+    names = {True: "convolution", False: "recurrence"}
+    return tuple(names[kind] for kind in sorted(found, reverse=True))
+
+
+def _is_tail(state: mx.array, lengths: set[int]) -> bool:
+    """Whether a state ``[1, steps, channels]`` is as long as what a convolution looks back."""
+    return state.ndim == 3 and state.shape[1] in lengths
 
 
 def rope_kind(config: Mapping[str, Any], model: Module, forward: Callable[[], object]) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def traits(subject: Subject) -> frozenset[str]:
-    """``cache:KVCache``, ``rope:M-RoPE``, ``modality:image``, ``window``, ``drafter:mtp``, ...
+    """``cache:KVCache``, ``state:recurrence``, ``rope:M-RoPE``, ``modality:image``, ``window``, ...
 
     Raises:
         Unsupported: the library's plugin can't tell what the model is made of.
@@ -24,11 +24,20 @@ def _traits(subject: Subject) -> Iterator[str]:
     yield f"family:{subject.family.name}"
     yield f"rope:{found.positions}"
     yield from (f"cache:{kind}" for kind in found.caches)
+    yield from (f"state:{kind}" for kind in found.states)
     yield from (f"modality:{kind}" for kind in facts.modalities)
     yield from (f"drafter:{kind}" for kind in facts.drafters)
     if facts.window:
         yield "window"
     if facts.required:
         yield f"required:{facts.required}"
-    if subject.library.head_sizes(subject.model):
+    if _quantizable(subject):
         yield "quantizable"
+
+
+def _quantizable(subject: Subject) -> bool:
+    """Not where the library's own single stream raises: there nothing can be told apart."""
+    try:
+        return bool(subject.library.head_sizes(subject.model))
+    except Exception:  # noqa: BLE001 - whatever the library raises
+        return False

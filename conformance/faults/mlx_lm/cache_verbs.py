@@ -142,11 +142,6 @@ def _forgotten_at_join(right: Callable[..., Any], _: Hits) -> Callable[..., Any]
 
 
 _BATCH = generate.GenerationBatch
-# Composite caches are no kind of their own where kinds are told.
-_COMPOSITE = "|".join(
-    f"family:{name}"
-    for name in ("deepseek_v32", "glm_moe_dsa", "falcon_h1", "baichuan_m1", "longcat_flash*")
-)
 FAULTS = (
     mlx_lm_fault(
         name="A7.extend-drops-offsets",
@@ -162,7 +157,7 @@ FAULTS = (
         fault_class="lengths lost",
         source="mlx-lm #1072",
         summary="Of a composite cache only the first part is told the rows' lengths.",
-        needs=(_COMPOSITE,),
+        needs=("cache:CacheList",),
         kills=("ragged", "chunked"),
         inject=exchange(CacheList, "prepare", _first_only),
     ),

@@ -35,8 +35,7 @@ def _state_at_padded_end(hits: Hits) -> Iterator[None]:
 
 def _mask_without_lengths(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
     def make_mask(self: Any, n: int) -> Any:
-        # What is left of a convolution alone does not go by the mask.
-        if self.lengths is None or len(self.cache) == 1:
+        if self.lengths is None:
             return right(self, n)
         hits.hit()
         lengths, self.lengths = self.lengths, None
@@ -75,7 +74,8 @@ FAULTS = (
         fault_class="recurrent state",
         source="mlx-lm #1072",
         summary="The mask of recurrent layers lets padding on the right into the state.",
-        needs=(RECURRENT,),
+        # Padding on the right is later than all that a convolution looks back on.
+        needs=(RECURRENT, "state:recurrence"),
         kills=("ragged", "chunked"),
         inject=exchange(ArraysCache, "make_mask", _mask_without_lengths),
     ),

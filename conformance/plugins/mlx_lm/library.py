@@ -10,7 +10,7 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.backend.calibration import improve
-from conformance.backend.description import cache_kinds, rope_kind
+from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.hearing import measure
 from conformance.backend.memory import churn
@@ -20,7 +20,7 @@ from conformance.backend.sampling import ForcedSampler
 from conformance.errors import ModelError
 from conformance.family import Family
 from conformance.library import Coverage, Description, Library, Solo
-from conformance.plugins.mlx_lm import inventory, loading
+from conformance.plugins.mlx_lm import inventory, loading, quantization
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.schedule import EngineOptions, Request
 from conformance.sensitivity import Sensitivity
@@ -44,8 +44,10 @@ class MlxLm(Library):
         """See ``Library.describe``."""
         cache = make_prompt_cache(model)
         config = vars(getattr(model, "args", None) or model.config)
+        kinds = cache_kinds(cache)
         rope = rope_kind(config, model, lambda: model(mx.array([[1]]), cache=cache))
-        return Description(cache_kinds(cache), rope)
+        states = state_kinds(cache, model, lambda: model(mx.array([[1, 2]]), cache=cache))
+        return Description(kinds, rope, states)
 
     def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:
         """See ``Library.meter``."""
@@ -69,7 +71,7 @@ class MlxLm(Library):
 
         The segments of a prompt but the last are fed as the library feeds a prompt's pieces.
         """
-        cache = prefix if prefix is not None else make_prompt_cache(model, options.max_kv_size)
+        cache = prefix if prefix is not None else _cache(model, request, options)
         prompt, step_size = request.prompt, options.prefill_step_size
         for length in request.segments[:-1]:
             for start in range(0, length, step_size):
@@ -104,23 +106,33 @@ class MlxLm(Library):
         request: Request,
         tokens: tuple[int, ...],
         *,
-        options: EngineOptions,  # noqa: ARG002
+        options: EngineOptions,
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
-        """See ``Library.teacher_forced``: one prefill of all tokens into a fresh cache."""
+        """See ``Library.teacher_forced``: one prefill of all tokens into a fresh cache.
+
+        Quantized caches give out what they hold, so that one pass reads what many would.
+        """
         fed = request.prompt + tokens[:-1]
         inputs = mx.array(fed)[None]
+        cache = _cache(model, request, EngineOptions(kv=options.kv))
         if ulps:
             with perturbed(model, ulps=ulps, seed=seed):
-                logits = model(inputs, cache=make_prompt_cache(model))
+                logits = model(inputs, cache=cache)
         else:
-            logits = model(inputs, cache=make_prompt_cache(model))
+            logits = model(inputs, cache=cache)
         if logits.shape[1] != len(fed):
             raise ModelError(
                 f"one pass over {len(fed)} tokens gave logits for {logits.shape[1]} positions"
             )
         return _logprobs(logits[0, -len(tokens) :])
+
+    def head_sizes(self, model: Any) -> frozenset[int]:
+        """See ``Library.head_sizes``: as they are after a prompt of two tokens."""
+        used = make_prompt_cache(model)
+        mx.eval(model(mx.array([[1, 2]]), cache=used))
+        return quantization.head_sizes(used)
 
     def churn(self) -> None:
         """See ``Library.churn``."""
@@ -141,6 +153,13 @@ class MlxLm(Library):
     def calibrate(self, family: Family) -> bool:
         """See ``Library.calibrate``."""
         return improve(family, lambda f: self.sensitivity(f, dtype="float32", seed=0))
+
+
+def _cache(model: Any, request: Request, options: EngineOptions) -> list[Any]:
+    if options.kv is not None:
+        return quantization.make_cache(model, options.kv, len(request.prompt))
+    made: list[Any] = make_prompt_cache(model, options.max_kv_size)
+    return made
 
 
 def _logprobs(logits: mx.array) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from mlx_vlm.models.cache import make_prompt_cache
 
 from conformance.backend.calibration import improve
-from conformance.backend.description import cache_kinds, rope_kind
+from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
@@ -37,6 +37,7 @@ class MlxVlm(Library):
     """The installed mlx-vlm. Its models are ``LoadedModel`` objects, put back before each run."""
 
     name: ClassVar[str] = "mlx_vlm"
+    schemes: ClassVar[tuple[str, ...]] = ("uniform", "turboquant")
 
     def coverage(self) -> Coverage:
         """See ``Library.coverage``."""
@@ -51,8 +52,10 @@ class MlxVlm(Library):
         heard = hearer(model)
         cache = heard.cache()
         config = model.family.config
+        kinds = cache_kinds(cache)
         rope = rope_kind(config, model.language_model, lambda: heard.forward([1], cache))
-        return Description(cache_kinds(cache), rope)
+        states = state_kinds(cache, model.language_model, lambda: heard.forward([1, 2], cache))
+        return Description(kinds, rope, states)
 
     def meter(self, model: LoadedModel, *, evaluate: bool = False) -> list[ForwardCall]:
         """See ``Library.meter``: calls of the language model."""
