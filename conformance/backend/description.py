@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
-from mlx.nn.layers.convolution import Conv1d
 from mlx.nn.layers.base import Module
+from mlx.nn.layers.convolution import Conv1d
 
 from conformance.backend.disturb import leaves
 
