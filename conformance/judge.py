@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -20,6 +20,9 @@ from conformance.schedule import Schedule, Stage
 from conformance.subject import Subject
 from conformance.trace import Trace
 from conformance.verdict import Finding, ScheduleResult, Verdict
+
+# Whether findings are all that is asked for, so that the rest of the case need not be played.
+Until = Callable[[Sequence[Finding]], bool]
 
 # Says of a batched case that its oracle is itself in question; judges nothing.
 _DOUBT = Finding(
@@ -81,30 +84,38 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
 
 
 def judge_batched(
-    subject: Subject, engine: type[Engine], scenario: Scenario, schedules: Sequence[Schedule]
+    subject: Subject,
+    engine: type[Engine],
+    scenario: Scenario,
+    schedules: Sequence[Schedule],
+    *,
+    until: Until | None = None,
 ) -> Outcome:
     """Play each schedule and check it against the single streams.
 
     The first schedule is played twice in any case, so that each rung would show memory that nobody
     wrote; the others only where they leave the oracle.
+
+    Args:
+        until: ends it all after the first run whose findings it is content with.
     """
     findings: list[Finding] = []
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
     plays: list[Play] = []
     for index, schedule in enumerate(schedules):
-        played = _play_or_fail(subject, engine, schedule, once=index > 0)
+        played = _play_or_fail(subject, engine, schedule, once=index > 0, until=until)
         if isinstance(played, Finding):
             findings.append(played)
             results.append(ScheduleResult(schedule.name, played.verdict))
             continue
-        with subject.phases("checks"):
-            found = [finding for check in CHECKS for finding in check(played)]
-        found += _missed(played)
+        found = [*_said(subject, played), *_missed(played)]
         findings += found
         results.append(_result(schedule, found, played.traces, _plain_run(schedule, plays)))
         numbers += _numbers(played)
         plays.append(played)
+        if until is not None and until(found):
+            return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
     if subject.oracle.doubtful:
         findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
@@ -113,15 +124,30 @@ def judge_batched(
     return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
 
 
+def _said(subject: Subject, played: Play) -> list[Finding]:
+    """What the checks say of a schedule as it was played."""
+    with subject.phases("checks"):
+        return [finding for check in CHECKS for finding in check(played)]
+
+
 def _play_or_fail(
-    subject: Subject, engine: type[Engine], schedule: Schedule, *, once: bool
+    subject: Subject,
+    engine: type[Engine],
+    schedule: Schedule,
+    *,
+    once: bool,
+    until: Until | None,
 ) -> Play | Finding:
     """The schedule as played, or how already the single stream failed at its quantized caches.
 
     Without quantization the single stream serves all schedules: there its failure is the case's.
     """
+
+    def enough(played: Play) -> bool:
+        return until is not None and until(_said(subject, played))
+
     try:
-        return play_schedule(subject, engine, schedule, once=once)
+        return play_schedule(subject, engine, schedule, once=once, enough=enough)
     except Exception as error:
         if schedule.options.kv is None:
             raise

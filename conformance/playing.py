@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -19,7 +19,12 @@ from conformance.trace import Failure, Stream, Trace
 
 
 def play_schedule(
-    subject: Subject, engine: type[Engine], schedule: Schedule, *, once: bool = False
+    subject: Subject,
+    engine: type[Engine],
+    schedule: Schedule,
+    *,
+    once: bool = False,
+    enough: Callable[[Play], bool] = lambda _: False,
 ) -> Play:
     """Run the schedule, forced and free, with dirtied memory between the runs.
 
@@ -30,6 +35,7 @@ def play_schedule(
     Args:
         once: leave it at the free run if that gave the oracle's tokens and numbers: a forced one
             would be fed the same.
+        enough: asked after the first run; if true, no other is made.
     """
     validate(schedule)
     options, oracle = schedule.options, subject.oracle
@@ -71,11 +77,14 @@ def play_schedule(
         )
 
     free = run(None) if once else None
-    if free is not None and (not _complete(free) or _follows(played(free))):
-        return played(free)
+    if free is not None:
+        only = played(free)
+        if not _complete(free) or _follows(only) or enough(only):
+            return only
     first = run(first_tokens)
-    if not _complete(first):
-        return played(first)
+    only = played(first)
+    if not _complete(first) or enough(only):
+        return only
     second = free or run(None)
     if second.failure is not None or same_bits(played(first, second), first, second):
         return played(first, second)

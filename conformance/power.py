@@ -13,7 +13,7 @@ import msgspec
 from conformance.errors import ConformanceError
 from conformance.faults import Fault, Hits
 from conformance.faults.costs import costlier
-from conformance.faults.killing import killed, new_findings
+from conformance.faults.killing import killed, new_findings, tells
 from conformance.faults.traits import traits
 from conformance.registry import Registry
 from conformance.session import Session
@@ -133,12 +133,14 @@ class Bench:
         if scenario not in self._right:
             self._right[scenario] = self._session.run(case)
         right = self._right[scenario]
-        wrong = self._session.run(case, around=partial(fault.inject, hits))
+        # What else is wrong is asked only where it may tell which checks alone catch something.
+        until = None if self._unit.every_scenario else partial(tells, fault, right)
+        wrong = self._session.run(case, around=partial(fault.inject, hits), until=until)
         if fault.priced and (dearer := costlier(right, wrong)):
             return Kill(scenario, "cost", dearer)
         if not killed(fault, right, wrong):
             return None
-        found = new_findings(right, wrong)
+        found = new_findings(right, wrong.evidence)
         ratios = [ratio for finding in found if (ratio := _ratio(finding)) is not None]
         checks = tuple(sorted({finding.check for finding in found}))
         return Kill(scenario, wrong.verdict.value, checks, max(ratios, default=None))

@@ -14,18 +14,16 @@ import msgspec
 from conformance.alone import judge_alone
 from conformance.engine import Engine
 from conformance.errors import ModelError
-from conformance.judge import Outcome, brief_for, judge_batched
+from conformance.judge import Outcome, Until, brief_for, judge_batched
 from conformance.phases import Phases
 from conformance.registry import Registry
 from conformance.runner import failure_of, says_unsupported
 from conformance.scenarios import Scenario
 from conformance.subject import Subject
-from conformance.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.verdict import MOST_FINDINGS, CaseId, CaseResult, Finding, Verdict
 
 # Models that are kept: the cases of a family come together, in at most three dtypes.
 _KEPT = 3
-# Findings that a result carries; one defect can show in every row of every schedule.
-_MOST_FINDINGS = 40
 
 
 class Session:
@@ -48,11 +46,14 @@ class Session:
         case: CaseId,
         *,
         around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
+        until: Until | None = None,
     ) -> CaseResult:
         """Play the case and judge it. A library's failure is a verdict, never an exception.
 
         Args:
             around: entered for each run of the engine, as a fault is.
+            until: asked for each run with what the checks say of it; once it is true, the case is
+                left as it is.
         """
         start = time.perf_counter()
         engine = self.registry.engines[case.engine]
@@ -62,7 +63,7 @@ class Session:
             subject = dataclasses.replace(self.subject(case), around=around)
             mark = len(subject.meter)
             self.phases.read(subject.meter)
-            outcome = _judge(subject, engine, scenario, case)
+            outcome = _judge(subject, engine, scenario, case, until)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
         except Exception as error:  # noqa: BLE001 - whatever a library raises is a verdict
             outcome = _failed(error)
@@ -126,7 +127,7 @@ class Session:
             noise=numbers.noise if numbers else None,
             ratio=numbers.ratio if numbers else None,
             first_bad_step=min(at, default=None),
-            evidence=tuple(findings[:_MOST_FINDINGS]),
+            evidence=tuple(findings[:MOST_FINDINGS]),
             versions=versions,
             device=device,
             seconds=round(seconds, 4),
@@ -141,11 +142,17 @@ class Session:
         return self._facts[library]
 
 
-def _judge(subject: Subject, engine: type[Engine], scenario: Scenario, case: CaseId) -> Outcome:
+def _judge(
+    subject: Subject,
+    engine: type[Engine],
+    scenario: Scenario,
+    case: CaseId,
+    until: Until | None,
+) -> Outcome:
     schedules = scenario.make(brief_for(subject, engine, case.seed))
     if scenario.alone:
         return judge_alone(subject, schedules)
-    return judge_batched(subject, engine, scenario, schedules)
+    return judge_batched(subject, engine, scenario, schedules, until=until)
 
 
 def _failed(error: Exception) -> Outcome:

@@ -12,6 +12,9 @@ import msgspec
 
 from conformance.errors import ResultError
 
+MOST_FINDINGS = 40
+"""Findings that a result carries at most; one defect can show in every row of every schedule."""
+
 
 class Verdict(enum.StrEnum):
     """The outcome of a case. Ordered from best to worst: a case is as bad as its worst schedule."""
@@ -85,6 +88,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         margin: oracle top-1 minus top-2 logprob at that step (nats).
         difference: largest absolute logprob difference seen (nats).
         noise: what rounding alone may move at that step (nats).
+        ratio: largest difference over its noise, of all steps of the request.
         cause: the likely cause, in words.
     """
 
@@ -101,6 +105,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     margin: float | None = None
     difference: float | None = None
     noise: float | None = None
+    ratio: float | None = None
     cause: str = ""
 
 

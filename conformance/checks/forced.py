@@ -87,4 +87,5 @@ def _finding(play: Play, trace: Trace, name: str, found: Deviation, noise: Envel
         margin=margin,
         difference=float(found.difference[step]),
         noise=float(noise.full[step]),
+        ratio=float(found.ratio[found.worst_step]),
     )

@@ -57,4 +57,5 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
         margin=margin,
         difference=float(found[0].difference[step]) if found is not None else None,
         noise=float(noise.top[step]),
+        ratio=float(found[0].ratio.max()) if found is not None else None,
     )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from conformance.faults.base import Fault
-from conformance.verdict import CaseResult, Finding, Verdict
+from conformance.verdict import MOST_FINDINGS, CaseResult, Finding, Verdict
 
 # They accuse nobody: a batch that is good can have them.
 _ASIDE = {Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS}
 # Any broken code ends in these: only a fault that was itself a crash is known by them.
 _BLUNT = {Verdict.CRASH, Verdict.HANG}
-# Findings that a result carries at most; see ``Session``.
-_MOST_FINDINGS = 40
 # About what is known of a result, not about the library.
 _NO_CHECKS = {"expectations", "witness"}
 
@@ -27,8 +25,8 @@ class Sign(NamedTuple):
     request_id: str | None
 
 
-def new_findings(baseline: CaseResult, mutated: CaseResult) -> tuple[Finding, ...]:
-    """The findings of ``mutated`` that ``baseline`` has not, good ones left out.
+def new_findings(baseline: CaseResult, evidence: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings of ``evidence`` that ``baseline`` has not, good ones left out.
 
     A result carries only its most severe findings. What the baseline may have left out for that is
     new only where its schedule was good.
@@ -38,24 +36,38 @@ def new_findings(baseline: CaseResult, mutated: CaseResult) -> tuple[Finding, ..
     least = _least_told(baseline)
     return tuple(
         finding
-        for finding in mutated.evidence
+        for finding in evidence
         if not finding.verdict.good
         and _sign(finding) not in had
         and (finding.verdict.severity > least or finding.schedule in good)
     )
 
 
-def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
+def tells(fault: Fault, baseline: CaseResult, evidence: Iterable[Finding]) -> bool:
     """Whether some check accuses the run with the fault of what it did not say without it.
 
     A crash or a hang counts only where the defect was itself a crash; what says that nothing was
     proved, or that nothing is supported, never does.
     """
-    signs = [(f.verdict, f.check) for f in new_findings(baseline, mutated)]
-    # The evidence of a schedule may have been left out in favour of worse ones.
-    signs += [(verdict, "") for verdict in _turned(baseline, mutated)]
-    aside = _ASIDE if fault.crash else _ASIDE | _BLUNT
-    return any(verdict not in aside and check not in _NO_CHECKS for verdict, check in signs)
+    return any(
+        _accuses(fault, finding.verdict) and finding.check not in _NO_CHECKS
+        for finding in new_findings(baseline, evidence)
+    )
+
+
+def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
+    """Whether the result with the fault ``tells`` it from the one without.
+
+    The evidence of a schedule may have been left out in favour of worse ones: that it was good and
+    is not any more will do.
+    """
+    if tells(fault, baseline, mutated.evidence):
+        return True
+    return any(_accuses(fault, verdict) for verdict in _turned(baseline, mutated))
+
+
+def _accuses(fault: Fault, verdict: Verdict) -> bool:
+    return verdict not in (_ASIDE if fault.crash else _ASIDE | _BLUNT)
 
 
 def _sign(finding: Finding) -> Sign:
@@ -66,7 +78,7 @@ def _least_told(result: CaseResult) -> int:
     """The severity from which on downward the result may have left findings out; -1 if none."""
     told = {finding.schedule for finding in result.evidence}
     silent = [s for s in result.schedules if not s.verdict.good and s.name not in told]
-    full = bool(silent) or len(result.evidence) >= _MOST_FINDINGS
+    full = bool(silent) or len(result.evidence) >= MOST_FINDINGS
     return min((f.verdict.severity for f in result.evidence), default=-1) if full else -1
 
 

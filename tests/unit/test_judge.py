@@ -349,3 +349,24 @@ def test_a_further_schedule_that_leaves_the_oracle_is_played_like_the_first(toy)
     played = play_schedule(toy, NanInPadding, one_schedule(toy, NanInPadding), once=True)
     assert [trace.mode for trace in played.traces] == [trace.mode for trace in twice.traces]
     assert played.traces[0].mode is Mode.FORCED
+
+
+def until_bad(findings):
+    return any(not finding.verdict.good for finding in findings)
+
+
+def test_a_case_ends_with_the_first_run_whose_findings_are_enough(toy):
+    (ragged,) = (scenario for scenario in BATCHED if scenario.name == "ragged")
+    schedules = ragged.make(brief_for(toy, NanInPadding, 0))
+    before = toy.library.churns
+    outcome = judge_batched(toy, NanInPadding, ragged, schedules, until=until_bad)
+    assert toy.library.churns == before + 1
+    assert [result.name for result in outcome.schedules] == [schedules[0].name]
+    assert outcome.verdict is Verdict.NAN
+
+
+def test_a_case_of_which_nothing_is_enough_is_judged_whole(toy):
+    (ragged,) = (scenario for scenario in BATCHED if scenario.name == "ragged")
+    schedules = ragged.make(brief_for(toy, ContinuousBatching, 0))
+    outcome = judge_batched(toy, ContinuousBatching, ragged, schedules, until=until_bad)
+    assert len(outcome.schedules) == len(schedules) > 1

@@ -70,6 +70,7 @@ def fault(name, inject, *, kills=("staggered",), needs=(), crash=False):
 
 FAULTS = (
     fault("loses", like(LosesFirstToken), kills=("batch_of_one", "staggered", "cancelled")),
+    fault("at-once", like(LosesFirstToken)),
     fault("crashes", like(CrashesOnJoin)),
     fault("crashed", like(CrashesOnJoin), crash=True),
     fault("survives", harmless),
@@ -108,6 +109,11 @@ def test_a_fault_is_killed_by_the_first_scenario_that_tells_it(registry):
     assert trial.kills[0].verdict == "protocol"
     assert "protocol" in trial.kills[0].checks
     assert trial.hits > 0
+
+
+def test_the_case_is_left_as_soon_as_the_fault_is_told(registry):
+    (trial,) = tried(registry, "at-once")
+    assert (trial.outcome, trial.hits) == (Outcome.KILLED, 1)  # it is put in once a run
 
 
 def test_the_engine_is_right_again_afterwards(registry):

@@ -10,8 +10,8 @@ from conformance.errors import ModelError, Unsupported
 from conformance.family import Facts, Family
 from conformance.registry import Registry
 from conformance.scenarios import LADDER
-from conformance.session import _MOST_FINDINGS, Session
-from conformance.verdict import CaseId, Verdict, decode, encode
+from conformance.session import Session
+from conformance.verdict import MOST_FINDINGS, CaseId, Verdict, decode, encode
 
 ENGINES = (ContinuousBatching, *(engine for engine in WRONG))
 
@@ -137,7 +137,7 @@ def test_a_failure_of_the_single_stream_is_told_as_one(session):
 def test_evidence_comes_worst_first_and_is_bounded(session):
     result = run(session, "wide", engine="HidesLogprobs")
     assert result.verdict is Verdict.PROTOCOL
-    assert len(result.evidence) == _MOST_FINDINGS
+    assert len(result.evidence) == MOST_FINDINGS
     result = run(session, "ragged", engine="NanInPadding")
     severities = [finding.verdict.severity for finding in result.evidence]
     assert severities == sorted(severities, reverse=True)

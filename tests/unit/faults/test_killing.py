@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from conformance.faults import Fault
-from conformance.faults.killing import killed, new_findings
+from conformance.faults.killing import killed, new_findings, tells
 from conformance.verdict import CaseResult, Finding, ScheduleResult, Verdict
 
 FAULT = Fault(
@@ -61,6 +61,12 @@ def test_a_finding_on_a_clean_baseline_kills():
     assert killed(FAULT, result(), result(found()))
 
 
+def test_findings_of_one_run_tell_without_a_result():
+    assert tells(FAULT, result(), (found(),))
+    assert not tells(FAULT, result(found()), (found(),))
+    assert not tells(FAULT, result(), ())
+
+
 def test_nothing_found_is_no_kill():
     assert not killed(FAULT, result(), result())
 
@@ -98,7 +104,7 @@ def test_the_same_finding_with_other_numbers_is_not_new():
 )
 def test_another_verdict_check_schedule_or_request_is_new(other):
     before = result(found())
-    assert new_findings(before, result(found(), other)) == (other,)
+    assert new_findings(before, (found(), other)) == (other,)
     assert killed(FAULT, before, result(found(), other))
 
 
