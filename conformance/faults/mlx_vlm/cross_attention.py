@@ -51,7 +51,7 @@ FAULTS = (
         "mlx-vlm #1030",
         "each row attends to the next one's image",
         _states_of_another,
-        kills="mixed_modality ragged",
+        kills="images_together",
         needs=("family:mllama|family:florence2|family:nemotron_parse",),
     ),
     fault(

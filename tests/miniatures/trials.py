@@ -1,0 +1,98 @@
+"""Faults tried one by one on the real libraries, and what they leave behind there."""
+
+import functools
+import importlib
+import re
+import sys
+
+import mlx.core as mx
+
+from conformance.faults import Fault, Hits
+from conformance.faults.traits import traits
+from conformance.session import Session
+from conformance.verdict import CaseId
+
+
+class Trials:
+    """Runs of one engine with and without faults; models and right runs are made once.
+
+    ``families`` come in the order in which they are taken for a fault.
+    """
+
+    def __init__(self, engine, registry, families):
+        self.engine = engine
+        self.registry = registry
+        self._families = families
+        self._session = functools.cache(lambda family: Session(registry))
+        self.right = functools.cache(self._right)
+        self._traits = functools.cache(self._traits_of)
+
+    def wrong(self, family, scenario, inject):
+        """The result with the fault in place, and how often it took effect."""
+        hits = Hits()
+        around = functools.partial(inject, hits)
+        result = self._session(family).run(self._case(family, scenario), around=around)
+        return result, hits.count
+
+    def family_for(self, fault):
+        """The first family in which the fault can show."""
+        return next(f for f in self._families if not fault.lacks(self._traits(f)))
+
+    def _right(self, family, scenario):
+        return self._session(family).run(self._case(family, scenario))
+
+    def _traits_of(self, family):
+        return traits(self._session(family).subject(self._case(family, "ragged")))
+
+    def _case(self, family, scenario):
+        return CaseId(self.engine, family, scenario, "float32", 0)
+
+
+def tells_what_it_is(fault, engine, scenarios):
+    """Whether the record of a fault is whole."""
+    return (
+        bool(re.fullmatch(r"[A-F]\d+\.[a-z0-9-]+", fault.name))
+        and fault.engine == engine
+        and bool(fault.source)
+        and fault.summary.endswith(".")
+        and set(fault.kills) <= set(scenarios)
+    )
+
+
+def traces(faults, package, modules):
+    """For each fault the attributes that are not as they were before it, and while it was in.
+
+    ``package`` is the library's; of its ``modules`` some may be imported only by a fault.
+    """
+    for name in modules:
+        importlib.import_module(f"{package}.{name}")
+    for fault in faults:
+        with fault.inject(Hits()):
+            pass  # what it needs of the library is imported
+    before = _held(package)
+    for fault in faults:
+        inside = set()
+        try:
+            with fault.inject(Hits()):
+                inside = _changes(before, _held(package))
+                raise KeyError(fault.name)
+        except KeyError:
+            yield fault, inside, _changes(before, _held(package))
+
+
+def _held(package):
+    """What every class and module of the library holds, and the module of fast functions."""
+    modules = [m for name, m in sys.modules.items() if name.partition(".")[0] == package]
+    owners = [mx.fast, *modules]
+    owners += [kind for m in modules for kind in vars(m).values() if isinstance(kind, type)]
+    return {id(owner): (owner, dict(vars(owner))) for owner in owners}
+
+
+def _changes(before, after):
+    """Names of attributes that are not the same object any more."""
+    return {
+        f"{owner}.{name}"
+        for key, (owner, held) in after.items()
+        for name in {*held, *before[key][1]}
+        if held.get(name, Fault) is not before[key][1].get(name, Fault)
+    }
