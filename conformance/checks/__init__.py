@@ -1,6 +1,7 @@
 """Checks: each looks at a played schedule and says what it found. Pure; no model is needed."""
 
 from conformance.checks.base import Check, Play
+from conformance.checks.drafts import check_drafts
 from conformance.checks.failure import check_failure
 from conformance.checks.forced import check_forced
 from conformance.checks.free import check_free
@@ -17,6 +18,7 @@ CHECKS: tuple[Check, ...] = (
     check_protocol,
     check_forced,
     check_free,
+    check_drafts,
     check_stability,
     check_leak,
     check_policy,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from conformance.engine import Engine
+from conformance.faults import Fault
 from conformance.hookspecs import hookimpl
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.reference import prefill
@@ -37,3 +38,11 @@ class ReferenceMixed(prefill.Mixed):
 def conformance_engines() -> list[type[Engine]]:
     """Three, by how prompts are brought in."""
     return [ReferenceSolo, ReferencePadded, ReferenceMixed]
+
+
+@hookimpl
+def conformance_faults() -> list[Fault]:
+    """Historic defects that no library can host. Imported late: they import mlx-lm's parts."""
+    from conformance.faults.reference import FAULTS  # noqa: PLC0415
+
+    return list(FAULTS)

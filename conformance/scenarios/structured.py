@@ -78,12 +78,12 @@ def _bound(brief: Brief, count: int) -> Request:
 
 
 def _rows(brief: Brief, count: int) -> tuple[Request, ...]:
-    """Two with one prompt, of which one is free; another grammar; a penalty."""
+    """Two with one prompt, of which one is free; another grammar; one more free row."""
     return (
         _bound(brief, count),
         ask(brief, "free", MEDIUM, max_tokens=count),
         ask(brief, "other", SHORT, max_tokens=count, **_grammar(101)),
-        ask(brief, "penalty", TWO, max_tokens=count, **_penalty()),
+        ask(brief, "short", TWO, max_tokens=count),
     )
 
 
@@ -128,8 +128,13 @@ def _leaves(brief: Brief) -> Schedule:
 
 
 def _drafted(brief: Brief) -> Iterator[Schedule]:
-    """Drafts while a late prompt comes in by pieces: told ones, and the drafter's own."""
-    arrivals = _arrivals(brief, _MANY)
+    """Drafts while a late prompt comes in by pieces: told ones, and the drafter's own.
+
+    A penalty is there, too: what it counts must not hold rejected tokens either.
+    """
+    first, *late = _arrivals(brief, _MANY)
+    penalty = ask(brief, "penalty", TWO, variant=1, max_tokens=_MANY, **_penalty())
+    arrivals = (together(*first.requests, penalty), *late)
     for name, right in (("drafted", _RIGHT), ("own_drafts", ())):
         options = EngineOptions(
             prefill_step_size=PIECE, drafting=Drafting(_DRAFT_MODEL, _BLOCK, right)

@@ -57,6 +57,7 @@ class Moment:
     rows: dict = field(default_factory=dict)
     probes: list = field(default_factory=list)
     removed_from: dict = field(default_factory=dict)
+    drafted: dict = field(default_factory=dict)
 
 
 @dataclass
@@ -103,7 +104,7 @@ class Take:
                 Step(
                     index=index,
                     stages=m.stages,
-                    output=StepOutput(tuple(m.events)),
+                    output=StepOutput(tuple(m.events), drafted=m.drafted),
                     forwards=tuple(m.forwards),
                     probes=tuple(m.probes),
                     removed_from=m.removed_from,

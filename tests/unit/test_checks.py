@@ -1,10 +1,12 @@
 """Every check finds something that no other check does, or it would have to go."""
 
+import msgspec
 import numpy as np
 import pytest
 from miniatures.plays import Script
 
 from conformance.checks import CHECKS
+from conformance.schedule import Drafting, EngineOptions
 from conformance.trace import Failure, ForwardCall, ProbeResult, TokenEvent
 from conformance.verdict import Verdict
 
@@ -73,6 +75,12 @@ def another_policy(script):
     script.policy = script.want["a"].logprobs + np.float32(1e-3)
 
 
+def draft_that_foresees_nothing(script):
+    options = EngineOptions(drafting=Drafting("draft_model"))
+    script.schedule = msgspec.structs.replace(script.schedule, options=options)
+    script.free.moments[2].drafted = {"a": 3}
+
+
 V = Verdict
 FIRES = {
     nothing: set(),
@@ -88,6 +96,7 @@ FIRES = {
     ghost_row: {("leak", V.LEAK)},
     bytes_held: {("leak", V.LEAK)},
     accepted: {("probe", V.PROTOCOL)},
+    draft_that_foresees_nothing: {("drafts", V.DRIFT)},
     another_policy: {("policy", V.POLICY)},
 }
 
