@@ -12,9 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
+
 from conformance.errors import Unsupported
+from conformance.family import Family
 from conformance.schedule import EngineOptions, Request, Stage
-from conformance.trace import CachedLayer, ProbeResult, StepOutput
+from conformance.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
 
 
 class Capability(enum.StrEnum):
@@ -23,6 +26,7 @@ class Capability(enum.StrEnum):
     FORCED = "forced"  # a row can be fed given tokens
     LOGPROBS = "logprobs"  # every step's distribution over the whole vocabulary
     STAGES = "stages"  # it tells which stage each request is in
+    TOGETHER = "together"  # several prompts are prefilled in one pass
     CHUNKED = "chunked"  # prefill in pieces of prefill_step_size
     LATE_JOIN = "late_join"  # requests can arrive while others decode
     SLOTS = "slots"  # more requests than rows; the others wait
@@ -65,12 +69,14 @@ class Engine(ABC):
         library: the library plugin whose models it decodes.
         capabilities: what it can be asked.
         opinion: whether it is right by construction, and is asked where another engine fails.
+        drafters: the kinds of drafters that it brings itself, for every family.
     """
 
     name: ClassVar[str]
     library: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]]
     opinion: ClassVar[bool] = False
+    drafters: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:
@@ -92,6 +98,11 @@ class Engine(ABC):
     def close(self) -> None:
         """Give everything back. Called once, also after a failure."""
 
+    @classmethod
+    def apart(cls, model: Any) -> str:  # noqa: ARG003
+        """Why rows of unequal length can't share a pass of ``model``; empty where they can."""
+        return ""
+
     def stages(self) -> Mapping[str, Stage]:
         """Where the requests that have not ended are; those it does not name are unknown."""
         return {}
@@ -102,6 +113,17 @@ class Engine(ABC):
 
     def cache_bytes(self) -> int | None:
         """Bytes that live caches hold, or ``None`` if the engine cannot tell."""
+        return None
+
+    def pending(self) -> int | None:
+        """Edges of the graph that live caches wait for, or ``None`` if the engine cannot tell."""
+        return None
+
+    def give_up(self, request_id: str, *, computed: bool) -> KeptCache | None:  # noqa: ARG002
+        """Give up all caches of ended requests, that one's last, and say what that set free.
+
+        ``computed`` has it computed first. ``None`` if the engine cannot tell.
+        """
         return None
 
     def layers(self) -> Sequence[CachedLayer]:
@@ -128,3 +150,10 @@ class Engine(ABC):
     def probes(cls) -> tuple[str, ...]:
         """The kinds of invalid calls that ``probe`` can make."""
         return ()
+
+
+def equipped(family: Family, engine: type[Engine]) -> Family:
+    """``family`` with the drafters that ``engine`` brings beside those of its own."""
+    own: dict[str, dict[str, Any]] = {kind: {} for kind in engine.drafters}
+    facts = msgspec.structs.replace(family.facts, drafters=own | family.facts.drafters)
+    return msgspec.structs.replace(family, facts=facts)

@@ -11,7 +11,7 @@ from conformance import numerics
 from conformance.checks import CHECKS, Play
 from conformance.checks.cache_bytes import cache_shares
 from conformance.checks.forced import measure
-from conformance.engine import Engine
+from conformance.engine import Engine, equipped
 from conformance.playing import play_schedule
 from conformance.runner import failure_of
 from conformance.scenarios import Brief, Scenario
@@ -20,6 +20,7 @@ from conformance.schedule import Schedule, Stage
 from conformance.subject import Subject
 from conformance.trace import Trace
 from conformance.verdict import Finding, ScheduleResult, Verdict
+from conformance.witnessed import missed, unwitnessed
 
 # Whether findings are all that is asked for, so that the rest of the case need not be played.
 Until = Callable[[Sequence[Finding]], bool]
@@ -77,9 +78,10 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         required=family.facts.required,
         single=family.facts.single,
         media_last=subject.library.puts_media_last(subject.model),
-        drafters=tuple(family.facts.drafters),
+        drafters=tuple(equipped(family, engine).facts.drafters),
         compose=lambda parts: subject.library.compose(subject.model, parts),
         heads=lambda: subject.library.head_sizes(subject.model),
+        schemes=subject.library.schemes,
     )
 
 
@@ -109,7 +111,7 @@ def judge_batched(
             findings.append(played)
             results.append(ScheduleResult(schedule.name, played.verdict))
             continue
-        found = [*_said(subject, played), *_missed(played)]
+        found = [*_said(subject, played), *missed(played)]
         findings += found
         results.append(_result(schedule, found, played.traces, _plain_run(schedule, plays)))
         numbers += _numbers(played)
@@ -120,7 +122,7 @@ def judge_batched(
         findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
         traces = [trace for played in plays for trace in played.traces]
-        findings += _witness_findings(scenario, traces)
+        findings += unwitnessed(scenario, traces, engine, subject.model)
     return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
 
 
@@ -224,33 +226,3 @@ def longest_wait(trace: Trace) -> int:
     """The most model calls of one step at whose begin some request decoded."""
     waits = (len(step.forwards) for step in trace.steps if step.in_stage(Stage.DECODE))
     return max(waits, default=0)
-
-
-def _missed(played: Play) -> list[Finding]:
-    """Triggers that never fired in the first run; in a free run a tie may rightly miss some."""
-    return [
-        Finding(
-            Verdict.VACUOUS,
-            "witness",
-            f"never happened: {what}",
-            schedule=played.schedule.name,
-            mode=trace.mode,
-        )
-        for trace in played.traces[:1]
-        for what in trace.missed
-    ]
-
-
-def _witness_findings(scenario: Scenario, traces: Sequence[Trace]) -> list[Finding]:
-    return [
-        Finding(
-            Verdict.VACUOUS,
-            "witness",
-            f"no schedule of {scenario.name} reached: {witness.name}",
-            expected=witness.name,
-            got="not seen",
-            cause="the scenario proved nothing on this engine",
-        )
-        for witness in scenario.witnesses
-        if not any(witness.seen(trace) for trace in traces)
-    ]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from conformance import hookspecs
-from conformance.engine import Capability, Engine
+from conformance.engine import Capability, Engine, equipped
 from conformance.errors import ConformanceError, PluginError
 from conformance.family import Family, load_family
 from conformance.faults import Fault
@@ -60,7 +60,7 @@ class Registry:
             scenario
             for scenario in self.scenarios.values()
             if scenario.needs <= engine.capabilities
-            if family is None or not scenario.applies(family)
+            if family is None or not scenario.applies(equipped(family, engine))
         )
 
     def left_out(self, engine: type[Engine], family: Family) -> dict[str, str]:
@@ -69,7 +69,7 @@ class Registry:
         for scenario in self.scenarios.values():
             lacking = sorted(scenario.needs - engine.capabilities)
             reason = f"the engine lacks {', '.join(lacking)}" if lacking else ""
-            reason = reason or scenario.applies(family)
+            reason = reason or scenario.applies(equipped(family, engine))
             if reason:
                 reasons[scenario.name] = reason
         return reasons

@@ -21,7 +21,8 @@ from mlx_lm.models.cache import make_prompt_cache
 from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
 from conformance.engine import Capability, Engine, Submission
 from conformance.reference import probes, quantized, sequence, speculative, validation
-from conformance.reference.caches.wrap import leaves
+from conformance.reference.caches import even
+from conformance.reference.caches.wrap import leaves, must_be_even
 from conformance.reference.forward import Feed, alone
 from conformance.schedule import EngineOptions, Processor, Sampler, Stage
 from conformance.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
@@ -41,16 +42,18 @@ class ReferenceEngine(Engine):
     Class attributes:
         makers: of samplers and processors; a plugin gives them.
         whole_prompt: the last token of a prompt in pieces goes with its last piece.
+        pads: rows with unequal numbers of new tokens may be in one pass.
     """
 
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.MEDIA,
-        Capability.QUANTIZED,  # the library plugin has no single stream to hold it against
         Capability.PREFIX_CACHING,
     }
     makers: ClassVar[Makers]
     whole_prompt: ClassVar[bool] = False
+    pads: ClassVar[bool] = True
+    drafters: ClassVar[tuple[str, ...]] = (speculative.KIND,)
 
     def __init__(self, model: Any, options: EngineOptions, *, draft_model: Any = None) -> None:
         validation.check_options(options)
@@ -127,6 +130,11 @@ class ReferenceEngine(Engine):
         """See ``probes``."""
         return tuple(probes.PROBES)
 
+    @classmethod
+    def apart(cls, model: Any) -> str:
+        """See ``caches.even``."""
+        return even.APART if must_be_even(make_prompt_cache(model)) else ""
+
     def admit(self) -> None:
         """Take from the queue what fits into a prefill batch and into the slots."""
         free = self.options.completion_batch_size - len(self.decoding) - len(self.prefilling)
@@ -195,6 +203,7 @@ class ReferenceEngine(Engine):
             processors=self.makers.processors(request.processors),
             history=list(tokens),
             hints=submission.hints,
+            pads=self.pads,
         )
 
     @staticmethod

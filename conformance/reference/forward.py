@@ -22,10 +22,12 @@ class Feed:
     Attributes:
         caches: the row's own, one for each layer; the pass moves them on by ``tokens``.
         tokens: the row's next ones, at least one.
+        pads: it may be in a pass with rows of another number of tokens.
     """
 
     caches: list[Any]
     tokens: tuple[int, ...]
+    pads: bool = True
 
 
 def forward(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
@@ -74,6 +76,8 @@ def _groups(feeds: Sequence[Feed]) -> list[list[int]]:
         key: tuple[Hashable, ...] = signature(feed.caches)
         if must_be_even(feed.caches):
             key = (*key, history(feed.caches), len(feed.tokens))
+        elif not feed.pads:
+            key = (*key, len(feed.tokens))
         for other, group in groups:
             if other == key and all(_stack_alike(feed, feeds[member]) for member in group):
                 group.append(index)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from conformance.engine import Capability
 from conformance.reference.engine import ReferenceEngine, output
 from conformance.reference.forward import alone, forward
 from conformance.trace import StepOutput
 
 
 class Solo(ReferenceEngine):
-    """Each prompt alone by its own caches: there is never any padding."""
+    """Each prompt alone by its own caches: there is never any padding, of drafts neither."""
 
     name: ClassVar[str] = "reference_solo"
+    capabilities: ClassVar[frozenset[Capability]] = ReferenceEngine.capabilities - {
+        Capability.TOGETHER
+    }
+    pads: ClassVar[bool] = False
 
     def step(self) -> StepOutput:
         """A decode pass, then the next piece of each prompt in a pass of its own."""

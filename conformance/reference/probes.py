@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from conformance.engine import Submission
+from conformance.probing import watched
 from conformance.schedule import Request
 from conformance.trace import ProbeResult
 
@@ -46,19 +47,7 @@ PROBES: Mapping[str, Call] = {
 
 def probe(engine: ReferenceEngine, kind: str) -> ProbeResult:
     """Make the invalid call ``kind`` and compare the engine's state around it."""
-    before = _state(engine)
-    error = None
-    try:
-        PROBES[kind](engine)
-    except Exception as raised:  # noqa: BLE001 - whatever it raises is the result
-        error = f"{type(raised).__name__}: {raised}"
-    after = _state(engine)
-    changed = tuple(
-        f"{name}: {before[name]} became {after[name]}"
-        for name in before
-        if before[name] != after[name]
-    )
-    return ProbeResult(kind, error, changed)
+    return watched(kind, lambda: PROBES[kind](engine), lambda: _state(engine))
 
 
 def _state(engine: ReferenceEngine) -> dict[str, object]:

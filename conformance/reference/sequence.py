@@ -30,6 +30,7 @@ class Sequence:
         history: tokens that the caches hold, those of a prefix among them.
         produced: output tokens.
         hints: what a draft should foresee, or ``None``.
+        pads: it may be in a pass with rows of another number of new tokens.
         draft_caches: the draft model's own for this row; ``draft_fed`` of its tokens are in them.
     """
 
@@ -42,6 +43,7 @@ class Sequence:
     history: list[int] = field(default_factory=list)
     produced: list[int] = field(default_factory=list)
     hints: tuple[int, ...] | None = None
+    pads: bool = True
     draft_caches: list[Any] = field(default_factory=list)
     draft_fed: int = 0
 
@@ -58,7 +60,7 @@ class Sequence:
     def feed(self, count: int) -> Feed:
         """The next ``count`` tokens for a pass, which are no longer to do."""
         tokens = tuple(self.todo[:count])
-        feed = Feed(self.caches, tokens)
+        feed = Feed(self.caches, tokens, self.pads)
         self.history += tokens
         self.todo = self.todo[count:]
         return feed

@@ -67,7 +67,7 @@ class Drafts:
             if counts[place]:
                 row.draft_caches = row.draft_caches or library.make_prompt_cache(self._model)
                 new = tuple(row.tokens[row.draft_fed :])
-                feeds[place] = Feed(row.draft_caches, new)
+                feeds[place] = Feed(row.draft_caches, new, row.pads)
                 row.draft_fed += len(new)
         while feeds:
             logits = forward(self._model, list(feeds.values()))
@@ -78,7 +78,7 @@ class Drafts:
                 if len(drafts[place]) < counts[place]:
                     first = len(drafts[place]) == 1
                     caches = copy.deepcopy(feed.caches) if first else feed.caches
-                    following[place] = Feed(caches, (token,))
+                    following[place] = Feed(caches, (token,), feed.pads)
             feeds = following
         return drafts
 
@@ -118,7 +118,7 @@ def verify(
 def _trial(row: Sequence, draft: tuple[int, ...]) -> Feed:
     """The row's own caches where nothing can be rejected, else copies of them."""
     caches = row.copy_caches() if draft else row.caches
-    return Feed(caches, (*row.todo, *draft))
+    return Feed(caches, (*row.todo, *draft), row.pads)
 
 
 def _accepted(row: Sequence, draft: tuple[int, ...], logits: mx.array) -> list[Chosen]:
@@ -149,7 +149,7 @@ def _settle(row: Sequence, feed: Feed, count: int) -> list[Feed]:
             leaf.trim(rejected)
         row.caches = feed.caches
     else:
-        repeat = [Feed(row.caches, kept)]
+        repeat = [Feed(row.caches, kept, row.pads)]
     row.history += kept
     row.todo = row.produced[-1:]
     return repeat

@@ -42,6 +42,7 @@ class Brief:
         drafters: the kinds of drafters that the family has.
         compose: a prompt of text and media.
         heads: gives the sizes of heads that can be quantized; see ``Library.head_sizes``.
+        schemes: in which ways they can be; see ``Library.schemes``.
     """
 
     tokens: tuple[int, int]
@@ -59,6 +60,7 @@ class Brief:
     drafters: tuple[str, ...] = ()
     compose: ComposeFn = _text_only
     heads: Callable[[], frozenset[int]] = frozenset
+    schemes: tuple[str, ...] = ("uniform",)
 
     def prompt(self, length: int, variant: int = 0) -> tuple[int, ...]:
         """A prompt of ``length`` tokens; equal arguments give the equal prompt in every scenario.
@@ -76,10 +78,17 @@ class Witness:
 
     ``seen`` looks at the trace of one schedule; the witness holds if it is true for at least one
     schedule of the scenario. ``name`` is what a report says is missing otherwise.
+
+    Attributes:
+        needs: an engine without these capabilities is not asked for it.
+        shared: it wants rows in one pass. Of a model whose rows can't be (``Engine.apart``) the
+            case is then ``unsupported``, for the engine's reason.
     """
 
     name: str
     seen: Callable[[Trace], bool]
+    needs: frozenset[Capability] = frozenset()
+    shared: bool = False
 
 
 def always(family: Family) -> str:  # noqa: ARG001

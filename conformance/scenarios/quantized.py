@@ -41,16 +41,20 @@ def _quantized(brief: Brief) -> list[Schedule]:
         for group in groups
         for bits in (8, 4)
     }
+    turbo = {"turbo": TURBO} if "turboquant" in brief.schemes else {}
+    if not kinds and not turbo:
+        told = ", ".join(map(str, sorted(sizes)))
+        raise Unsupported(f"heads of {told} elements can't be cut into groups of 32: not supported")
     first = next(iter(kinds.values()), TURBO)
     schedules = [_changing(brief, "plain", None)]
-    schedules += [_changing(brief, name, kv) for name, kv in kinds.items()]
-    schedules.append(_changing(brief, "turbo", TURBO))
-    schedules += _starts(brief)
-    alone = dict(list(kinds.items())[:2]) | {"turbo": TURBO, "start": _from_start(first)}
+    schedules += [_changing(brief, name, kv) for name, kv in (kinds | turbo).items()]
+    schedules += _starts(brief, SMALL if turbo else first)
+    alone = dict(list(kinds.items())[:2]) | turbo | {"start": _from_start(first)}
     only = ask(brief, "only", MEDIUM, max_tokens=2)
     schedules += [_schedule(f"alone_{name}", kv, together(only)) for name, kv in alone.items()]
     if "image" in brief.modalities and Capability.MEDIA in brief.capabilities:
-        schedules += _images(brief, {"uniform": first} if kinds else {})
+        uniform = {"uniform": first} if kinds else {}
+        schedules += _images(brief, uniform | ({"turbo": WHOLE} if turbo else {}))
     return schedules
 
 
@@ -69,13 +73,13 @@ def _changing(brief: Brief, name: str, kv: KvQuant | None) -> Schedule:
     return Schedule(name, (together(*first), late), options=options)
 
 
-def _starts(brief: Brief) -> Iterator[Schedule]:
+def _starts(brief: Brief, kind: KvQuant) -> Iterator[Schedule]:
     """Prompts all shorter than the start, all longer, and of each kind, together or one later."""
 
     def row(name: str, length: int, max_tokens: int = 2) -> Request:
         return ask(brief, name, length, max_tokens=max_tokens)
 
-    kv = _from_start(SMALL)
+    kv = _from_start(kind)
     # Goes beyond the start while it decodes.
     crossing = row("crossing", SHORT, START - SHORT + 2)
     other = together(row("other", TWO), when=produced("crossing", 1))
@@ -88,10 +92,10 @@ def _starts(brief: Brief) -> Iterator[Schedule]:
     yield _schedule("start_below_joins", kv, together(row("above", MEDIUM, 4)), late)
 
 
-def _images(brief: Brief, uniform: dict[str, KvQuant]) -> Iterator[Schedule]:
+def _images(brief: Brief, kinds: dict[str, KvQuant]) -> Iterator[Schedule]:
     image = show(brief, "image", "image", max_tokens=2)
     text = ask(brief, "text", SHORT, max_tokens=3)
-    for name, kv in {**uniform, "turbo": WHOLE}.items():
+    for name, kv in kinds.items():
         yield _schedule(f"image_{name}", kv, together(image, text))
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+from conformance.engine import Capability
 from conformance.scenarios.base import Witness
 from conformance.schedule import Stage
 from conformance.trace import Trace
+
+# Where each prompt is prefilled alone nothing is padded.
+TOGETHER = frozenset({Capability.TOGETHER})
 
 
 def rows_together(count: int) -> Witness:
@@ -15,6 +19,7 @@ def rows_together(count: int) -> Witness:
     return Witness(
         f"{count} rows in one decode call",
         lambda trace: any(c.length == 1 and c.batch >= count for c in trace.forwards),
+        shared=True,
     )
 
 
@@ -28,12 +33,19 @@ def prefill_together(count: int) -> Witness:
     return Witness(
         f"{count} prompts in one prefill call",
         lambda trace: any(c.length > 1 and c.batch >= count for c in trace.forwards),
+        needs=TOGETHER,
+        shared=True,
     )
 
 
 def padding() -> Witness:
     """A prefill step computed more positions than it had prompt tokens."""
-    return Witness("padding in prefill", lambda trace: padded_positions(trace) > 0)
+    return Witness(
+        "padding in prefill",
+        lambda trace: padded_positions(trace) > 0,
+        needs=TOGETHER,
+        shared=True,
+    )
 
 
 def no_padding() -> Witness:
@@ -98,7 +110,7 @@ def leaves_early() -> Witness:
         batches = [c.batch for c in trace.forwards if c.length == 1]
         return any(0 < later < earlier for earlier, later in pairwise(batches))
 
-    return Witness("a row that ends before others", seen)
+    return Witness("a row that ends before others", seen, shared=True)
 
 
 def waits_for_slot() -> Witness:

@@ -11,11 +11,11 @@ ROOT = Path(__file__).parents[2]
 
 # The layer of each module or package directly under conformance/; a new one must be put into one.
 LAYERS = {
-    1: "errors schedule trace verdict family",
+    1: "errors schedule trace verdict family grammar",
     2: "numerics compare checks golden expectations hookspecs",
     3: "engine library registry selection coverage phases weights sensitivity noise backend "
-    "reference scenarios faults subject runner playing judge alone session diagnosis power soak "
-    "throughput caches report schema bench explore explain repro",
+    "reference scenarios faults subject runner playing judge witnessed probing alone session "
+    "diagnosis trials separation power soak throughput caches report schema bench explore explain repro",
     4: "plugins",
     5: "cli pytest_plugin suite __main__",
 }

@@ -21,6 +21,7 @@ class ToyLibrary(Library):
     """Decodes one request at a time; counts what it was asked."""
 
     name = "toy"
+    schemes = ("uniform", "turboquant")
     tied = False
 
     def __init__(self):
@@ -145,13 +146,14 @@ class ShakyLibrary(ToyLibrary):
 
 
 def family(window=None):
-    """The toy family: text, and images of two sizes."""
+    """The toy family: text, images of two sizes, a drafter."""
     facts = Facts(
         library="toy",
         modalities=("text", "image"),
         tokens=(0, TEXT),
         window=window,
         sizes={"image": ((3, 3), (2, 6))},
+        drafters={"toy": {}},
     )
     return Family("toy", facts, {"vocab_size": VOCAB})
 

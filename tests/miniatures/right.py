@@ -200,7 +200,13 @@ class AllAtOnce(ContinuousBatching):
 
     name = "all_at_once"
     capabilities = frozenset(
-        {Capability.CHUNKED, Capability.SLOTS, Capability.PREFIX, Capability.THREADS}
+        {
+            Capability.TOGETHER,
+            Capability.CHUNKED,
+            Capability.SLOTS,
+            Capability.PREFIX,
+            Capability.THREADS,
+        }
     )
 
     def step(self):

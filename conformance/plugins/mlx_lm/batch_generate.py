@@ -22,7 +22,13 @@ class MlxLmBatchGenerate(Engine):
     name: ClassVar[str] = "mlx_lm_batch_generate"
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
-        {Capability.CHUNKED, Capability.SLOTS, Capability.PREFIX, Capability.THREADS}
+        {
+            Capability.TOGETHER,
+            Capability.CHUNKED,
+            Capability.SLOTS,
+            Capability.PREFIX,
+            Capability.THREADS,
+        }
     )
 
     def __init__(self, model: Any, options: EngineOptions) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from mlx_lm.generate import BatchGenerator
 
 from conformance.plugins.mlx_lm.compat import digest
+from conformance.probing import watched
 from conformance.trace import ProbeResult
 
 _PROMPTS = [[5, 6, 7], [8, 9]]
@@ -41,16 +42,4 @@ PROBES: Mapping[str, Callable[[BatchGenerator], object]] = {
 
 def probe(generator: BatchGenerator, kind: str) -> ProbeResult:
     """Make the invalid call ``kind`` on a generator at work and compare its state around it."""
-    before = digest(generator)
-    error = None
-    try:
-        PROBES[kind](generator)
-    except Exception as raised:  # noqa: BLE001 - whatever it raises is the result
-        error = f"{type(raised).__name__}: {raised}"
-    after = digest(generator)
-    changed = tuple(
-        f"{name}: {before[name]} became {after[name]}"
-        for name in before
-        if before[name] != after[name]
-    )
-    return ProbeResult(kind, error, changed)
+    return watched(kind, lambda: PROBES[kind](generator), lambda: digest(generator))

@@ -34,6 +34,7 @@ class MlxVlmBatchGenerate(Engine):
         {
             Capability.FORCED,
             Capability.LOGPROBS,
+            Capability.TOGETHER,
             Capability.CHUNKED,
             Capability.THREADS,
             Capability.MEDIA,

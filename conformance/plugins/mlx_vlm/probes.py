@@ -11,6 +11,7 @@ from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.required import plain
+from conformance.probing import watched
 from conformance.trace import ProbeResult
 
 _UNKNOWN_UID = 1_000_003
@@ -70,16 +71,4 @@ PROBES: Mapping[str, Callable[[Any, LoadedModel], object]] = {
 
 def probe(generator: Any, loaded: LoadedModel, kind: str) -> ProbeResult:
     """Make the invalid call ``kind`` on a generator at work and compare its state around it."""
-    before = compat.digest(generator)
-    error = None
-    try:
-        PROBES[kind](generator, loaded)
-    except Exception as raised:  # noqa: BLE001 - whatever it raises is the result
-        error = f"{type(raised).__name__}: {raised}"
-    after = compat.digest(generator)
-    changed = tuple(
-        f"{name}: {before[name]} became {after[name]}"
-        for name in before
-        if before[name] != after[name]
-    )
-    return ProbeResult(kind, error, changed)
+    return watched(kind, lambda: PROBES[kind](generator, loaded), lambda: compat.digest(generator))

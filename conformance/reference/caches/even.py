@@ -17,6 +17,11 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import ChunkedKVCache, KVCache
 
+APART = (
+    "rows of unequal length in one pass are not supported: the model reckons with one offset for "
+    "all rows"
+)
+
 
 def stack(caches: Sequence[Any]) -> Any:
     """A cache of the same class that holds all rows. The rows' own stay as they are.

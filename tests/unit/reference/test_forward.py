@@ -89,3 +89,12 @@ def test_states_of_other_widths_go_in_calls_of_their_own(tiny):
     wide = mx.concatenate([rows[0].caches[0][0]] * 2, axis=-1)
     rows[1].caches[0][0] = wide
     assert groups(rows) == [[0, 2], [1]]
+
+
+def test_rows_that_must_not_be_padded_go_with_those_of_as_many_tokens(tiny):
+    model = tiny("keys", "window", "state")
+    prompts = ((1, 2), (4,), (6, 7))
+    batch = [Feed(make_prompt_cache(model), prompt, pads=False) for prompt in prompts]
+    got = forward(model, batch)
+    assert model.calls == [(2, 2), (1, 1)]
+    assert worst(got, [alone(model, feed) for feed in feeds(model, prompts)]) < 1e-4

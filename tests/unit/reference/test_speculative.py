@@ -134,3 +134,19 @@ def test_drafts_that_stay_in_the_cache_show(tiny, solo, monkeypatch):
 def test_other_drafters_are_refused_in_words(tiny):
     with pytest.raises(Unsupported, match="'mtp'"):
         ENGINES[0](tiny("keys"), EngineOptions(drafting=Drafting("mtp")))
+
+
+@pytest.mark.parametrize(("engine_class", "pads"), [(ENGINES[0], False), (ENGINES[1], True)])
+def test_drafts_are_padded_but_by_the_engine_that_never_pads(tiny, solo, engine_class, pads):
+    model = tiny("keys")
+    engine = engine_class(model, drafting(*RIGHT), draft_model=tiny("keys", seed=1))
+    prompts = dict.fromkeys("abcd", PROMPTS["a"])
+    # One row may produce but two tokens, so that its draft is shorter than the others'.
+    short = Submission(Request("short", PROMPTS["a"], 2), hints=(1, 2))
+    engine.insert([*submissions(model, solo, prompts, 7), short])
+    while not engine.decoding:
+        engine.step()
+    model.calls.clear()
+    engine.step()
+    verifying = sorted(call for call in model.calls if call[1] > 1)
+    assert verifying == ([(5, 4)] if pads else [(1, 2), (4, 4)])

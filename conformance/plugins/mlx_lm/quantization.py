@@ -1,0 +1,62 @@
+"""Single-stream caches in fewer bits, as an engine quantizes rows of its own.
+
+mlx-lm's batches quantize nothing, and its single stream (``generate_step(kv_bits=...)``) keeps a
+prompt's first piece as it is until it has been read, and refuses rotating caches. Here a cache is
+quantized from its first token on, if the prompt is not shorter than the start: what attention then
+reads does not hang on where pieces end. Windows, states and what is in a ``CacheList`` beside keys
+and values stay as they are. The reference engine states the same for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, make_prompt_cache
+
+from conformance.errors import Unsupported
+from conformance.schedule import KvQuant
+
+
+def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
+    """A cache for one request, quantized as ``kv`` says.
+
+    Raises:
+        Unsupported: the library has no caches of that scheme.
+    """
+    if kv.scheme != "uniform" or kv.bits != int(kv.bits):
+        raise Unsupported(f"mlx-lm has no caches of {kv.bits} bits, {kv.scheme}: not supported")
+    plain: list[Any] = make_prompt_cache(model)
+    if prompt_length < kv.start:
+        return plain
+    return [_quantized(entry, kv) for entry in plain]
+
+
+def head_sizes(used: list[Any]) -> frozenset[int]:
+    """The sizes of keys and values in those plain, used caches that are quantized.
+
+    An index of a sparse attention has no values, and is told by its keys alone.
+    """
+    return frozenset(
+        int(array.shape[-1])
+        for leaf in _leaves(used)
+        if type(leaf) is KVCache
+        for array in (leaf.keys, leaf.values)
+        if array is not None and array.shape[-1]
+    )
+
+
+def _quantized(entry: Any, kv: KvQuant) -> Any:
+    if isinstance(entry, CacheList):
+        return CacheList(*(_quantized(one, kv) for one in entry.caches))
+    if type(entry) is KVCache:
+        return QuantizedKVCache(group_size=kv.group_size, bits=int(kv.bits))
+    return entry
+
+
+def _leaves(entries: list[Any]) -> Iterator[Any]:
+    for entry in entries:
+        if isinstance(entry, CacheList):
+            yield from _leaves(list(entry.caches))
+        else:
+            yield entry
