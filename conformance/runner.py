@@ -18,8 +18,26 @@ from typing import Any
 
 from conformance.engine import Engine, Submission
 from conformance.errors import Unsupported
-from conformance.schedule import Arrival, Probe, Removal, Request, Schedule, Stage, Trigger
-from conformance.trace import Failure, ForwardCall, Mode, ProbeResult, Step, StepOutput, Trace
+from conformance.schedule import (
+    Arrival,
+    Probe,
+    Removal,
+    Request,
+    Schedule,
+    Stage,
+    Trigger,
+    Weigh,
+)
+from conformance.trace import (
+    Failure,
+    ForwardCall,
+    KeptCache,
+    Mode,
+    ProbeResult,
+    Step,
+    StepOutput,
+    Trace,
+)
 
 # Steps after the last request has ended, in which nothing more may come out.
 _EPILOGUE_STEPS = 2
@@ -114,11 +132,12 @@ class _Run:
 
     def play(self) -> Trace:
         """Record the run; whatever the engine raises ends it and is part of the record."""
-        failure, out_of_steps, engine, held = None, False, None, None
+        failure, out_of_steps, engine, held, kept = None, False, None, None, None
         try:
             engine = self._engine_class(self._model, self._schedule.options)
             out_of_steps = self._loop(engine)
             held = engine.cache_bytes()
+            kept = self._weigh(engine)
         except Exception as error:  # noqa: BLE001 - the library's failure is the result
             failure = failure_of(error, self._doing)
         finally:
@@ -132,7 +151,14 @@ class _Run:
             out_of_steps=out_of_steps,
             cache_bytes_at_end=held,
             missed=tuple(_in_words(item) for item in self._due) if failure is None else (),
+            kept=kept,
         )
+
+    def _weigh(self, engine: Engine) -> KeptCache | None:
+        if self._schedule.weigh not in (Weigh.KEPT, Weigh.COMPUTED):
+            return None
+        first = self._schedule.requests[0].request_id
+        return engine.give_up(first, computed=self._schedule.weigh is Weigh.COMPUTED)
 
     def _loop(self, engine: Engine) -> bool:
         """Step until all requests have ended. Returns whether the step bound was hit."""
@@ -167,6 +193,7 @@ class _Run:
                 removed_from=self._removed_from,
                 rows=rows,
                 layers=tuple(engine.layers()),
+                pending=engine.pending() if self._schedule.weigh is Weigh.GRAPH else None,
             )
         )
         self._look(engine)

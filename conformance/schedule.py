@@ -180,11 +180,20 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     prefix_caching: PrefixCaching | None = None
 
 
+class Weigh(enum.StrEnum):
+    """What of a run's memory is looked at. It takes time, and changes what stays alive."""
+
+    GRAPH = "graph"  # after each step, what the live caches wait for
+    KEPT = "kept"  # in the end, what the first request's cache holds, as it was left
+    COMPUTED = "computed"  # the same, of a cache that is computed first
+
+
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that happens in one run of an engine.
 
     ``name`` tells the schedules of one scenario apart. ``decode_on_other_thread`` makes the runner
-    drive the engine on another thread than the one that loaded the model.
+    drive the engine on another thread than the one that loaded the model; ``weigh`` makes it look
+    at memory.
     """
 
     name: str
@@ -193,6 +202,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     probes: tuple[Probe, ...] = ()
     options: EngineOptions = EngineOptions()
     decode_on_other_thread: bool = False
+    weigh: Weigh | None = None
 
     @property
     def requests(self) -> tuple[Request, ...]:

@@ -118,6 +118,15 @@ class CachedLayer:
 
 
 @dataclass(frozen=True)
+class KeptCache:
+    """The cache of a request that has ended: bytes that it counts, and that go free with it."""
+
+    request_id: str
+    counted: int
+    held: int
+
+
+@dataclass(frozen=True)
 class Step:
     """One step of a run.
 
@@ -131,6 +140,8 @@ class Step:
         removed_from: the stage in which each request was that was removed before the step.
         rows: the batch row of each request that decoded when the step began, where known.
         layers: what each layer keeps of the rows that decode after the step, where known.
+        pending: edges of the graph that the live caches wait for after the step; ``None`` where
+            the schedule does not ask or the engine cannot tell.
     """
 
     index: int
@@ -142,6 +153,7 @@ class Step:
     removed_from: Mapping[str, Stage] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     layers: tuple[CachedLayer, ...] = ()
+    pending: int | None = None
 
     def in_stage(self, stage: Stage) -> tuple[str, ...]:
         """The requests that were in ``stage`` when the step began."""
@@ -174,6 +186,7 @@ class Trace:
         out_of_steps: the step bound was reached with requests still unfinished.
         cache_bytes_at_end: bytes of caches still held after the last request ended.
         missed: triggers that never fired, in words.
+        kept: what the first request's cache held in the end, where the schedule asks.
     """
 
     schedule: Schedule
@@ -183,6 +196,7 @@ class Trace:
     out_of_steps: bool = False
     cache_bytes_at_end: int | None = None
     missed: tuple[str, ...] = ()
+    kept: KeptCache | None = None
 
     def events(self, request_id: str) -> tuple[TokenEvent, ...]:
         """All events of one request, in order."""

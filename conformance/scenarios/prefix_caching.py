@@ -27,7 +27,6 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.scenarios.kept_sequences import kept_sequences
 from conformance.schedule import (
     EngineOptions,
     Media,
@@ -54,7 +53,7 @@ def _prefix_caching(brief: Brief) -> list[Schedule]:
         _late(brief),
         _evicted(brief),
         _cancelled(brief),
-        *kept_sequences(brief),
+        *_no_room(brief),
         *(_media(brief, kind) for kind in brief.modalities if kind != "text"),
     ]
 
@@ -166,6 +165,24 @@ def _cancelled(brief: Brief) -> Schedule:
         (Removal(("a",), in_prefill("b", PIECE)), Removal(("b",), produced("b", 2))),
         options=_options(PIECE),
     )
+
+
+def _no_room(brief: Brief) -> list[Schedule]:
+    """Two keep the same sequence. What comes next may use it, and leaves no room for it.
+
+    Only for engines that keep whole sequences, which have their ends where prompts are cut.
+    """
+    if Capability.SEGMENTS not in brief.capabilities:
+        return []
+    names = ("twin", "other_twin", "again", "last")
+    twin, other, again, last = (ask(brief, name, MEDIUM, max_tokens=FEW) for name in names)
+    arrivals = (
+        together(twin, other),
+        together(again, when=gone("twin")),
+        together(last, when=gone("again")),
+    )
+    options = EngineOptions(prefix_caching=PrefixCaching(max_bytes=0))
+    return [Schedule("no_room", arrivals, options=options)]
 
 
 def _media(brief: Brief, kind: str) -> Schedule:

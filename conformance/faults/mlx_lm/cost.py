@@ -1,4 +1,4 @@
-"""Work that gives the right answer and need not be done."""
+"""Work and memory that the right answer does not need."""
 
 from __future__ import annotations
 
@@ -115,8 +115,28 @@ def _views(_: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
     return extract
 
 
+def _leak(
+    name: str, source: str, summary: str, inject: Injection, *, needs: tuple[str, ...] = ()
+) -> Fault:
+    return mlx_lm_fault(
+        name=name,
+        fault_class="leak",
+        source=source,
+        summary=summary,
+        needs=needs,
+        kills=("held",),
+        inject=inject,
+    )
+
+
 def _cost(
-    name: str, source: str, summary: str, scenario: str, inject: Injection, *, needs: Any = ()
+    name: str,
+    source: str,
+    summary: str,
+    scenario: str,
+    inject: Injection,
+    *,
+    needs: tuple[str, ...] = (),
 ) -> Fault:
     return mlx_lm_fault(
         name=name,
@@ -138,11 +158,10 @@ FAULTS = (
         "chunked",
         exchange(_GENERATOR, "__init__", _padded_to_the_longest),
     ),
-    _cost(
+    _leak(
         "A10.slices-hold-the-batch",
         "mlx-lm #1072",
         "A cache that is taken out is a view, which keeps the whole batch's buffer alive.",
-        "prompt_cache",
         exchange(BatchKVCache, "extract", _views),
         needs=(FULL,),
     ),
@@ -161,11 +180,10 @@ FAULTS = (
         exchange(mx.fast, "rope", _read_at_each_rotation),
         needs=(ROPE, ATTENTION),
     ),
-    _cost(
+    _leak(
         "D5.chain-of-sums",
         "a Swift engine's fork",
         "A number that is counted up in each step is never evaluated: the graph grows.",
-        "ragged",
         exchange(_BATCH, "_step", _chained),
     ),
     _cost(

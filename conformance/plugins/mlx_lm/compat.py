@@ -56,6 +56,11 @@ def decode_rows(generator: BatchGenerator) -> list[int]:
     return list(generator._generation_batch.uids)
 
 
+def decode_caches(generator: BatchGenerator) -> list[Any]:
+    """The caches of the decoding batch, one for each layer."""
+    return list(generator._generation_batch.prompt_cache)
+
+
 def cache_bytes(generator: BatchGenerator) -> int:
     """Bytes of all caches that the generator holds: queued, in prefill and in decode."""
     return int(generator.prompt_cache_nbytes)

@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.backend.sampling import ForcedSampler, SamplerFn
+from conformance.backend.weighing import pending_edges, weigh
 from conformance.engine import Capability, Engine, Submission
 from conformance.errors import Unsupported
 from conformance.plugins.mlx_lm import compat
@@ -16,7 +17,7 @@ from conformance.plugins.mlx_lm.prefix_caching import KeptCaches, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.schedule import EngineOptions, Request, Sampler, Stage
-from conformance.trace import FinishReason, ProbeResult, StepOutput, TokenEvent
+from conformance.trace import FinishReason, KeptCache, ProbeResult, StepOutput, TokenEvent
 
 
 class MlxLmEngine(Engine):
@@ -132,6 +133,16 @@ class MlxLmEngine(Engine):
     def cache_bytes(self) -> int | None:
         """From the generator's own count."""
         return compat.cache_bytes(self._generator)
+
+    def pending(self) -> int:
+        """Of the batch that decodes."""
+        return pending_edges(compat.decode_caches(self._generator))
+
+    def give_up(self, request_id: str, *, computed: bool) -> KeptCache:
+        """Of the finishing response."""
+        caches, _ = self._finished_caches[request_id]
+        self._finished_caches.clear()
+        return weigh(request_id, caches, computed=computed)
 
     def extract(self, request_id: str) -> Any:
         """Cache and tokens: of the finishing response, or by ``extract_cache`` of a live row."""
