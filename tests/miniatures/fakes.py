@@ -1,5 +1,7 @@
 """Engines whose answers are right, but which do not do what a scenario is about."""
 
+from collections import Counter
+
 import msgspec
 
 from conformance.trace import StepOutput
@@ -37,6 +39,20 @@ class PrefillsWhole(ContinuousBatching):
 
     def piece(self):
         return 10_000
+
+
+class PrefillsAtOnce(ContinuousBatching):
+    """Does not come back from a step before all prompts are processed."""
+
+    def step(self):
+        return joined(super().step, lambda: self.prefill)
+
+
+class NeverQuantizes(ContinuousBatching):
+    """Takes the options and keeps all bits."""
+
+    def layers(self):
+        return []
 
 
 class HasMoreSlots(ContinuousBatching):
@@ -82,13 +98,20 @@ class AnswersAtOnce(ContinuousBatching):
     """Runs to the end whenever it is asked for a step: nobody can join or be removed."""
 
     def step(self):
-        events, processed = [], {}
-        while self.queue or self.prefill or self.decode:
-            output = super().step()
-            events += output.events
-            for name, count in output.processed.items():
-                processed[name] = processed.get(name, 0) + count
-        return StepOutput(tuple(events), processed)
+        return joined(super().step, lambda: self.queue or self.prefill or self.decode)
+
+
+def joined(step, more):
+    """What the steps gave together that an engine made while there was ``more`` to do."""
+    events, processed, reused = [], Counter(), {}
+    output = step()
+    while True:
+        events += output.events
+        processed.update(output.processed)
+        reused |= output.reused
+        if not more():
+            return StepOutput(tuple(events), dict(processed), reused)
+        output = step()
 
 
 FAKES = (
@@ -96,6 +119,8 @@ FAKES = (
     NeverPads,
     JoinsLate,
     PrefillsWhole,
+    PrefillsAtOnce,
+    NeverQuantizes,
     HasMoreSlots,
     PadsAlways,
     Unmetered,

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 
 from conformance.errors import Unsupported
+from conformance.grammar import Grammar
 from conformance.trace import FinishReason, StepOutput, TokenEvent
 from miniatures.right import ContinuousBatching
 
@@ -334,6 +335,15 @@ class ShiftsProcessors(ContinuousBatching):
                 row.chooser.processors = processors
 
 
+class MovesGrammarsLate(ContinuousBatching):
+    """A grammar sees what its row said one step later."""
+
+    def logprobs(self, row, scores):
+        bound = any(isinstance(item, Grammar) for item in row.chooser.processors)
+        late = bound and bool(row.produced)
+        return row.chooser.logprobs(row.fed[:-1] if late else row.fed, scores)
+
+
 class StopsLate(ContinuousBatching):
     """A stop sequence is only seen one token after it is complete."""
 
@@ -461,6 +471,7 @@ WRONG = (
     SharesExtractedCache,
     KeepsFirstSampler,
     ShiftsProcessors,
+    MovesGrammarsLate,
     StopsLate,
     AcceptsInvalid,
     RefusesUnclearly,

@@ -1,6 +1,5 @@
 """Each tiny engine gets the verdict of its one wrongness, in the scenarios that can see it."""
 
-import msgspec
 import numpy as np
 import pytest
 from miniatures.fakes import FAKES
@@ -23,12 +22,8 @@ from conformance.judge import (
     worst,
     worst_numbers,
 )
-from conformance.playing import play_schedule
 from conformance.scenarios import LADDER, Scenario
-from conformance.scenarios.build import ask, together
 from conformance.scenarios.solo import REPEAT
-from conformance.schedule import Drafting, Schedule
-from conformance.trace import Mode
 from conformance.verdict import Finding, Verdict
 
 # Those that the toy engine can express; the others are tested with the library that has them.
@@ -44,7 +39,8 @@ RAGGED = SEVERAL - {"identical", "equal_length"}
 # Where a row ends, and another one decodes on or comes later.
 ENDS = RAGGED - {"wide", "threads"} | {"stale_state"}
 PIECES = frozenset(
-    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized", "media_in_pieces"}
+    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized"}
+    | {"media_in_pieces", "structured"}
 )
 # Where a row that decodes waits for one that joins; a prompt of two tokens joins before long ones.
 JOINS = ENDS - {"early_finish", "images_together", "stale_state"}
@@ -53,11 +49,11 @@ EXPECTED = {
     "LosesFirstToken": (Verdict.PROTOCOL, JOINS),
     "RepeatsToken": (Verdict.PROTOCOL, ENDS),
     "SpeaksAfterFinish": (Verdict.PROTOCOL, ENDS),
-    "SpeaksAfterRemoval": (Verdict.PROTOCOL, {"cancelled", "mixed_modality"}),
+    "SpeaksAfterRemoval": (Verdict.PROTOCOL, {"cancelled", "mixed_modality", "structured"}),
     "CallsEveryEndStop": (Verdict.PROTOCOL, ALL),
     "SpeaksForAStranger": (
         Verdict.PROTOCOL,
-        {"cancelled", "mixed_modality", "media_in_pieces"},
+        {"cancelled", "mixed_modality", "media_in_pieces", "structured"},
     ),
     "HidesLogprobs": (Verdict.PROTOCOL, SEVERAL),
     "AttendsToPadding": (Verdict.DIVERGED, RAGGED),
@@ -67,14 +63,14 @@ EXPECTED = {
     "JoinsOneOff": (
         Verdict.DIVERGED,
         {"staggered", "window", "cancelled", "prompt_cache", "stop_sequences"}
-        | {"samplers", "invalid", "quantized", "mixed_modality"},
+        | {"samplers", "invalid", "quantized", "mixed_modality", "structured"},
     ),
     "WrongBeyondEightRows": (Verdict.DIVERGED, {"wide"}),
-    "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish"}),
+    "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish", "images_together"}),
     "SwapsRowsAfterFilter": (
         Verdict.DIVERGED,
         {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers", "quantized"}
-        | {"media_in_pieces"},
+        | {"media_in_pieces", "structured"},
     ),
     "MixesScales": (Verdict.DRIFT, {"quantized"}),
     "SwapsImages": (Verdict.DIVERGED, {"images_together", "mixed_modality"}),
@@ -84,14 +80,15 @@ EXPECTED = {
     "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces"}),
     "InheritsSlotState": (
         Verdict.DIVERGED,
-        {"slot_reuse", "samplers", "invalid", "mixed_modality", "quantized"},
+        {"slot_reuse", "samplers", "invalid", "mixed_modality", "quantized", "structured"},
     ),
     "ComputesGhostRows": (Verdict.LEAK, ENDS),
     "LosesTokenBetweenPieces": (Verdict.DIVERGED, PIECES),
     "ForgetsBound": (Verdict.DIVERGED, {"window"}),
     "SharesExtractedCache": (Verdict.DIVERGED, {"prompt_cache"}),
     "KeepsFirstSampler": (Verdict.DIVERGED, {"samplers"}),
-    "ShiftsProcessors": (Verdict.DIVERGED, {"samplers"}),
+    "ShiftsProcessors": (Verdict.DIVERGED, {"samplers", "structured"}),
+    "MovesGrammarsLate": (Verdict.DIVERGED, {"structured"}),
     "StopsLate": (Verdict.PROTOCOL, {"stop_sequences"}),
     "AcceptsInvalid": (Verdict.PROTOCOL, {"invalid"}),
     "RefusesUnclearly": (Verdict.PROTOCOL, {"invalid"}),
@@ -101,7 +98,7 @@ EXPECTED = {
     "NeverEnds": (
         Verdict.HANG,
         {"slot_reuse", "window", "prompt_cache", "samplers", "invalid"}
-        | {"mixed_modality", "stale_state", "quantized"},
+        | {"mixed_modality", "stale_state", "quantized", "structured"},
     ),
     "CrashesOnOtherThread": (Verdict.CRASH, {"threads"}),
     "ReadsUnwrittenMemory": (Verdict.UNSTABLE, SEVERAL),
@@ -114,19 +111,21 @@ VACUOUS = {
     "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache", "quantized"},
     "JoinsLate": {"staggered", "window", "stop_sequences", "samplers", "mixed_modality"},
     "PrefillsWhole": {"chunked", "cancelled", "media_in_pieces"},
+    "PrefillsAtOnce": {"chunked", "cancelled", "media_in_pieces", "structured"},
+    "NeverQuantizes": {"quantized"},
     "HasMoreSlots": {"slot_reuse", "cancelled", "mixed_modality"},
     "PadsAlways": {"identical", "equal_length"},
     "Unmetered": ALL
-    - {"window", "stop_sequences", "samplers", "mixed_modality", "media_in_pieces"},
+    - {"window", "stop_sequences", "samplers", "mixed_modality", "media_in_pieces", "structured"},
     "WithoutProbes": {"invalid"},
     "WithoutStages": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid", "quantized"),
+        *("samplers", "invalid", "quantized", "structured"),
         *("mixed_modality", "media_in_pieces", "stale_state"),
     },
     "AnswersAtOnce": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid", "quantized"),
+        *("samplers", "invalid", "quantized", "structured"),
         *("mixed_modality", "media_in_pieces", "stale_state"),
     },
 }
@@ -210,59 +209,6 @@ def test_a_window_of_the_family_is_used_in_place_of_a_bound():
     assert judge(windowed, ContinuousBatching, scenario).verdict is Verdict.EXACT
 
 
-def one_schedule(toy, engine=ContinuousBatching):
-    brief = brief_for(toy, engine, 0)
-    return Schedule("pair", (together(ask(brief, "a", 5), ask(brief, "b", 11)),))
-
-
-def test_equal_runs_are_made_twice_and_no_third_time(toy):
-    before = toy.library.churns
-    played = play_schedule(toy, ContinuousBatching, one_schedule(toy))
-    assert [trace.mode for trace in played.traces] == [Mode.FORCED, Mode.FREE]
-    assert toy.library.churns == before + 2
-
-
-def test_the_first_run_is_made_again_where_the_two_differ():
-    tied = subject(TiedLibrary())
-    played = play_schedule(tied, RoundsOtherwise, one_schedule(tied, RoundsOtherwise))
-    assert [trace.mode for trace in played.traces] == [Mode.FORCED, Mode.FREE, Mode.FORCED]
-
-
-def test_an_engine_that_cannot_be_forced_runs_free_twice(toy):
-    played = play_schedule(toy, AllAtOnce, one_schedule(toy, AllAtOnce))
-    assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
-
-
-def test_with_a_drafter_both_runs_are_free_and_the_engine_is_told_what_to_foresee(toy):
-    told = []
-
-    class Drafts(ContinuousBatching):
-        def insert(self, submissions):
-            told.append({s.request.request_id: s.hints for s in submissions})
-            super().insert(submissions)
-
-    schedule = one_schedule(toy, Drafts)
-    options = msgspec.structs.replace(schedule.options, drafting=Drafting("kind"))
-    played = play_schedule(toy, Drafts, msgspec.structs.replace(schedule, options=options))
-    assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
-    assert not played.full_logprobs
-    assert told == [{name: want.tokens for name, want in played.want.items()}] * 2
-
-
-def test_a_run_that_failed_is_not_made_again(toy):
-    scenario = next(s for s in BATCHED if s.name == "window")
-    schedule = scenario.make(brief_for(toy, SaysUnsupported, 0))[0]
-    assert len(play_schedule(toy, SaysUnsupported, schedule).traces) == 1
-
-
-def test_the_noise_is_not_measured_where_the_floor_explains_all():
-    fresh = subject()
-    play_schedule(fresh, ContinuousBatching, one_schedule(fresh))
-    assert fresh.library.passes == 0
-    judge(fresh, DriftsALittle, next(s for s in BATCHED if s.name == "identical"))
-    assert fresh.library.passes > 0
-
-
 def test_results_of_schedules_count_calls_and_padding(toy):
     ragged = next(s for s in BATCHED if s.name == "ragged")
     outcome = judge(toy, ContinuousBatching, ragged)
@@ -337,18 +283,6 @@ def test_the_numbers_of_a_drift_are_its_difference_over_its_noise(toy):
     assert numbers.difference == pytest.approx(1e-3, rel=0.01)
     assert numbers.ratio > 100
     assert np.isfinite(numbers.noise)
-
-
-def test_a_further_schedule_that_follows_the_oracle_is_played_once_and_free(toy):
-    played = play_schedule(toy, ContinuousBatching, one_schedule(toy), once=True)
-    assert [trace.mode for trace in played.traces] == [Mode.FREE]
-
-
-def test_a_further_schedule_that_leaves_the_oracle_is_played_like_the_first(toy):
-    twice = play_schedule(toy, NanInPadding, one_schedule(toy, NanInPadding))
-    played = play_schedule(toy, NanInPadding, one_schedule(toy, NanInPadding), once=True)
-    assert [trace.mode for trace in played.traces] == [trace.mode for trace in twice.traces]
-    assert played.traces[0].mode is Mode.FORCED
 
 
 def until_bad(findings):

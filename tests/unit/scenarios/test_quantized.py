@@ -75,25 +75,6 @@ def test_batches_of_one_are_compared_with_the_librarys_own_policy():
     assert alone == {"alone_uniform_8_32", "alone_uniform_4_32", "alone_turbo", "alone_start"}
 
 
-class Unquantized(ContinuousBatching):
-    """Takes the options and quantizes nothing."""
-
-    def layers(self):
-        return []
-
-
-def test_an_engine_that_quantizes_nothing_is_vacuous():
-    toy = subject()
-    made = QUANTIZED.make(brief_for(toy, Unquantized, 0))
-    outcome = judge_batched(toy, Unquantized, QUANTIZED, made)
-    assert outcome.verdict is Verdict.VACUOUS
-    assert {f.expected for f in outcome.findings} == {
-        "a quantized cache",
-        "a row that leaves a quantized batch",
-        "a row that joins a quantized batch",
-    }
-
-
 def test_a_single_stream_that_fails_at_its_caches_is_told_schedule_by_schedule():
     class Refuses(ToyLibrary):
         def single_stream(self, model, request, *, options, **more):

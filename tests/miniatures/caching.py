@@ -1,0 +1,104 @@
+"""Computes equal prefixes of prompts once, on the toy model: one engine is right, some fake it."""
+
+import dataclasses
+
+import msgspec
+
+from conformance.engine import Capability
+from miniatures.fakes import AnswersAtOnce, JoinsLate
+from miniatures.right import ContinuousBatching
+
+
+class KeepsPrefixes(ContinuousBatching):
+    """Keeps whole blocks of each prompt that came to its end in prefill."""
+
+    capabilities = ContinuousBatching.capabilities | {Capability.PREFIX_CACHING}
+
+    def __init__(self, model, options):
+        super().__init__(model, options)
+        self.kept = []  # the least recently used first
+        self.reused = {}
+
+    def step(self):
+        self.reused = {}
+        output = super().step()
+        return dataclasses.replace(output, reused=self.reused)
+
+    def admit(self):
+        waiting = list(self.queue)
+        super().admit()
+        for row in waiting:
+            if row not in self.queue and self.options.prefix_caching is not None:
+                self.reuse(row)
+
+    def reuse(self, row):
+        """Begin after the longest prefix that is kept; the last token is always computed."""
+        prompt = tuple(row.todo)
+        found = [prefix for prefix in self.kept if self.fits(prefix, prompt)]
+        if found:
+            best = max(found, key=len)
+            self.reused[row.name] = len(best)
+            row.fed, row.todo = list(best), list(prompt[len(best) :])
+
+    def fits(self, prefix, prompt):
+        return len(prefix) < len(prompt) and prompt[: len(prefix)] == prefix
+
+    def start_decoding(self, processed):
+        before = list(self.decode)
+        super().start_decoding(processed)
+        if self.options.prefix_caching is not None:
+            for row in self.decode:
+                if row not in before:
+                    self.keep(tuple(row.request.prompt))
+
+    def keep(self, prompt):
+        for prefix in self.prefixes(prompt):
+            if prefix in self.kept:
+                self.kept.remove(prefix)
+            self.kept.append(prefix)
+        del self.kept[: max(0, len(self.kept) - self.room())]
+
+    def prefixes(self, prompt):
+        size = self.options.prefix_caching.block_size
+        return [prompt[:end] for end in range(size, len(prompt) + 1, size)]
+
+    def room(self):
+        """Prefixes that are kept: each is one block more than another."""
+        caching = self.options.prefix_caching
+        return 0 if caching.max_bytes == 0 else caching.blocks
+
+
+class NeverReuses(KeepsPrefixes):
+    """Keeps nothing."""
+
+    def room(self):
+        return 0
+
+
+class ReusesWholePrompts(KeepsPrefixes):
+    """Goes on from the end of an earlier prompt, never from within one."""
+
+    def prefixes(self, prompt):
+        return [prompt]
+
+
+class AdmitsOne(KeepsPrefixes):
+    """Begins one prompt at a time."""
+
+    def __init__(self, model, options):
+        super().__init__(model, msgspec.structs.replace(options, prefill_batch_size=1))
+
+
+class ReusesWhenIdle(JoinsLate, KeepsPrefixes):
+    """Takes late requests only when all others have ended."""
+
+
+class NeverForgets(KeepsPrefixes):
+    """Has room for all prefixes."""
+
+    def room(self):
+        return 10_000
+
+
+class ReusesAtOnce(AnswersAtOnce, KeepsPrefixes):
+    """Runs to the end whenever it is asked for a step."""

@@ -1,0 +1,242 @@
+"""Each witness of each scenario is missed by something that fakes the scenario.
+
+What is faked does everything right but the one thing: so only the witness keeps the case from being
+called exact. An engine fakes what it does; where a witness looks at what was asked, the schedules
+are faked, and the engine is right.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from miniatures import caching, drafting, fakes
+from miniatures.library import subject
+from miniatures.right import ContinuousBatching
+from msgspec.structs import replace
+
+from conformance.judge import brief_for, judge_batched
+from conformance.scenarios import LADDER, Scenario, Witness
+from conformance.schedule import Arrival, Request, Schedule
+from conformance.verdict import Verdict
+
+BATCHED = [scenario for scenario in LADDER if not scenario.alone]
+CLAIMED = [(scenario, witness.name) for scenario in BATCHED for witness in scenario.witnesses]
+
+
+def changed(change):
+    """Schedules with each request changed; it goes where ``change`` gives ``None``."""
+
+    def edit(schedule):
+        arrivals = (
+            replace(a, requests=tuple(filter(None, map(change, a.requests))))
+            for a in schedule.arrivals
+        )
+        return replace(schedule, arrivals=tuple(a for a in arrivals if a.requests))
+
+    return edit
+
+
+def all_at_once(schedule):
+    """Nobody waits for another's end."""
+    return replace(schedule, arrivals=(Arrival(schedule.requests),))
+
+
+short_prompts = changed(lambda r: replace(r, prompt=r.prompt[:8]))
+short_outputs = changed(lambda r: replace(r, max_tokens=min(r.max_tokens, 4)))
+without_processors = changed(lambda r: replace(r, processors=()))
+without_samplers = changed(lambda r: replace(r, sampler=None))
+without_stops = changed(lambda r: replace(r, stop=()))
+without_continuations = changed(lambda r: None if r.continues else r)
+
+
+@dataclass(frozen=True)
+class Fake:
+    """Another engine than a right one, or other schedules than the scenario's."""
+
+    engine: type[ContinuousBatching] = ContinuousBatching
+    schedules: Callable[[Schedule], Schedule] = lambda schedule: schedule
+
+
+ONE_BY_ONE, NEVER_PADS = Fake(fakes.OneByOne), Fake(fakes.NeverPads)
+PADS_ALWAYS, UNMETERED = Fake(fakes.PadsAlways), Fake(fakes.Unmetered)
+PREFILLS_WHOLE, PREFILLS_AT_ONCE = Fake(fakes.PrefillsWhole), Fake(fakes.PrefillsAtOnce)
+JOINS_LATE, MORE_SLOTS = Fake(fakes.JoinsLate), Fake(fakes.HasMoreSlots)
+AT_ONCE, NOT_QUANTIZED = Fake(fakes.AnswersAtOnce), Fake(fakes.NeverQuantizes)
+LATE_JOIN = {"a late join while another decodes": JOINS_LATE}
+EQUAL = {
+    "4 rows in one decode call": ONE_BY_ONE,
+    "4 prompts in one prefill call": NEVER_PADS,
+    "no padding": PADS_ALWAYS,
+}
+PROOFS = {
+    "batch_of_one": {"calls of one row": UNMETERED},
+    "identical": EQUAL,
+    "equal_length": EQUAL,
+    "ragged": {
+        "4 rows in one decode call": ONE_BY_ONE,
+        "4 prompts in one prefill call": NEVER_PADS,
+        "padding in prefill": NEVER_PADS,
+    },
+    "chunked": {
+        "4 rows in one decode call": ONE_BY_ONE,
+        "padding in prefill": NEVER_PADS,
+        "a prompt in 3 pieces": PREFILLS_WHOLE,
+    },
+    "staggered": LATE_JOIN | {"3 rows in one decode call": ONE_BY_ONE},
+    "early_finish": {
+        "4 rows in one decode call": ONE_BY_ONE,
+        "a row that ends before others": ONE_BY_ONE,
+    },
+    "slot_reuse": {
+        "a request that waits for a slot": MORE_SLOTS,
+        "2 rows in one decode call": ONE_BY_ONE,
+    },
+    "window": LATE_JOIN
+    | {
+        "a prompt of two windows": Fake(schedules=short_prompts),
+        "an output of one window": Fake(schedules=short_outputs),
+    },
+    "cancelled": {
+        "a prompt in 3 pieces": PREFILLS_WHOLE,
+        "a removal in queued": MORE_SLOTS,
+        "a removal in prefill": PREFILLS_AT_ONCE,
+        "a removal in prefill among 4": ONE_BY_ONE,
+        "a removal in decode": AT_ONCE,
+        "a removal in decode among 5": ONE_BY_ONE,
+        "a follow-up request that ends": AT_ONCE,
+    },
+    "images_together": {"2 rows in one decode call": ONE_BY_ONE},
+    "mixed_modality": {
+        "media beside text from the start": ONE_BY_ONE,
+        "text that joins media": JOINS_LATE,
+        "media that joins text": JOINS_LATE,
+        "media removed in decode": AT_ONCE,
+        "three requests one after another": MORE_SLOTS,
+    },
+    "media_in_pieces": {
+        "a piece of prefill that ends within a medium": PREFILLS_WHOLE,
+        "media removed in prefill": PREFILLS_AT_ONCE,
+    },
+    "stale_state": {
+        "calls of one row": Fake(schedules=all_at_once),
+        "three requests one after another": Fake(schedules=all_at_once),
+    },
+    "quantized": {
+        "a quantized cache": NOT_QUANTIZED,
+        "a row that leaves a quantized batch": ONE_BY_ONE,
+        "a row that joins a quantized batch": ONE_BY_ONE,
+        "rows on either side of the start": ONE_BY_ONE,
+        "padding in prefill": NEVER_PADS,
+    },
+    "prompt_cache": {
+        "a request that goes on from a cache": Fake(schedules=without_continuations),
+        "2 prompts in one prefill call": NEVER_PADS,
+    },
+    "stop_sequences": LATE_JOIN
+    | {"rows that stop beside rows that do not": Fake(schedules=without_stops)},
+    "samplers": LATE_JOIN | {"other samplers beside none": Fake(schedules=without_samplers)},
+    "structured": {
+        "a row with a grammar beside a free one": ONE_BY_ONE,
+        "a grammar that forbade the likeliest token": Fake(schedules=without_processors),
+        "a grammar that moved on over a join": ONE_BY_ONE,
+        "a removal in decode among 4": ONE_BY_ONE,
+        "a follow-up request that ends": AT_ONCE,
+    },
+    "speculative": {
+        "a draft accepted whole": Fake(drafting.TakesNoDraftWhole),
+        "a draft accepted in part": Fake(drafting.TakesDraftsWhole),
+        "a draft rejected": Fake(drafting.GuessesTheFirst),
+        "drafts for 4 rows at once": Fake(drafting.DraftsForThree),
+        "a request that waits while others draft": Fake(drafting.DraftsAlone),
+        "a removal in decode among 4": Fake(drafting.DraftsOneByOne),
+        "a follow-up request that ends": Fake(drafting.DraftsWithoutStages),
+    },
+    "prefix_caching": {
+        "a prefix that is reused": Fake(caching.NeverReuses),
+        "a prefix that ends within a block": Fake(caching.ReusesWholePrompts),
+        "a reused prefix beside a prompt without one": Fake(caching.AdmitsOne),
+        "a reused prefix while another request decodes": Fake(caching.ReusesWhenIdle),
+        "a prompt that comes again after its prefix was given up": Fake(caching.NeverForgets),
+        "a removal in prefill of a request that reused a prefix": Fake(caching.ReusesAtOnce),
+        "a removal in decode of a request that reused a prefix": Fake(caching.ReusesAtOnce),
+        "a follow-up request that ends": Fake(caching.ReusesAtOnce),
+    },
+    "wide": {"33 rows in one decode call": ONE_BY_ONE, "calls of one row": UNMETERED},
+    "invalid": {
+        "an invalid call": Fake(fakes.WithoutProbes),
+        "2 rows in one decode call": ONE_BY_ONE,
+    },
+    "threads": {"2 rows in one decode call": ONE_BY_ONE},
+}
+
+
+@pytest.fixture(scope="module")
+def toy():
+    """One subject for all: its single streams are made once."""
+    return subject()
+
+
+def judged(toy, scenario, fake):
+    made = scenario.make(brief_for(toy, fake.engine, 0))
+    return judge_batched(toy, fake.engine, scenario, [fake.schedules(s) for s in made])
+
+
+def unproved(ladder, proofs):
+    """Witnesses that no fake is named for."""
+    return [
+        (scenario.name, witness.name)
+        for scenario in ladder
+        for witness in scenario.witnesses
+        if witness.name not in proofs.get(scenario.name, {})
+    ]
+
+
+def test_every_witness_has_a_fake():
+    assert unproved(LADDER, PROOFS) == []
+
+
+def test_every_fake_is_for_a_witness():
+    named = {(scenario, name) for scenario, proofs in PROOFS.items() for name in proofs}
+    assert named == {(scenario.name, name) for scenario, name in CLAIMED}
+
+
+def test_a_witness_without_a_fake_is_told():
+    new = Witness("a new one", lambda _: True)
+    scenario = Scenario("wide", 1, "wide", frozenset(), lambda _: (), (new,))
+    assert unproved([scenario], PROOFS) == [("wide", "a new one")]
+    assert unproved([replace_name(scenario, "newest")], PROOFS) == [("newest", "a new one")]
+
+
+def replace_name(scenario, name):
+    return Scenario(name, 1, "", frozenset(), scenario.make, scenario.witnesses)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "name"), CLAIMED, ids=[f"{s.name}-{name}" for s, name in CLAIMED]
+)
+def test_a_fake_comes_out_vacuous_by_the_name_of_the_witness(toy, scenario, name):
+    outcome = judged(toy, scenario, PROOFS[scenario.name][name])
+    assert outcome.verdict is Verdict.VACUOUS
+    assert {finding.verdict for finding in outcome.findings} == {Verdict.VACUOUS}
+    assert name in {finding.expected for finding in outcome.findings}
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("speculative", drafting.Drafting), ("prefix_caching", caching.KeepsPrefixes)],
+)
+def test_the_engine_that_is_faked_is_exact(toy, name, engine):
+    (scenario,) = [s for s in BATCHED if s.name == name]
+    outcome = judged(toy, scenario, Fake(engine))
+    assert outcome.verdict is Verdict.EXACT
+    assert outcome.findings == ()
+
+
+def test_the_schedules_of_a_fake_can_be_played():
+    """What is taken out of them is all that is changed."""
+    one, more = Request("a", (1,) * 9, 9), Request("b", (1,), 1)
+    schedule = Schedule("s", (Arrival((one,)), Arrival((more,))))
+    assert short_prompts(schedule).requests == (replace(one, prompt=(1,) * 8), more)
+    assert short_outputs(schedule).requests == (replace(one, max_tokens=4), more)
+    assert all_at_once(schedule).arrivals == (Arrival((one, more)),)
+    assert without_continuations(schedule) == schedule
