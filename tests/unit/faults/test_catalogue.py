@@ -1,0 +1,34 @@
+"""Every entry of the catalogue of historic defects is re-enacted under some engine."""
+
+import functools
+
+from conformance.registry import build_registry
+
+# The entries are numbered within six sources: three of pull requests (A to C), a fork (D), an
+# engine with mixed steps (E), issue trackers (F). Each has so many.
+LAST = {"A": 11, "B": 22, "C": 7, "D": 9, "E": 7, "F": 15}
+ENTRIES = {f"{source}{number}" for source, last in LAST.items() for number in range(1, last + 1)}
+# At least so many faults in all.
+FEWEST = 70
+
+
+@functools.cache
+def faults():
+    return tuple(build_registry().faults.values())
+
+
+def entry(fault):
+    return fault.name.partition(".")[0]
+
+
+def test_every_entry_has_a_fault_and_every_fault_an_entry():
+    assert {entry(fault) for fault in faults()} == ENTRIES
+
+
+def test_there_are_enough_and_each_name_is_used_once_for_an_engine():
+    assert len({fault.key for fault in faults()}) == len(faults()) >= FEWEST
+
+
+def test_what_no_library_hosts_is_in_the_reference_engine():
+    libraries = {entry(fault) for fault in faults() if not fault.engine.startswith("reference")}
+    assert {"E1", "E2", "E3", "E4", "E5", "F10"} == ENTRIES - libraries
