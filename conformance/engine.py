@@ -40,6 +40,7 @@ class Capability(enum.StrEnum):
     QUANTIZED = "quantized"  # keys and values in fewer bits
     SPECULATIVE = "speculative"  # a drafter guesses tokens, the model verifies several at once
     PREFIX_CACHING = "prefix_caching"  # equal prefixes of prompts are computed once
+    WEIGHED = "weighed"  # pending() and give_up() tell what its caches hold of memory
     PROBES = "probes"  # probe() makes invalid calls
     THREADS = "threads"  # may be driven from another thread than the loader's
 
@@ -116,13 +117,13 @@ class Engine(ABC):
         return None
 
     def pending(self) -> int | None:
-        """Edges of the graph that live caches wait for, or ``None`` if the engine cannot tell."""
+        """Edges of the graph that live caches wait for; ``None`` without ``WEIGHED``."""
         return None
 
     def give_up(self, request_id: str, *, computed: bool) -> KeptCache | None:  # noqa: ARG002
         """Give up all caches of ended requests, that one's last, and say what that set free.
 
-        ``computed`` has it computed first. ``None`` if the engine cannot tell.
+        ``computed`` has it computed first. ``None`` without the capability ``WEIGHED``.
         """
         return None
 

@@ -49,6 +49,7 @@ class ReferenceEngine(Engine):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.MEDIA,
         Capability.PREFIX_CACHING,
+        Capability.WEIGHED,
     }
     makers: ClassVar[Makers]
     whole_prompt: ClassVar[bool] = False

@@ -13,10 +13,6 @@ FEW = 2  # output tokens
 LENGTHS = (SHORT, LONG, MEDIUM, LONG, MEDIUM, LONG)
 
 
-# Whole sequences are what engines keep that take prompts in pieces.
-KEEPS = frozenset({Capability.PREFIX_CACHING, Capability.PREFIX, Capability.SEGMENTS})
-
-
 def _held(brief: Brief) -> list[Schedule]:
     return [_decoding(brief), _ended(brief, "computed", Weigh.COMPUTED)]
 
@@ -67,7 +63,7 @@ HELD = Scenario(
     "held",
     125,
     "the graph behind rows that decode, and the memory of a cache that outlives its batch",
-    KEEPS,
+    frozenset({Capability.WEIGHED}),
     _held,
     (Witness("steps of several rows whose graph was counted", _counted), _WEIGHED),
 )
@@ -75,7 +71,7 @@ KEPT = Scenario(
     "kept",
     156,
     "the memory of a cache as it was left, and a prompt that is a kept sequence to its end",
-    KEEPS,
+    frozenset({Capability.WEIGHED, Capability.PREFIX_CACHING}),
     _kept,
     (_WEIGHED,),
 )

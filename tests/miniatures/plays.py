@@ -14,6 +14,7 @@ from conformance.schedule import Arrival, Removal, Request, Sampler, Schedule, S
 from conformance.trace import (
     FinishReason,
     ForwardCall,
+    KeptCache,
     Mode,
     Step,
     StepOutput,
@@ -58,6 +59,7 @@ class Moment:
     probes: list = field(default_factory=list)
     removed_from: dict = field(default_factory=dict)
     drafted: dict = field(default_factory=dict)
+    pending: int | None = None
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Take:
     failure: object = None
     out_of_steps: bool = False
     held: int | None = 0
+    kept: KeptCache | None = None
 
     def event(self, name, index):
         """The moment of a request's token ``index``, and the place of its event there."""
@@ -109,12 +112,14 @@ class Take:
                     probes=tuple(m.probes),
                     removed_from=m.removed_from,
                     rows=m.rows,
+                    pending=m.pending,
                 )
                 for index, m in enumerate(self.moments)
             ),
             failure=self.failure,
             out_of_steps=self.out_of_steps,
             cache_bytes_at_end=self.held,
+            kept=self.kept,
         )
 
 

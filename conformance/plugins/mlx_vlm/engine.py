@@ -35,6 +35,7 @@ class MlxVlmEngine(Engine):
         Capability.STOP,
         Capability.SEGMENTS,
         Capability.PREFIX,
+        Capability.WEIGHED,
     }
 
     def __init__(self, model: LoadedModel, options: EngineOptions) -> None:

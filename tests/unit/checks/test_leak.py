@@ -5,8 +5,8 @@ import pytest
 from miniatures.plays import Script
 
 from conformance.checks.leak import check_leak
-from conformance.schedule import Drafting, EngineOptions
-from conformance.trace import Failure, ForwardCall
+from conformance.schedule import Drafting, EngineOptions, Stage
+from conformance.trace import Failure, ForwardCall, KeptCache
 from conformance.verdict import Verdict
 
 
@@ -71,3 +71,48 @@ def test_a_third_run_is_the_first_once_more_and_says_nothing_new():
     script = Script()
     script.repeat_forced().held = 4096
     assert check_leak(script.play()) == []
+
+
+@pytest.mark.parametrize("held", [0, 5000, 11_000])
+def test_a_kept_cache_may_hold_a_little_more_than_it_counts(held):
+    script = Script()
+    script.free.kept = KeptCache("a", 5000, held)
+    assert check_leak(script.play()) == []
+
+
+def test_a_kept_cache_that_holds_the_batch():
+    script = Script()
+    script.free.kept = KeptCache("a", 5000, 11_025)
+    (found,) = check_leak(script.play())
+    assert (found.verdict, found.mode, found.got) == (Verdict.LEAK, "free", "11025 bytes")
+    assert found.what == "the cache of a counts 5000 bytes and held 11025"
+
+
+def alone(edges):
+    """One request; after each of the steps in which it decodes the graph has so many edges."""
+    script = Script(alone=True)
+    for moment in script.free.moments:
+        moment.pending = 0
+    decoding = [m for m in script.free.moments if Stage.DECODE in m.stages.values()]
+    for moment, count in zip(decoding, edges, strict=False):
+        moment.pending = count
+    return check_leak(script.play())
+
+
+def test_a_graph_that_grows_while_the_same_rows_decode():
+    (found,) = alone([10, 14, 18, 22])
+    assert found.verdict is Verdict.LEAK
+    assert found.what == "the graph that the caches wait for grew by 4 edges a step, from 10 to 22"
+
+
+@pytest.mark.parametrize("edges", [(10, 10, 10, 10), (10, 14, 18, 18), (10, 14, 10, 14)])
+def test_a_graph_that_stays_or_is_computed_now_and_then(edges):
+    assert alone(edges) == []
+
+
+def test_a_graph_grows_with_the_rows():
+    script = Script()
+    for index, moment in enumerate(script.free.moments):
+        moment.pending = 10 * index  # b ends, and c is removed: no rows stay for long
+        moment.stages = {f"row {index // 3}": Stage.DECODE}
+    assert check_leak(script.play(staged=False)) == []

@@ -53,13 +53,14 @@ def processed(trace):
     return total
 
 
-def test_what_it_lacks_is_what_the_library_lacks():
+def test_it_lacks_what_the_library_lacks_and_does_not_weigh_memory():
     lacking = frozenset(Capability) - MlxVlmEngine.capabilities
     assert lacking == {
         Capability.SAMPLERS,
         Capability.STOP,
         Capability.SEGMENTS,
         Capability.PREFIX,
+        Capability.WEIGHED,
     }
 
 

@@ -1,0 +1,69 @@
+"""Graphs that arrays wait for, and buffers that go free with a cache."""
+
+import itertools
+
+import mlx.core as mx
+
+from conformance.backend.weighing import arrays, pending_edges, weigh
+
+BATCH, COLUMNS = 8, 1024
+
+
+class Cache:
+    """Keeps one array, and says how large it is."""
+
+    state = ()
+
+    def __init__(self, kept, more=None):
+        self.kept, self.more = kept, more
+
+    @property
+    def nbytes(self):
+        return self.kept.nbytes
+
+
+def batch():
+    keys = mx.ones((BATCH, COLUMNS)) * 2
+    mx.eval(keys)
+    return keys
+
+
+def test_all_arrays_are_found():
+    one, two, three = mx.array(1), mx.array(2), mx.array(3)
+    found = list(arrays([Cache(one, [two, None, "name"]), (Cache(three, 5),)]))
+    assert [a.item() for a in found] == [1, 2, 3]
+
+
+def test_computed_arrays_wait_for_nothing():
+    assert pending_edges([]) == 0
+    assert pending_edges([Cache(batch())]) == 0
+
+
+def test_a_sum_that_nobody_computes_grows():
+    total = mx.zeros(1)
+    edges = []
+    for _ in range(4):
+        total = total + 1
+        edges.append(pending_edges([Cache(total)]))
+    steps = {after - before for before, after in itertools.pairwise(edges)}
+    assert len(steps) == 1
+    assert steps.pop() > 0
+    mx.eval(total)
+    assert pending_edges([Cache(total)]) == 0
+
+
+def test_a_row_of_its_own_holds_its_own_bytes():
+    kept = weigh("r", [Cache(mx.contiguous(batch()[:1]))], computed=True)
+    assert (kept.request_id, kept.counted) == ("r", 4 * COLUMNS)
+    assert 4 * COLUMNS <= kept.held <= 5 * COLUMNS
+
+
+def test_a_view_holds_the_batch():
+    kept = weigh("r", [Cache(batch()[:1])], computed=True)
+    assert kept.counted == 4 * COLUMNS
+    assert kept.held >= 4 * BATCH * COLUMNS
+
+
+def test_a_row_that_is_not_computed_holds_the_batch():
+    kept = weigh("r", [Cache(mx.contiguous(batch()[:1]))], computed=False)
+    assert kept.held >= 4 * BATCH * COLUMNS

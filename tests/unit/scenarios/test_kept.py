@@ -1,0 +1,111 @@
+"""Memory is looked at where a schedule asks, of rows that were together, or nothing is proved."""
+
+import msgspec
+import pytest
+from miniatures.fakes import OneByOne
+from miniatures.library import subject
+from miniatures.right import ContinuousBatching
+
+from conformance.engine import Capability
+from conformance.judge import brief_for, judge_batched
+from conformance.scenarios.kept import HELD, KEPT
+from conformance.trace import KeptCache
+from conformance.verdict import Verdict
+
+
+class Weighs(ContinuousBatching):
+    """Its caches hold what they count, and wait for nothing."""
+
+    capabilities = ContinuousBatching.capabilities | {
+        Capability.WEIGHED,
+        Capability.PREFIX_CACHING,
+    }
+
+    def pending(self):
+        return 0
+
+    def give_up(self, request_id, *, computed):
+        return KeptCache(request_id, 64, 64)
+
+
+class CountsNoGraph(Weighs):
+    """Counts no graph."""
+
+    def pending(self):
+        return None
+
+
+class WeighsNothing(Weighs):
+    """Weighs no cache."""
+
+    def give_up(self, request_id, *, computed):
+        return None
+
+
+class KeepsEmptyCaches(Weighs):
+    """Keeps caches with nothing in them."""
+
+    def give_up(self, request_id, *, computed):
+        return KeptCache(request_id, 0, 0)
+
+
+class WeighsOneByOne(Weighs, OneByOne):
+    """Has no batch whose buffers a row could keep."""
+
+
+class Grows(Weighs):
+    """Never computes a sum that it carries on."""
+
+    steps = 0
+
+    def pending(self):
+        self.steps += 1
+        return 5 * self.steps
+
+
+class KeepsTheBatch(Weighs):
+    """What it keeps of a row is computed, and then a view."""
+
+    def give_up(self, request_id, *, computed):
+        return KeptCache(request_id, 10_000, 60_000 if computed else 10_000)
+
+
+class NeverCutsOut(Weighs):
+    """Cuts a row out when its cache is computed, and not before."""
+
+    def give_up(self, request_id, *, computed):
+        return KeptCache(request_id, 10_000, 10_000 if computed else 60_000)
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return subject()
+
+
+def verdict(toy, engine, scenario):
+    schedules = scenario.make(brief_for(toy, engine, 0))
+    return judge_batched(toy, engine, scenario, schedules).verdict
+
+
+@pytest.mark.parametrize(
+    ("engine", "held", "kept"),
+    [
+        (Weighs, Verdict.EXACT, Verdict.EXACT),
+        (CountsNoGraph, Verdict.VACUOUS, Verdict.EXACT),
+        (WeighsNothing, Verdict.VACUOUS, Verdict.VACUOUS),
+        (KeepsEmptyCaches, Verdict.VACUOUS, Verdict.VACUOUS),
+        (WeighsOneByOne, Verdict.VACUOUS, Verdict.VACUOUS),
+        (Grows, Verdict.LEAK, Verdict.EXACT),
+        (KeepsTheBatch, Verdict.LEAK, Verdict.EXACT),
+        (NeverCutsOut, Verdict.EXACT, Verdict.LEAK),
+    ],
+)
+def test_what_is_held_is_told_or_nothing_is_proved(toy, engine, held, kept):
+    assert verdict(toy, engine, HELD) is held
+    assert verdict(toy, engine, KEPT) is kept
+
+
+def test_memory_is_looked_at_only_where_a_schedule_asks(toy):
+    asked = [s for s in HELD.make(brief_for(toy, Weighs, 0)) if s.name == "decoding"]
+    plain = [msgspec.structs.replace(s, weigh=None) for s in asked]
+    assert judge_batched(toy, Grows, HELD, plain).verdict is Verdict.VACUOUS
