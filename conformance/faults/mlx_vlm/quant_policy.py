@@ -171,7 +171,7 @@ FAULTS = (
         "a composite cache is replaced by a plain quantized one",
         _composite,
         kills="quantized",
-        needs=("family:falcon_h1|family:baichuan_m1",),
+        needs=("cache:CacheList", "cache:ArraysCache", "cache:KVCache"),
         crash=True,
     ),
     fault(
