@@ -51,7 +51,7 @@ _DRAFT_MODEL = "draft_model"
 
 def _structured(brief: Brief) -> list[Schedule]:
     schedules = [*_joins(brief), _leaves(brief)]
-    # Drafters that a library brings verify by the bare logits: they know no processors.
+    # mlx-vlm's server refuses grammars beside a drafter (mlx_vlm/server/generation.py:1196).
     if _DRAFT_MODEL in brief.drafters and Capability.SPECULATIVE in brief.capabilities:
         schedules += _drafted(brief)
     return schedules
