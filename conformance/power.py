@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import enum
+import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -15,52 +15,11 @@ from conformance.faults import Fault, Hits
 from conformance.faults.costs import costlier
 from conformance.faults.killing import killed, new_findings, tells
 from conformance.faults.traits import traits
+from conformance.numerics import WIDE_FACTOR
 from conformance.registry import Registry
 from conformance.session import Session
+from conformance.trials import Kill, Outcome, Trial
 from conformance.verdict import CaseId, CaseResult, Finding
-
-
-class Outcome(enum.StrEnum):
-    """What became of a fault in a family."""
-
-    KILLED = "killed"
-    SURVIVED = "survived"
-    NOT_APPLICABLE = "not applicable"
-
-
-class Kill(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One scenario that caught a fault.
-
-    ``checks`` are those with a finding that the right run has not; ``ratio`` is the largest
-    difference of such a finding over its noise, ``None`` where none was measured.
-    """
-
-    scenario: str
-    verdict: str
-    checks: tuple[str, ...]
-    ratio: float | None = None
-
-
-class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A fault in a family: one line of the result file of ``conformance power``.
-
-    ``hits`` is how often the defect took effect, ``tried`` the scenarios that were run with it,
-    ``why`` says why it is not applicable.
-    """
-
-    fault: str
-    fault_class: str
-    engine: str
-    family: str
-    dtype: str
-    seed: int
-    outcome: Outcome
-    kills: tuple[Kill, ...] = ()
-    hits: int = 0
-    tried: tuple[str, ...] = ()
-    why: str = ""
-    seconds: float = 0.0
-    schema: int = 1
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -120,6 +79,14 @@ class Bench:
             tried=tuple(tried),
             why=why,
             seconds=seconds,
+            noise=self._noise(tried),
+        )
+
+    def _noise(self, scenarios: Sequence[str]) -> float | None:
+        """The largest ratio of the right runs; where they are known to be wrong it is no noise."""
+        results = [self._right[name] for name in scenarios]
+        return max(
+            (r.ratio for r in results if r.verdict.good and r.ratio is not None), default=None
         )
 
     def _order(self, fault: Fault) -> Sequence[str]:
@@ -141,9 +108,8 @@ class Bench:
         if not killed(fault, right, wrong):
             return None
         found = new_findings(right, wrong.evidence)
-        ratios = [ratio for finding in found if (ratio := _ratio(finding)) is not None]
         checks = tuple(sorted({finding.check for finding in found}))
-        return Kill(scenario, wrong.verdict.value, checks, max(ratios, default=None))
+        return Kill(scenario, wrong.verdict.value, checks, _signal(found))
 
     def _case(self, scenario: str) -> CaseId:
         unit = self._unit
@@ -159,14 +125,16 @@ class Bench:
             dtype=unit.dtype,
             seed=unit.seed,
             outcome=outcome,
+            complete=unit.every_scenario,
             **found,
         )
 
 
-def _ratio(finding: Finding) -> float | None:
-    if not finding.difference or not finding.noise:  # another token without another number
-        return None
-    return float(finding.difference / finding.noise)
+def _signal(findings: Sequence[Finding]) -> float | None:
+    """The largest ratio; ``None`` where all numbers are within noise, or one is not finite."""
+    ratios = [f.ratio for f in findings if f.ratio is not None and f.ratio > WIDE_FACTOR]
+    largest = max(ratios, default=math.inf)
+    return largest if math.isfinite(largest) else None
 
 
 def trials(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
@@ -179,8 +147,24 @@ def trials(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
     return tuple(bench.try_fault(fault) for fault in faults)
 
 
+def halves(unit: Unit) -> tuple[Unit, ...]:
+    """The unit in two, to find the fault that kills its process; none of a single fault."""
+    middle = len(unit.faults) // 2
+    parts = (unit.faults[:middle], unit.faults[middle:]) if middle else ()
+    return tuple(msgspec.structs.replace(unit, faults=part) for part in parts)
+
+
 def without(registry: Registry, unit: Unit, why: str) -> tuple[Trial, ...]:
     """The trials of a family in which nothing could be tried."""
+    return _untried(registry, unit, Outcome.NOT_APPLICABLE, why)
+
+
+def unheard(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
+    """The trials of faults that killed their process: no check had a word to say."""
+    return _untried(registry, unit, Outcome.SURVIVED, "its process died")
+
+
+def _untried(registry: Registry, unit: Unit, outcome: Outcome, why: str) -> tuple[Trial, ...]:
     return tuple(
         Trial(
             registry.faults[name].name,
@@ -189,13 +173,8 @@ def without(registry: Registry, unit: Unit, why: str) -> tuple[Trial, ...]:
             unit.family,
             unit.dtype,
             unit.seed,
-            Outcome.NOT_APPLICABLE,
+            outcome,
             why=why,
         )
         for name in unit.faults
     )
-
-
-def encode(trial: Trial) -> str:
-    """The trial as one line of JSON, without the newline."""
-    return msgspec.json.encode(trial).decode()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+import signal
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
@@ -17,38 +19,82 @@ R = TypeVar("R")
 def in_processes(
     work: Callable[[T], R], items: Sequence[T], *, jobs: int | None, died: Callable[[T], R]
 ) -> Iterator[R]:
-    """``work`` of each item, in order, as soon as it is there.
+    """What ``as_they_come`` gives, in the order of the items."""
+    ready: dict[int, R] = {}
+    following = 0
+    for index, result in as_they_come(work, items, jobs=jobs, died=died):
+        ready[index] = result
+        while following in ready:
+            yield ready.pop(following)
+            following += 1
+
+
+def as_they_come(
+    work: Callable[[T], R], items: Sequence[T], *, jobs: int | None, died: Callable[[T], R]
+) -> Iterator[tuple[int, R]]:
+    """The index of each item and ``work`` of it, as soon as it is there.
+
+    Left early, as by Ctrl-C, it ends its processes at once.
 
     Args:
-        jobs: processes; ``None`` for one a core. With one, all is done in this process.
+        jobs: processes; ``None`` for one a core. With 1, all is done in this process.
         died: what to say of an item that killed its process, even by itself.
     """
     workers = min(jobs or cores(), len(items))
-    if workers <= 1:
-        yield from map(work, items)
+    if jobs == 1 or workers == 0:
+        yield from ((index, work(item)) for index, item in enumerate(items))
         return
-    left = list(items)
+    left = dict(enumerate(items))
     while left:
-        found = 0
-        try:
-            for result in _side_by_side(work, left, workers):
-                found += 1
-                yield result
-        except BrokenProcessPool:
-            # Some process died; whether it was this item's only a run by itself tells.
-            yield _by_itself(work, left[found], died)
-            found += 1
-        left = left[found:]
+        suspects = yield from _side_by_side(work, left, workers)
+        for index in suspects:
+            # Which of several at work killed its process only a run by itself tells.
+            alone = {index: left.pop(index)}
+            if len(suspects) == 1 or (yield from _side_by_side(work, alone, 1)):
+                yield index, died(items[index])
 
 
-def _side_by_side(work: Callable[[T], R], items: Sequence[T], workers: int) -> Iterator[R]:
+def _side_by_side(
+    work: Callable[[T], R], left: dict[int, T], workers: int
+) -> Generator[tuple[int, R], None, list[int]]:
+    """Do what is ``left`` and take it out; returns what was at work when a process died."""
+    strangers = multiprocessing.active_children()
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        yield from pool.map(work, items)
-
-
-def _by_itself(work: Callable[[T], R], item: T, died: Callable[[T], R]) -> R:
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts)
     try:
-        return next(_side_by_side(work, [item], 1))
-    except BrokenProcessPool:
-        return died(item)
+        return (yield from _fed(pool, work, left, workers))
+    except BaseException:
+        for process in multiprocessing.active_children():
+            if process not in strangers:
+                process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _fed(
+    pool: ProcessPoolExecutor, work: Callable[[T], R], left: dict[int, T], workers: int
+) -> Generator[tuple[int, R], None, list[int]]:
+    """The pool never has more than one item for each process: all it has is at work."""
+    waiting = iter(list(left.items()))
+    busy: dict[Future[R], int] = {}
+    while True:
+        for index, item in itertools.islice(waiting, workers - len(busy)):
+            try:
+                busy[pool.submit(work, item)] = index
+            except BrokenProcessPool:
+                return list(busy.values())
+        if not busy:
+            return []
+        done, _ = wait(busy, return_when=FIRST_COMPLETED)
+        for future in done:
+            if isinstance(future.exception(), BrokenProcessPool):
+                return list(busy.values())
+            index = busy.pop(future)
+            del left[index]
+            yield index, future.result()
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C is for the process that started this one, and which ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

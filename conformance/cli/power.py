@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 
-from conformance.cli.choices import JOBS, writable
-from conformance.cli.parallel import in_processes
-from conformance.cli.power_table import by_class, candidates, faintest, verdict
-from conformance.power import Outcome, Trial, Unit, encode, trials, without
+from conformance.cli.choices import EXISTING_FILE, JOBS, writable
+from conformance.cli.parallel import as_they_come
+from conformance.cli.power_table import print_matrix
+from conformance.errors import ConformanceError
+from conformance.power import Unit, halves, trials, unheard
 from conformance.registry import Registry, build_registry, select
+from conformance.report.jsonl import ResultFile
 from conformance.selection import DTYPES
+from conformance.trials import Outcome, Trial, encode, read_trials
+
+EXIT_INTERRUPTED = 2
 
 
 @click.command("power")
@@ -44,7 +52,18 @@ from conformance.selection import DTYPES
     "json_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write one JSON line for each fault in each family.",
+    help="Write one JSON line for each fault in each family. An interrupted run leaves "
+    "FILE.partial instead.",
+)
+@click.option(
+    "--read",
+    "sources",
+    type=EXISTING_FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Try nothing: report what a run left in this file, whole or partial; may be repeated, "
+    "and --json then merges them. "
+    "Of the same fault in the same family, dtype and seed the last one counts.",
 )
 @click.option("--jobs", type=JOBS, default="auto", show_default=True, metavar="auto|N")
 @click.pass_context
@@ -59,34 +78,75 @@ def command(
     dtype: str,
     seed: int,
     json_file: Path | None,
+    sources: tuple[Path, ...],
     jobs: int | None,
 ) -> None:
     """Re-enact historic defects in the installed libraries, and see which of them are caught.
 
     Each fault is put around the runs of an engine, in every family where it can occur, and the
     scenarios that should catch it are run, the cheapest first. A survivor is a hole in the checks:
-    exit code 1.
+    exit code 1. An interruption ends in 2, and reports what was found until then.
     """
     target = writable(json_file, "--json") if json_file else None
-    registry = build_registry()
-    units = _units(registry, faults, engines, families, quick=quick)
-    units = [
-        Unit(u.engine, u.family, dtype, seed, u.faults, every_scenario=every_scenario)
-        for u in units
-    ]
     console = Console(highlight=False)
-    found: list[Trial] = []
-    with console.status("trying faults") as status:
-        done = in_processes(_work, units, jobs=jobs, died=_died)
-        for number, more in enumerate(done, start=1):
-            found += more
-            status.update(f"{number}/{len(units)} families")
-    for part in (by_class(found), faintest(found), *candidates(found, complete=every_scenario)):
-        console.print(part, soft_wrap=True)
-    if target:
-        target.write_text("".join(encode(trial) + "\n" for trial in found), encoding="utf-8")
-    console.print(verdict(found), soft_wrap=True)
+    if sources:
+        found, ended = read_trials(sources), True
+        if target:
+            ResultFile(target, encode).finish(found)
+    else:
+        registry = build_registry()
+        units = _units(registry, faults, engines, families, quick=quick)
+        more = {"dtype": dtype, "seed": seed, "every_scenario": every_scenario}
+        units = [msgspec.structs.replace(unit, **more) for unit in units]
+        found, ended = _try_all(units, console, target, jobs=jobs)
+    if not found and ended:
+        raise ConformanceError("there is nothing to report: no fault meets a family")
+    print_matrix(console, found)
+    if not ended:
+        left = f"; {target}.partial has it" if target else ""
+        console.print(f"interrupted: this is what was found until then{left}", soft_wrap=True)
+        ctx.exit(EXIT_INTERRUPTED)
     ctx.exit(1 if any(trial.outcome is Outcome.SURVIVED for trial in found) else 0)
+
+
+def _try_all(
+    units: list[Unit], console: Console, target: Path | None, *, jobs: int | None
+) -> tuple[tuple[Trial, ...], bool]:
+    """All trials, and whether they are all: Ctrl-C ends it with what there is."""
+    file = ResultFile(target, encode) if target else None
+    found: list[Trial] = []
+    pairs = sum(len(unit.faults) for unit in units)
+    with (
+        console.status("trying faults") as status,
+        contextlib.closing(_tried(units, jobs=jobs)) as done,
+    ):
+        try:
+            for trial in done:
+                found.append(trial)
+                if file is not None:
+                    file.add(trial)
+                status.update(f"{len(found)} of {pairs} pairs of fault and family")
+        except KeyboardInterrupt:
+            return tuple(found), False
+    order = {(u.engine, u.family): number for number, u in enumerate(units)}
+    found.sort(key=lambda trial: order[trial.engine, trial.family])
+    if file is not None:
+        file.finish(found)
+    return tuple(found), True
+
+
+def _tried(units: list[Unit], *, jobs: int | None) -> Generator[Trial, None, None]:
+    """The trials as they come. A unit whose process died is halved, until the fault is alone."""
+    while units:
+        torn: list[Unit] = []
+        for index, found in as_they_come(_work, units, jobs=jobs, died=_died):
+            if found is not None:
+                yield from found
+            elif parts := halves(units[index]):
+                torn += parts
+            else:
+                yield from unheard(_registry(), units[index])
+        units = torn
 
 
 def _units(
@@ -124,9 +184,9 @@ def _registry() -> Registry:
     return build_registry()
 
 
-def _work(unit: Unit) -> tuple[Trial, ...]:
+def _work(unit: Unit) -> tuple[Trial, ...] | None:
     return trials(_registry(), unit)
 
 
-def _died(unit: Unit) -> tuple[Trial, ...]:
-    return without(_registry(), unit, "its process died")
+def _died(_: Unit) -> None:
+    return None

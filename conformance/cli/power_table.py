@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+from rich.console import Console
 from rich.table import Table
 
-from conformance.power import Kill, Outcome, Trial
+from conformance.checks import CHECKS
+from conformance.separation import LEAST, Separation, separations
+from conformance.trials import Kill, Outcome, Trial
 
-# Kills that are shown, those with the smallest signal over noise first.
+# Kills and families that are shown, those with the smallest signal over noise first.
 _FAINTEST = 10
 
 
-def by_class(trials: Sequence[Trial]) -> Table:
+def print_matrix(console: Console, trials: Sequence[Trial]) -> None:
+    """All that there is to say of the trials, for each dtype by itself."""
+    for dtype in sorted({trial.dtype for trial in trials}, reverse=True):
+        some = [trial for trial in trials if trial.dtype == dtype]
+        apart = separations(some)
+        console.print(by_class(some, dtype))
+        if apart:
+            console.print(faintest(some))
+            console.print(closest(apart))
+        for line in (*too_close(apart), *candidates(some), *survivors(some), verdict(some)):
+            console.print(line, soft_wrap=True)
+
+
+def by_class(trials: Sequence[Trial], title: str) -> Table:
     """For each class of faults how many pairs of fault and family were killed, how many not."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("class")
+    table = _table(title, "class")
     for name in ("faults", "killed", "survived", "not applicable"):
         table.add_column(name, justify="right")
     groups: dict[str, list[Trial]] = defaultdict(list)
@@ -25,6 +40,13 @@ def by_class(trials: Sequence[Trial]) -> Table:
     for name, group in sorted(groups.items()):
         table.add_row(name, *_counts(group))
     table.add_row("all", *_counts(trials), style="bold")
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name)
     return table
 
 
@@ -37,36 +59,55 @@ def _counts(trials: Sequence[Trial]) -> list[str]:
 def faintest(trials: Sequence[Trial]) -> Table:
     """The kills with the smallest signal over noise."""
     kills = [(kill.ratio, t, kill) for t in trials for kill in t.kills if kill.ratio is not None]
-    table = Table(title="faintest kills", title_justify="left", box=None, pad_edge=False)
-    for name in ("signal / noise", "fault", "family", "scenario", "checks"):
-        table.add_column(name)
+    table = _table("faintest kills", "signal / noise", "fault", "family", "scenario", "checks")
     for ratio, trial, kill in sorted(kills, key=lambda item: item[0])[:_FAINTEST]:
         where = f"{trial.engine}/{trial.family}"
         table.add_row(f"{ratio:.3g}", trial.fault, where, kill.scenario, ", ".join(kill.checks))
     return table
 
 
-def candidates(trials: Sequence[Trial], *, complete: bool) -> Iterator[str]:
+def closest(apart: Sequence[Separation]) -> Table:
+    """The families with the smallest separation."""
+    title = f"separation: the closest of {len(apart)} families"
+    table = _table(title, "separation", "family", "smallest signal", "largest noise", "of fault")
+    for item in apart[:_FAINTEST]:
+        figures = (f"{item.signal:.3g}", f"{item.noise:.3g}")
+        table.add_row(f"{item.value:.3g}", f"{item.engine}/{item.family}", *figures, item.fault)
+    return table
+
+
+def too_close(apart: Sequence[Separation]) -> Iterator[str]:
+    """Names the families whose separation is below what their dtype should have."""
+    names = [f"{a.engine}/{a.family} ({a.value:.3g}, {a.fault})" for a in apart if not a.enough]
+    if names:
+        yield f"separation below {LEAST[apart[0].dtype]:g}: {', '.join(names)}"
+
+
+def candidates(trials: Sequence[Trial]) -> Iterator[str]:
     """For each scenario and check what only it catches; those that catch nothing alone by name.
 
-    Args:
-        complete: every scenario was run with every fault; else nothing can be said of that.
+    Only of trials for which every scenario was run: of others nothing can be said.
     """
-    if not complete:
+    whole = [trial for trial in trials if trial.complete]
+    if not whole:
         return
-    for what, names in (("scenario", _scenarios), ("check", _checks)):
+    scenarios = {name for trial in whole for name in trial.tried}
+    checks = {check.__module__.rpartition(".")[2] for check in CHECKS}
+    for what, names, known in (("scenario", _scenarios, scenarios), ("check", _checks, checks)):
         alone: dict[str, set[str]] = defaultdict(set)
         seen: set[str] = set()
-        for trial in trials:
+        for trial in whole:
             by = {name for kill in trial.kills for name in names(kill)}
             seen |= by
             if len(by) == 1:
                 alone[by.pop()].add(trial.fault)
         for name in sorted(alone):
             yield f"only {what} {name} catches: {', '.join(sorted(alone[name]))}"
-        idle = sorted(seen - set(alone))
-        if idle:
-            yield f"each {what} that catches nothing alone may be removed: {', '.join(idle)}"
+        for told, some in (("alone", seen - set(alone)), ("at all", known - seen)):
+            if some:
+                yield f"may be removed, each {what} that catches nothing {told}: " + ", ".join(
+                    sorted(some)
+                )
 
 
 def _scenarios(kill: Kill) -> tuple[str, ...]:
@@ -77,14 +118,20 @@ def _checks(kill: Kill) -> tuple[str, ...]:
     return kill.checks
 
 
+def survivors(trials: Sequence[Trial]) -> Iterator[str]:
+    """A line for each pair of fault and family that no check told."""
+    for t in trials:
+        if t.outcome is Outcome.SURVIVED:
+            why = t.why or f"tried {', '.join(t.tried)}"
+            yield f"survived: {t.fault} in {t.engine}/{t.family} {t.dtype} ({why})"
+
+
 def verdict(trials: Sequence[Trial]) -> str:
-    """One sentence; names the survivors, and faults that were applicable nowhere."""
-    survivors = [t for t in trials if t.outcome is Outcome.SURVIVED]
+    """One sentence; names the faults that were applicable nowhere."""
     applicable = {t.fault for t in trials if t.outcome is not Outcome.NOT_APPLICABLE}
     idle = sorted({t.fault for t in trials} - applicable)
     aside = f"; applicable in none of these families: {', '.join(idle)}" if idle else ""
-    pairs = sum(t.outcome is not Outcome.NOT_APPLICABLE for t in trials)
-    if not survivors:
-        return f"OK: {pairs} of {pairs} pairs of fault and family were killed{aside}"
-    names = ", ".join(f"{t.fault} in {t.engine}/{t.family}" for t in survivors)
-    return f"FAILED: {len(survivors)} of {pairs} pairs of fault and family survived: {names}{aside}"
+    killed = sum(t.outcome is Outcome.KILLED for t in trials)
+    pairs = killed + sum(t.outcome is Outcome.SURVIVED for t in trials)
+    word, share = ("OK" if killed == pairs else "FAILED"), killed / max(pairs, 1)
+    return f"{word}: {killed} of {pairs} pairs of fault and family were killed ({share:.1%}){aside}"

@@ -31,7 +31,7 @@ def install(config: pytest.Config) -> None:
     try:
         setup = find_setup(config)
         assert setup.cases, "a selection that matches nothing raises"
-        file = ResultFile(setup.settings.json) if setup.settings.json else None
+        file = ResultFile(setup.settings.json, encode) if setup.settings.json else None
     except ConformanceError as error:
         raise pytest.UsageError(str(error)) from error
     config.pluginmanager.register(Ledger(setup, file), LEDGER)
@@ -40,7 +40,7 @@ def install(config: pytest.Config) -> None:
 class Ledger:
     """Hears of every case, in the one process that reports."""
 
-    def __init__(self, setup: Setup, file: ResultFile | None) -> None:
+    def __init__(self, setup: Setup, file: ResultFile[CaseResult] | None) -> None:
         self.setup = setup
         self._file = file
         self._results: dict[str, CaseResult] = {}

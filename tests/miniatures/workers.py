@@ -1,6 +1,7 @@
 """Work for other processes, which import it by its name."""
 
 import os
+import time
 
 
 def double(number):
@@ -8,3 +9,9 @@ def double(number):
     if number == 3:
         os._exit(1)
     return 2 * number
+
+
+def slowly(seconds):
+    """The seconds that it took."""
+    time.sleep(seconds)
+    return seconds

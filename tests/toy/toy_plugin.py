@@ -1,5 +1,6 @@
-"""A plugin whose families behave as they are called, without any model."""
+"""A plugin whose families and faults behave as they are called, without any model."""
 
+import contextlib
 import os
 import signal
 import time
@@ -7,8 +8,9 @@ import time
 from conformance.engine import Capability, Engine
 from conformance.errors import Unsupported
 from conformance.family import Facts, Family
+from conformance.faults import Fault
 from conformance.hookspecs import hookimpl
-from conformance.library import Coverage, Library
+from conformance.library import Coverage, Description, Library
 from conformance.scenarios import Scenario
 from conformance.sensitivity import Sensitivity, Signal
 from conformance.session import Session
@@ -41,6 +43,9 @@ class ToyLibrary(Library):
     def stateless(self, model, request, tokens): ...
     def teacher_forced(self, model, request, tokens, **options): ...
     def churn(self): ...
+
+    def describe(self, model):
+        return Description(("ToyCache",), "RoPE")
 
     def sensitivity(self, family, *, dtype, seed):
         if family.name == "quiet":
@@ -90,8 +95,43 @@ def conformance_scenarios():
     ]
 
 
-def run(session, case):
-    """Follow the script of the family; only ``ragged`` and ``staggered`` bring defects out."""
+ACTIVE = []
+FAULTS = ("told", "unheard", "deadly", "endless")
+
+
+@hookimpl
+def conformance_faults():
+    return [
+        Fault(name, "toys", "here", f"is {name}", "toy", (), ("ragged",), inject(name))
+        for name in FAULTS
+    ]
+
+
+def inject(name):
+    @contextlib.contextmanager
+    def active(hits):
+        hits.hit()
+        ACTIVE.append(name)
+        yield
+        ACTIVE.remove(name)
+
+    return active
+
+
+def run(session, case, *, around=contextlib.nullcontext, until=None):
+    """Follow the script of the fault, if there is one, else of the family."""
+    with around():
+        if "told" in ACTIVE:
+            return broken(case)
+        if "deadly" in ACTIVE:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if "endless" in ACTIVE and case.family == os.environ.get("TOY_ENDLESS"):
+            time.sleep(60)
+        return of_family(case)
+
+
+def of_family(case):
+    """Only ``ragged`` and ``staggered`` bring defects out."""
     log = os.environ.get("TOY_LOG")
     if log:
         with open(log, "a") as file:  # noqa: PTH123

@@ -12,9 +12,11 @@ from conformance.errors import ModelError
 from conformance.family import Facts, Family
 from conformance.faults import Fault, replaced
 from conformance.library import Description
-from conformance.power import Outcome, Unit, encode, trials, without
+from conformance.power import Unit, _signal, halves, trials, unheard, without
 from conformance.registry import Registry
 from conformance.scenarios import LADDER
+from conformance.trials import Outcome, encode
+from conformance.verdict import Finding, Verdict
 
 
 class Described(ToyLibrary):
@@ -170,3 +172,36 @@ def test_a_trial_as_a_line(registry):
     line = encode(trial)
     assert '"outcome":"not applicable"' in line
     assert '"why":"its process died"' in line
+
+
+def told(ratio):
+    return Finding(Verdict.DRIFT, "forced", "off", ratio=ratio)
+
+
+def test_the_signal_is_the_largest_ratio_of_a_number_that_leaves_the_noise():
+    assert _signal([told(50.0), told(7.0), told(None)]) == 50.0
+
+
+def test_what_is_within_noise_or_not_finite_is_no_signal():
+    assert _signal([told(1.5), told(None)]) is None
+    assert _signal([told(50.0), told(float("inf"))]) is None
+    assert _signal([]) is None
+
+
+def test_a_trial_knows_the_noise_of_its_right_runs_and_whether_it_is_complete(registry):
+    (trial,) = tried(registry, "at-once")
+    assert trial.noise == 0.0
+    assert not trial.complete
+    (trial,) = tried(registry, "at-once", every_scenario=True)
+    assert trial.complete
+
+
+def test_a_unit_is_halved_until_one_fault_is_left():
+    unit = Unit("right", "calm", "float32", 0, ("a", "b", "c"))
+    assert [half.faults for half in halves(unit)] == [("a",), ("b", "c")]
+    assert halves(halves(unit)[0]) == ()
+
+
+def test_what_kills_its_process_was_told_by_no_check(registry):
+    (trial,) = unheard(registry, Unit("right", "calm", "float32", 0, ("right/crashed",)))
+    assert (trial.outcome, trial.why) == (Outcome.SURVIVED, "its process died")

@@ -1,9 +1,12 @@
 """Work in several processes: in order, and the death of one costs only its item."""
 
-import pytest
-from miniatures.workers import double
+import multiprocessing
+import time
 
-from conformance.cli.parallel import in_processes
+import pytest
+from miniatures.workers import double, slowly
+
+from conformance.cli.parallel import as_they_come, in_processes
 
 
 def dead(number):
@@ -17,6 +20,30 @@ def test_results_come_in_order(jobs):
 
 def test_an_item_that_kills_its_process_costs_only_itself():
     assert list(in_processes(double, [1, 3, 2], jobs=2, died=dead)) == [2, -3, 4]
+
+
+def test_the_death_of_one_costs_no_other_its_result():
+    found = as_they_come(double, [1, 3, 2, 5, 6], jobs=2, died=dead)
+    assert sorted(found) == [(0, 2), (1, -3), (2, 4), (3, 10), (4, 12)]
+
+
+def test_what_is_ready_first_comes_first():
+    found = as_they_come(slowly, [20.0, 0.0], jobs=2, died=dead)
+    assert next(found) == (1, 0.0)
+    found.close()
+
+
+def test_left_early_it_ends_its_processes():
+    found = as_they_come(slowly, [0.0, 60.0], jobs=2, died=dead)
+    assert next(found) == (0, 0.0)
+    start = time.perf_counter()
+    found.close()
+    assert time.perf_counter() - start < 20
+    assert not multiprocessing.active_children()
+
+
+def test_a_lone_item_may_die_too():
+    assert list(in_processes(double, [3], jobs=2, died=dead)) == [-3]
 
 
 def test_nothing_to_do():
