@@ -83,7 +83,16 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class Soaked(msgspec.Struct, frozen=True):
-    """What became of a unit."""
+    """What became of a unit.
+
+    Attributes:
+        unit: what was asked for.
+        schedules: how many were judged.
+        rows: their requests; fewer than asked for where the library refused or failed.
+        worst_ratio: the largest difference over its noise.
+        alarms: what was not exact.
+        unsupported: the words with which the library refused; empty if it did not.
+    """
 
     unit: SoakUnit
     schedules: int = 0
@@ -117,23 +126,24 @@ def soak(registry: Registry, unit: SoakUnit) -> Soaked:
             outcome = judge_batched(subject, engine, _SOAK, [schedule])
             refused = [f for f in outcome.findings if f.verdict is Verdict.UNSUPPORTED]
             if refused:
-                return Soaked(unit, unsupported=refused[0].what)
+                return Soaked(unit, count, rows, worst, tuple(alarms), refused[0].what)
             count, rows = count + 1, rows + len(schedule.requests)
             worst = max(worst, outcome.numbers.ratio if outcome.numbers else 0.0)
             alarms += [
-                _alarm(unit, finding.verdict, finding.what, schedule)
+                alarm(unit, finding.verdict, finding.what, schedule)
                 for finding in outcome.findings
                 if not finding.verdict.good and finding.verdict is not Verdict.VACUOUS
             ]
     except Exception as error:  # noqa: BLE001 - whatever a library raises is a result
         failure = failure_of(error, "decoding one request alone")
         if failure.unsupported:
-            return Soaked(unit, unsupported=str(failure))
-        alarms.append(_alarm(unit, Verdict.CRASH, str(failure), schedule))
+            return Soaked(unit, count, rows, worst, tuple(alarms), str(failure))
+        alarms.append(alarm(unit, Verdict.CRASH, str(failure), schedule))
     return Soaked(unit, count, rows, worst, tuple(alarms))
 
 
-def _alarm(unit: SoakUnit, verdict: Verdict, what: str, schedule: Schedule) -> Alarm:
+def alarm(unit: SoakUnit, verdict: Verdict, what: str, schedule: Schedule) -> Alarm:
+    """That what was found of a unit's schedule should not be."""
     about = (unit.engine, unit.family, unit.dtype, unit.seed)
     return Alarm(*about, verdict.value, what, schedule)
 

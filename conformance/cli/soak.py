@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -13,14 +12,14 @@ from rich.console import Console
 
 from conformance.cli.choices import JOBS, writable
 from conformance.cli.parallel import in_processes
+from conformance.drawing import Drawing, Way
 from conformance.errors import ConformanceError
 from conformance.expectations import load_expectations
 from conformance.registry import Registry, build_registry, select
+from conformance.schedule import Schedule
 from conformance.selection import DTYPES
-from conformance.soak import Soaked, SoakUnit, clean, soak
-
-# Rows of one unit of work: enough to make a model's loading worth it, few enough to share out.
-_LEAST_ROWS, _MOST_ROWS = 25, 250
+from conformance.soak import Soaked, SoakUnit, alarm, clean, soak
+from conformance.verdict import Verdict
 
 
 @click.command("soak")
@@ -79,31 +78,26 @@ def command(
     code 1.
     """
     target = writable(json_file, "--json") if json_file else None
-    units = _units(cases, engines, families, dtypes, seed=seed)
+    drawing = Drawing(_ways(engines, families, dtypes), cases, seed=seed)
     console = Console(highlight=False)
-    found: list[Soaked] = []
     with console.status("playing") as status:
-        for more in in_processes(_work, units, jobs=jobs, died=_died):
-            found.append(more)
-            rows = sum(item.rows for item in found)
-            alarms = sum(len(item.alarms) for item in found)
-            status.update(f"{rows} of {cases} rows, {alarms} alarms")
+        while units := drawing.units():
+            for more in in_processes(_work, units, jobs=jobs, died=_died):
+                drawing.take(more)
+                alarms = sum(len(item.alarms) for item in drawing.found)
+                status.update(f"{drawing.rows} of {cases} rows, {alarms} alarms")
+    found = drawing.found
     if target:
         lines = (msgspec.json.encode(item).decode() + "\n" for item in found)
         target.write_text("".join(lines), encoding="utf-8")
-    for line in _told(found):
+    for line in _told(drawing, cases):
         console.print(line, soft_wrap=True)
-    ctx.exit(1 if any(item.alarms for item in found) else 0)
+    ctx.exit(0 if _passed(drawing) else 1)
 
 
-def _units(
-    cases: int,
-    engines: tuple[str, ...],
-    families: tuple[str, ...],
-    dtypes: tuple[str, ...],
-    *,
-    seed: int,
-) -> list[SoakUnit]:
+def _ways(
+    engines: tuple[str, ...], families: tuple[str, ...], dtypes: tuple[str, ...]
+) -> list[Way]:
     registry, expectations = _registry(), load_expectations()
     chosen = set(select((name for _, name in registry.families), families, what="family"))
     pairs = [
@@ -116,18 +110,16 @@ def _units(
     if not subjects:
         names = ", ".join(sorted({name for _, name in pairs}))
         raise ConformanceError(f"no family without a known defect is selected: {names}")
-    units: list[SoakUnit] = []
-    ways = itertools.cycle(itertools.product(dtypes or DTYPES, subjects))
-    rounds = len(subjects) * len(dtypes or DTYPES)
-    rows = min(max(-(-cases // rounds), _LEAST_ROWS), _MOST_ROWS)
-    for number in range(-(-cases // rows)):
-        dtype, (engine, family) = next(ways)
-        units.append(SoakUnit(engine, family, dtype, seed, rows, (number // rounds) * rows))
-    return units
+    return [(*pair, dtype) for dtype in dtypes or DTYPES for pair in subjects]
 
 
-def _told(found: list[Soaked]) -> list[str]:
+def _passed(drawing: Drawing) -> bool:
+    return drawing.complete and not any(item.alarms for item in drawing.found)
+
+
+def _told(drawing: Drawing, cases: int) -> list[str]:
     """The alarms, what could not be played, and one sentence."""
+    found = drawing.found
     lines = [
         f"{a.verdict}: {a.engine}/{a.family} {a.dtype} {a.schedule.name}: {a.what}"
         for item in found
@@ -135,14 +127,17 @@ def _told(found: list[Soaked]) -> list[str]:
     ]
     refused = Counter(item.unsupported for item in found if item.unsupported)
     lines += [f"not played ({count}): {why}" for why, count in refused.most_common()]
-    rows, schedules = sum(item.rows for item in found), sum(item.schedules for item in found)
+    if not drawing.complete:
+        lines.append(f"{drawing.rows} of {cases} rows were judged: no other family is left to play")
+    schedules = sum(item.schedules for item in found)
     names = {(item.unit.engine, item.unit.family) for item in found if item.rows}
-    worst = max((item.worst_ratio for item in found), default=0.0)
-    word = "FAILED" if any(item.alarms for item in found) else "OK"
+    worst = max(found, key=lambda item: item.worst_ratio)
+    where = f" ({worst.unit.family} in {worst.unit.dtype})" if worst.worst_ratio else ""
     alarms = sum(len(item.alarms) for item in found)
     lines.append(
-        f"{word}: {alarms} alarms in {rows} rows of {schedules} schedules, {len(names)} families; "
-        f"worst difference {worst:.3g} times the noise"
+        f"{'OK' if _passed(drawing) else 'FAILED'}: {alarms} alarms in {drawing.rows} rows of "
+        f"{schedules} schedules, {len(names)} families; worst difference "
+        f"{worst.worst_ratio:.3g} times the noise{where}"
     )
     return lines
 
@@ -158,4 +153,5 @@ def _work(unit: SoakUnit) -> Soaked:
 
 
 def _died(unit: SoakUnit) -> Soaked:
-    return Soaked(unit, unsupported="its process died")
+    what = alarm(unit, Verdict.CRASH, "its process died", Schedule("soak", ()))
+    return Soaked(unit, alarms=(what,))
