@@ -105,6 +105,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
             (file and line); empty where it does.
         required: a kind of media that every request must hold, for models that only speak of an
             image; such media may have no place in the prompt.
+        beside: the language model attends to media beside the sequence, by cross attention, not at
+            places in it.
         single: the kinds of media of which a request may hold only one.
         drafters: for each kind of drafter the config of a tiny one for this family.
         quick: it stands for all families with its kinds of caches where time is short.
@@ -127,6 +129,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     bidirectional_prompt: bool = False
     uncut_media: str = ""
     required: str = ""
+    beside: bool = False
     single: tuple[str, ...] = ()
     drafters: dict[str, dict[str, Any]] = {}
     quick: bool = False

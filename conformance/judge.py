@@ -76,6 +76,7 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         modalities=family.facts.modalities,
         sizes=family.facts.sizes,
         required=family.facts.required,
+        beside=family.facts.beside,
         single=family.facts.single,
         media_last=subject.library.puts_media_last(subject.model),
         drafters=tuple(equipped(family, engine).facts.drafters),

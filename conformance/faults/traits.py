@@ -29,6 +29,8 @@ def _traits(subject: Subject) -> Iterator[str]:
     yield from (f"drafter:{kind}" for kind in facts.drafters)
     if facts.window:
         yield "window"
+    if facts.beside:
+        yield "beside"
     if facts.required:
         yield f"required:{facts.required}"
     if _quantizable(subject):

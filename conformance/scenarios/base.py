@@ -37,6 +37,7 @@ class Brief:
         modalities: what the family's requests may hold.
         sizes: for each kind of media, the sizes that its requests use.
         required: the kind of media that every request must hold; empty if none.
+        beside: whether the model attends to media beside the sequence, by cross attention.
         single: the kinds of media of which a request may hold only one.
         media_last: whether the library's chat template puts media after the text.
         drafters: the kinds of drafters that the family has.
@@ -55,6 +56,7 @@ class Brief:
     modalities: tuple[str, ...] = ("text",)
     sizes: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     required: str = ""
+    beside: bool = False
     single: tuple[str, ...] = ()
     media_last: bool = False
     drafters: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ def _beside(brief: Brief, kind: str) -> Iterator[Schedule]:
 
 
 def _images_together(brief: Brief) -> list[Schedule]:
-    """Of one size and of two; texts of other lengths and of one; a prompt without any."""
+    """Of one size and of two; texts of other lengths; a prompt without any."""
 
     def at_edge(name: str, text: int, **more: Any) -> Request:
         place = {"before": text, "after": 0} if brief.media_last else {"before": 0, "after": text}
@@ -72,13 +72,15 @@ def _images_together(brief: Brief) -> list[Schedule]:
 
     one, other = at_edge("one", SHORT), at_edge("other", SHORT, size=1, content=2)
     longer = at_edge("longer", MEDIUM, content=1, max_tokens=3)
-    # Of a model that loses images later the first token still tells whose image each row saw.
-    first = [at_edge(f"first_{n}", SHORT, content=n, max_tokens=1) for n in range(2)]
-    return [
-        Schedule("first_tokens", (together(*first),)),
+    schedules = [
         Schedule("one_size", (together(one, longer),)),
         Schedule("sizes_and_text", (together(one, other, ask(brief, "text", LONG)),)),
     ]
+    if brief.beside:
+        # Its first token alone tells whose image a row saw, where later ones lose it.
+        first = [at_edge(f"first_{n}", SHORT, content=n, max_tokens=1) for n in range(2)]
+        schedules.append(Schedule("first_tokens", (together(*first),)))
+    return schedules
 
 
 def _joins(brief: Brief, kind: str) -> Iterator[Schedule]:

@@ -52,7 +52,7 @@ FAULTS = (
         "each row attends to the next one's image",
         _states_of_another,
         kills="images_together",
-        needs=("family:mllama|family:florence2|family:nemotron_parse",),
+        needs=("beside",),
     ),
     fault(
         "B22.guard-compares-a-scalar",
