@@ -11,16 +11,17 @@ from conformance.scenarios.quantized import QUANTIZED, START
 from conformance.verdict import Verdict
 
 
-def brief(*sizes):
+def brief(*sizes, schemes=ToyLibrary.schemes):
     class Sized(ToyLibrary):
         def head_sizes(self, model):
             return frozenset(sizes)
 
+    Sized.schemes = schemes
     return brief_for(subject(Sized()), ContinuousBatching, 0)
 
 
-def schedules(*sizes):
-    return {schedule.name: schedule for schedule in QUANTIZED.make(brief(*sizes))}
+def schedules(*sizes, **more):
+    return {schedule.name: schedule for schedule in QUANTIZED.make(brief(*sizes, **more))}
 
 
 def settings(*sizes):
@@ -40,6 +41,19 @@ def test_turboquant_is_tried_with_every_head():
     kinds = [s.options.kv for s in schedules(16).values() if s.options.kv is not None]
     assert {kv.bits for kv in kinds} >= {3.5, 2.5}
     assert {kv.scheme for kv in kinds} == {"turboquant"}
+
+
+def test_a_library_without_turboquant_is_asked_for_none():
+    found = schedules(64, schemes=("uniform",))
+    kinds = [s.options.kv for s in found.values() if s.options.kv is not None]
+    assert {kv.scheme for kv in kinds} == {"uniform"}
+    assert {s.options.kv.start for name, s in found.items() if "start" in name} == {START}
+    assert set(schedules(64)) - set(found) == {"turbo", "alone_turbo", "image_turbo"}
+
+
+def test_heads_that_such_a_library_cannot_cut_are_told():
+    with pytest.raises(Unsupported, match="heads of 8, 16 elements"):
+        schedules(16, 8, schemes=("uniform",))
 
 
 def test_a_family_without_such_layers_is_told():
