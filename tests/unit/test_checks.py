@@ -1,13 +1,23 @@
-"""Every check finds something that no other check does, or it would have to go."""
+"""Every check fails on planted bad input, for each finding that it can make.
+
+And finds something that no other check does, or it would have to go.
+"""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import sys
 
 import msgspec
 import numpy as np
 import pytest
-from miniatures.plays import Script
+from miniatures.plays import NOISE, Script
 
+from conformance import checks
 from conformance.checks import CHECKS
 from conformance.schedule import Drafting, EngineOptions
-from conformance.trace import Failure, ForwardCall, ProbeResult, TokenEvent
+from conformance.trace import Failure, FinishReason, ForwardCall, KeptCache, ProbeResult, TokenEvent
 from conformance.verdict import Verdict
 
 
@@ -18,6 +28,11 @@ def crash(script):
     script.free.failure = Failure("RuntimeError", "shapes", "mlx_lm/generate.py:9", "step 4")
 
 
+def refusal(script):
+    words = ("NotImplementedError", "not supported", "mlx_lm/generate.py:9", "step 4")
+    script.free.failure = Failure(*words, unsupported=True)
+
+
 def hang(script):
     script.forced.out_of_steps = True
 
@@ -25,6 +40,11 @@ def hang(script):
 def nan_when_forced(script):
     script.forced.move("a", 0, np.nan, token=2)
     script.repeat_forced().move("a", 0, np.nan, token=2)
+
+
+def infinity_when_forced(script):
+    script.forced.move("a", 0, np.inf, token=2)
+    script.repeat_forced().move("a", 0, np.inf, token=2)
 
 
 def all_masked_but_alike(script):
@@ -43,6 +63,47 @@ def lost_first_token(script):
     del moment.events[place]
 
 
+def late_token(script, name, token):
+    logprobs = script.want[name].logprobs[2]
+    moment = script.free.moments[6]
+    moment.events.append(TokenEvent(name, token, logprobs, float(logprobs[token])))
+
+
+def token_after_its_removal(script):
+    late_token(script, "c", script.want["c"].tokens[2])
+
+
+def token_after_its_finish(script):
+    late_token(script, "b", 3)
+
+
+def without_logprobs(script):
+    for index in range(5):
+        script.free.change("a", index, logprobs=None)
+
+
+def finish_of_a_removed_request(script):
+    script.free.change("c", 1, finish_reason=FinishReason.LENGTH)
+
+
+def other_token_than_fed(script):
+    script.forced.change("a", 1, token=(script.want["a"].tokens[1] + 1) % 8)
+
+
+def other_token_than_fed_before_removal(script):
+    script.forced.change("c", 1, token=(script.want["c"].tokens[1] + 1) % 8)
+
+
+def stop_that_nobody_asked_for(script):
+    script.free.change("b", 2, finish_reason=FinishReason.STOP)
+
+
+def one_token_too_few(script):
+    moment, place = script.free.event("b", 2)
+    del moment.events[place]
+    script.free.change("b", 1, finish_reason=FinishReason.LENGTH)
+
+
 def small_drift(script):
     for take in (script.forced, script.free):
         take.move("b", 1, 1e-3)
@@ -50,6 +111,11 @@ def small_drift(script):
 
 def other_token_on_equal_numbers(script):
     """As if the argmax were taken of another row."""
+    script.free.change("b", 1, token=(script.want["b"].tokens[1] + 1) % 8)
+
+
+def other_token_at_a_tie(script):
+    script.__init__(margins={1: NOISE})
     script.free.change("b", 1, token=(script.want["b"].tokens[1] + 1) % 8)
 
 
@@ -61,12 +127,37 @@ def ghost_row(script):
     script.free.moments[6].forwards = [ForwardCall(1, 1)]
 
 
+def buffers_kept(script):
+    script.free.kept = KeptCache("a", counted=5000, held=50_000)
+
+
+def growing_graph(script):
+    script.__init__(alone=True)
+    for index, moment in enumerate(script.free.moments):
+        moment.pending = 10 * index
+
+
 def bytes_held(script):
     script.forced.held = 512
 
 
 def accepted(script):
     script.free.moments[2].probes = [ProbeResult("empty_prompt", None)]
+
+
+def refused_unclearly(script):
+    error = "IndexError: list index out of range"
+    script.free.moments[2].probes = [ProbeResult("empty_prompt", error)]
+
+
+def half_applied(script):
+    result = ProbeResult("empty_prompt", "ValueError: empty prompt", ("queue: [] became ['a']",))
+    script.free.moments[2].probes = [result]
+
+
+def policy_that_raises(script):
+    script.__init__(alone=True)
+    script.policy = Failure("NotImplementedError", "NYI", "cache.py:796", "decoding")
 
 
 def another_policy(script):
@@ -85,17 +176,33 @@ V = Verdict
 FIRES = {
     nothing: set(),
     crash: {("failure", V.CRASH)},
+    refusal: {("failure", V.UNSUPPORTED)},
     hang: {("failure", V.HANG)},
     nan_when_forced: {("nonfinite", V.NAN), ("forced", V.DRIFT)},
+    infinity_when_forced: {("nonfinite", V.NAN), ("forced", V.DRIFT)},
     all_masked_but_alike: {("nonfinite", V.NAN)},
     stranger: {("protocol", V.PROTOCOL)},
     lost_first_token: {("protocol", V.PROTOCOL), ("forced", V.DRIFT)},
+    token_after_its_removal: {("protocol", V.PROTOCOL)},
+    token_after_its_finish: {("protocol", V.PROTOCOL)},
+    without_logprobs: {("protocol", V.PROTOCOL)},
+    finish_of_a_removed_request: {("protocol", V.PROTOCOL)},
+    other_token_than_fed: {("protocol", V.PROTOCOL)},
+    other_token_than_fed_before_removal: {("protocol", V.PROTOCOL)},
+    stop_that_nobody_asked_for: {("protocol", V.PROTOCOL)},
+    one_token_too_few: {("protocol", V.PROTOCOL)},
     small_drift: {("forced", V.DRIFT)},
     other_token_on_equal_numbers: {("free", V.DIVERGED)},
+    other_token_at_a_tie: {("free", V.TIE)},
     rubbish_in_the_repetition: {("stability", V.UNSTABLE)},
     ghost_row: {("leak", V.LEAK)},
+    buffers_kept: {("leak", V.LEAK)},
+    growing_graph: {("leak", V.LEAK)},
     bytes_held: {("leak", V.LEAK)},
     accepted: {("probe", V.PROTOCOL)},
+    refused_unclearly: {("probe", V.PROTOCOL)},
+    half_applied: {("probe", V.PROTOCOL)},
+    policy_that_raises: {("policy", V.POLICY)},
     draft_that_foresees_nothing: {("drafts", V.DRIFT)},
     another_policy: {("policy", V.POLICY)},
 }
@@ -118,3 +225,95 @@ def test_every_check_alone_finds_some_fault():
     names = {check.__module__.rpartition(".")[2] for check in CHECKS}
     assert alone == names
     assert len(names) == len(CHECKS)
+
+
+# ------------------------------------------------- no check, and no finding of it, without a plant
+
+# What makes a finding; other modules give what is wrong to who makes one.
+MAKERS = {"Finding", "_finding"}
+MODULES = [
+    importlib.import_module(f"conformance.checks.{module.name}")
+    for module in pkgutil.iter_modules(checks.__path__)
+]
+
+
+def sites(source):
+    """Lines on which a finding is made, or a violation is given to who makes one of it."""
+    tree = ast.parse(source)
+    makers = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in MAKERS
+    ]
+    givers = [
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef) and "Violation" in ast.unparse(function.returns)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Yield)
+    ]
+    return {node.lineno for node in (*makers, *givers)}
+
+
+def verdicts(source):
+    """The verdicts that a module speaks of."""
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "Verdict"
+    }
+
+
+def reached(plants, modules):
+    """Lines of the modules that run while the checks look at what was planted, by file."""
+    lines = {module.__file__: set() for module in modules}
+
+    def follow(frame, event, _):
+        if event == "line":
+            lines[frame.f_code.co_filename].add(frame.f_lineno)
+        return follow
+
+    def enter(frame, event, argument):
+        return follow(frame, event, argument) if frame.f_code.co_filename in lines else None
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(enter)
+        for plant in plants:
+            fires(plant)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def unplanted(plants, modules=MODULES):
+    """Places of findings that no planted bad input comes to: ``module:line``."""
+    seen = reached(plants, modules)
+    return [
+        f"{module.__name__.rpartition('.')[2]}:{line}"
+        for module in modules
+        for line in sorted(sites(inspect.getsource(module)) - seen[module.__file__])
+    ]
+
+
+def test_every_place_where_a_check_makes_a_finding_is_come_to():
+    assert unplanted(FIRES) == []
+
+
+@pytest.mark.parametrize("left_out", [growing_graph, ghost_row, half_applied, hang])
+def test_a_place_without_a_plant_is_told(left_out):
+    assert len(unplanted([plant for plant in FIRES if plant is not left_out])) == 1
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_every_verdict_that_a_check_can_give_is_given(check):
+    name = check.__module__.rpartition(".")[2]
+    can = verdicts(inspect.getsource(sys.modules[check.__module__]))
+    given = {verdict.name for found in FIRES.values() for by, verdict in found if by == name}
+    assert can == given
+
+
+def test_all_modules_with_findings_are_among_the_checks():
+    """A check that is in no list is never asked."""
+    makers = {module.__name__ for module in MODULES if sites(inspect.getsource(module))}
+    assert makers == {check.__module__ for check in CHECKS}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from miniatures import caching, drafting, fakes
+from miniatures import caching, drafting, fakes, weighing
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 from msgspec.structs import replace
@@ -132,6 +132,11 @@ PROOFS = {
         "a request that goes on from a cache": Fake(schedules=without_continuations),
         "2 prompts in one prefill call": NEVER_PADS,
     },
+    "held": {
+        "steps of several rows whose graph was counted": Fake(weighing.CountsNoGraph),
+        "a kept cache of one of several rows that was weighed": Fake(weighing.WeighsOneByOne),
+    },
+    "kept": {"a kept cache of one of several rows that was weighed": Fake(weighing.KeepsNoCache)},
     "stop_sequences": LATE_JOIN
     | {"rows that stop beside rows that do not": Fake(schedules=without_stops)},
     "samplers": LATE_JOIN | {"other samplers beside none": Fake(schedules=without_samplers)},
@@ -223,7 +228,12 @@ def test_a_fake_comes_out_vacuous_by_the_name_of_the_witness(toy, scenario, name
 
 @pytest.mark.parametrize(
     ("name", "engine"),
-    [("speculative", drafting.Drafting), ("prefix_caching", caching.KeepsPrefixes)],
+    [
+        ("speculative", drafting.Drafting),
+        ("prefix_caching", caching.KeepsPrefixes),
+        ("held", weighing.Weighs),
+        ("kept", weighing.Weighs),
+    ],
 )
 def test_the_engine_that_is_faked_is_exact(toy, name, engine):
     (scenario,) = [s for s in BATCHED if s.name == name]

@@ -1,0 +1,41 @@
+"""Says what its caches hold, on the toy model: one engine is right, some fake it."""
+
+import msgspec
+
+from conformance.engine import Capability
+from conformance.trace import KeptCache
+from miniatures.caching import KeepsPrefixes
+
+
+class Weighs(KeepsPrefixes):
+    """Computes all that it keeps, and cuts each row's cache out of the batch's."""
+
+    capabilities = KeepsPrefixes.capabilities | {Capability.WEIGHED}
+
+    def pending(self):
+        return 0
+
+    def give_up(self, request_id, *, computed):
+        nbytes = 4 * len(self.done[request_id])
+        return KeptCache(request_id, nbytes, nbytes)
+
+
+class WeighsOneByOne(Weighs):
+    """Has one row, whatever it was told."""
+
+    def __init__(self, model, options):
+        super().__init__(model, msgspec.structs.replace(options, completion_batch_size=1))
+
+
+class CountsNoGraph(Weighs):
+    """Does not look at what is still to be computed."""
+
+    def pending(self):
+        return None
+
+
+class KeepsNoCache(Weighs):
+    """Has given up an ended request's cache before it is asked."""
+
+    def give_up(self, request_id, *, computed):
+        return None
