@@ -10,12 +10,10 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.faults.base import Hits, replaced
-from conformance.faults.mlx_vlm.patching import after, fault, part
+from conformance.faults.mlx_vlm.patching import PADDED, after, fault, part
 
 _ENDLESS = 1 << 30
 _BATCH = ("cache:KVCache|cache:SimpleKVCache|cache:ChunkedKVCache",)
-# With any cache but DeepSeek-V4.1's, whose attention is given each row without its padding.
-_PADDED = ("cache:*KVCache|cache:ArraysCache|cache:PoolingCache|cache:Z1TCache",)
 
 
 def _cache(name: str) -> Any:
@@ -219,6 +217,6 @@ FAULTS = (
         "padded positions hold NaN, and the next full attention spreads it",
         _nan_in_padding,
         kills="ragged",
-        needs=_PADDED,
+        needs=PADDED,
     ),
 )

@@ -11,6 +11,7 @@ import mlx.core as mx
 
 from conformance.faults.base import Hits, replaced
 from conformance.faults.mlx_vlm.patching import (
+    PADDED,
     batch_class,
     differ,
     fault,
@@ -18,7 +19,7 @@ from conformance.faults.mlx_vlm.patching import (
     prompt_class,
 )
 
-_ROTATED = ("rope:RoPE*",)
+_ROTATED = ("rope:RoPE*", *PADDED)
 
 
 def _rope(change: Callable[[Any, Any], Any], hits: Hits) -> AbstractContextManager[None]:

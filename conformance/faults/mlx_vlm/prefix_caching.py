@@ -15,6 +15,8 @@ from conformance.faults.mlx_vlm.patching import after, fault, part
 _CLASS = "prefix cache"
 _KILLS = "prefix_caching"
 _PLAIN = ("cache:KVCache",)
+# Caches of several kinds are kept whole, as snapshots.
+_BLOCKS = ("only:KVCache",)
 
 
 def _manager() -> Any:
@@ -144,7 +146,7 @@ FAULTS = (
         "a block is kept under a key of its own tokens alone",
         _truncated_key,
         kills=_KILLS,
-        needs=_PLAIN,
+        needs=_BLOCKS,
     ),
     fault(
         "F5.hit-off-by-one",
@@ -153,7 +155,7 @@ FAULTS = (
         "blocks hold the keys of the tokens one place further",
         _off_by_one,
         kills=_KILLS,
-        needs=_PLAIN,
+        needs=_BLOCKS,
     ),
     fault(
         "F5.hit-one-token-too-short",
@@ -171,7 +173,7 @@ FAULTS = (
         "restored rows of a batch begin at the offset of the longest",
         _wrong_offset,
         kills=_KILLS,
-        needs=_PLAIN,
+        needs=_BLOCKS,
     ),
     fault(
         "D9.padding-of-restored-row-seen",
@@ -180,7 +182,7 @@ FAULTS = (
         "the zeros before a shorter restored row are attended to",
         _padding_seen,
         kills=_KILLS,
-        needs=_PLAIN,
+        needs=_BLOCKS,
     ),
     fault(
         "F3.keys-of-row-0-stored",
@@ -189,7 +191,7 @@ FAULTS = (
         "of a batch in prefill the first row's keys are stored under each row's prompt",
         _row_0_stored,
         kills=_KILLS,
-        needs=_PLAIN,
+        needs=_BLOCKS,
     ),
     fault(
         "F3.keys-of-last-row-stored",
@@ -198,7 +200,7 @@ FAULTS = (
         "of a batch in prefill the last row's keys are stored under each row's prompt",
         _last_row_stored,
         kills=_KILLS,
-        needs=_PLAIN,
+        needs=_BLOCKS,
     ),
     fault(
         "F4.block-freed-while-held",
@@ -207,6 +209,6 @@ FAULTS = (
         "a block that two requests hold is free when one lets go of it",
         _released_twice,
         kills=_KILLS,
-        needs=_PLAIN,
+        needs=_BLOCKS,
     ),
 )
