@@ -19,13 +19,21 @@ import numpy as np
 from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
+from conformance.backend.weighing import pending_edges, weigh
 from conformance.engine import Capability, Engine, Submission
 from conformance.reference import probes, quantized, sequence, speculative, validation
 from conformance.reference.caches import even
 from conformance.reference.caches.wrap import leaves, must_be_even
 from conformance.reference.forward import Feed, alone
 from conformance.schedule import EngineOptions, Processor, Sampler, Stage
-from conformance.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
+from conformance.trace import (
+    CachedLayer,
+    FinishReason,
+    KeptCache,
+    ProbeResult,
+    StepOutput,
+    TokenEvent,
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,6 @@ class ReferenceEngine(Engine):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.MEDIA,
         Capability.PREFIX_CACHING,
-        Capability.WEIGHED,
     }
     makers: ClassVar[Makers]
     whole_prompt: ClassVar[bool] = False
@@ -103,6 +110,16 @@ class ReferenceEngine(Engine):
         return sum(
             int(leaf.nbytes) for caches in held for leaf in leaves(caches) if not leaf.empty()
         )
+
+    def pending(self) -> int:
+        """Of the rows that decode."""
+        return pending_edges([cache for row in self.decoding for cache in row.caches])
+
+    def give_up(self, request_id: str, *, computed: bool) -> KeptCache:
+        """Of the finished row."""
+        caches = self.finished.pop(request_id).caches
+        self.finished.clear()
+        return weigh(request_id, caches, computed=computed)
 
     def layers(self) -> Sequence[CachedLayer]:
         """Of the rows that decode."""

@@ -8,6 +8,8 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache
 
+from conformance.reference.caches import layout
+
 
 class RowwiseArrays(ArraysCache):
     """States are stacked when the pass begins and split when it has ended.
@@ -38,7 +40,7 @@ class RowwiseArrays(ArraysCache):
             for index in range(len(self.cache)):
                 states = self[index]
                 if states is not None:
-                    cache[index] = mx.contiguous(states[row : row + 1])  # [1, ...]
+                    cache[index] = layout.own(states, row)  # [1, ...]
 
 
 def _stack(states: Sequence[mx.array | None]) -> mx.array | None:

@@ -17,6 +17,8 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import ChunkedKVCache, KVCache
 
+from conformance.reference.caches import layout
+
 APART = (
     "rows of unequal length in one pass are not supported: the model reckons with one offset for "
     "all rows"
@@ -43,7 +45,7 @@ def split(stacked: Any, caches: Sequence[Any]) -> None:
     """Give each row its own of what ``stacked`` holds after the pass."""
     for name, value in vars(stacked).items():
         for row, cache in enumerate(caches):
-            mine = mx.contiguous(value[row : row + 1]) if isinstance(value, mx.array) else value
+            mine = layout.own(value, row) if isinstance(value, mx.array) else value
             setattr(cache, name, mine)
 
 

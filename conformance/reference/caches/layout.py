@@ -43,6 +43,14 @@ def pad(x: mx.array, columns: int) -> mx.array:
     return mx.pad(x, [(0, 0), (0, 0), (0, missing), (0, 0)]) if missing else x
 
 
+def own(x: mx.array, row: int) -> mx.array:
+    """Row ``row`` of ``[rows, ...]`` as ``[1, ...]`` in a buffer of its own.
+
+    A slice would keep the whole batch in memory, and ``mx.contiguous`` leaves it a slice.
+    """
+    return x[mx.array([row])]
+
+
 def mask(rows: Sequence[Row], length: int, window: int | None) -> mx.array:
     """Which keys each query sees: causal, within ``window`` columns, and no padding.
 

@@ -40,3 +40,14 @@ def test_padding_is_put_behind_and_is_zero():
     assert (padded[:, :, :3] == 1).all()
     assert (padded[:, :, 3:] == 0).all()
     assert layout.width(ROWS) == 3
+
+
+def test_a_row_of_its_own_does_not_keep_the_batch():
+    batch = mx.ones((16, 4096))
+    mx.eval(batch)
+    row = layout.own(batch, 3)
+    mx.eval(row)
+    before = mx.get_active_memory()
+    del batch
+    assert before - mx.get_active_memory() >= 16 * 4096 * 4
+    assert row.shape == (1, 4096)
