@@ -46,7 +46,7 @@ def pad(x: mx.array, columns: int) -> mx.array:
 def own(x: mx.array, row: int) -> mx.array:
     """Row ``row`` of ``[rows, ...]`` as ``[1, ...]`` in a buffer of its own.
 
-    A slice would keep the whole batch in memory, and ``mx.contiguous`` leaves it a slice.
+    A slice would keep the whole batch in memory; ``mx.contiguous`` leaves one of a small batch.
     """
     return x[mx.array([row])]
 

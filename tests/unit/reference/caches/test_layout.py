@@ -43,11 +43,11 @@ def test_padding_is_put_behind_and_is_zero():
 
 
 def test_a_row_of_its_own_does_not_keep_the_batch():
-    batch = mx.ones((16, 4096))
+    batch = mx.ones((4, 256))
     mx.eval(batch)
     row = layout.own(batch, 3)
     mx.eval(row)
     before = mx.get_active_memory()
     del batch
-    assert before - mx.get_active_memory() >= 16 * 4096 * 4
-    assert row.shape == (1, 4096)
+    assert before - mx.get_active_memory() >= 4 * 256 * 4
+    assert row.shape == (1, 256)
