@@ -57,11 +57,14 @@ def test_a_cold_prompt_must_begin_in_the_same_step():
     assert not holds(witness, step(worked="bc", reused={"b": 8, "c": 4}))
 
 
-def test_a_late_hit_is_one_while_another_decodes():
-    late = step(worked="b", reused={"b": 8}, a=Stage.DECODE)
-    assert holds(seen.late_hit(), late)
-    assert not holds(seen.late_hit(), step(worked="b", reused={"b": 8}, a=Stage.PREFILL))
-    assert not holds(seen.late_hit(), step(worked="b", a=Stage.DECODE))
+def test_a_late_hit_is_one_while_another_decodes_and_goes_on():
+    witness = seen.late_hit()
+    late, on = step(worked="b", reused={"b": 8}, a=Stage.DECODE), step(a=Stage.DECODE)
+    assert holds(witness, late, on)
+    assert not holds(witness, late, step(a=Stage.FINISHED)), "it ended in that step"
+    assert not holds(witness, late, step(b=Stage.DECODE))
+    assert not holds(witness, step(worked="b", reused={"b": 8}, a=Stage.PREFILL), on)
+    assert not holds(witness, step(worked="b", a=Stage.DECODE), on)
 
 
 def test_an_evicted_prompt_comes_again_after_the_first_has_ended():
