@@ -17,9 +17,12 @@ from conformance.faults.killing import killed, new_findings, tells
 from conformance.faults.traits import traits
 from conformance.numerics import WIDE_FACTOR
 from conformance.registry import Registry
+from conformance.separation import LEAST
 from conformance.session import Session
 from conformance.trials import Kill, Outcome, Trial
-from conformance.verdict import CaseId, CaseResult, Finding
+from conformance.verdict import CaseId, CaseResult, Finding, Verdict
+
+_UNSUPPORTED = Verdict.UNSUPPORTED
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -62,14 +65,9 @@ class Bench:
             kills += [found] if found else []
             if found and not self._unit.every_scenario:
                 break
-        outcome = Outcome.KILLED if kills else Outcome.SURVIVED
-        why = ""
-        if not kills and tried and not any(self._right[name].verdict.good for name in tried):
-            outcome = Outcome.NOT_APPLICABLE
-            why = f"the family is wrong without it in {', '.join(tried)}"
-        elif not kills and not hits.count:
-            outcome = Outcome.NOT_APPLICABLE
-            why = f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
+        why = "" if kills else self._why_not(tried, hits)
+        outcome = Outcome.NOT_APPLICABLE if why else Outcome.SURVIVED
+        outcome = Outcome.KILLED if kills else outcome
         seconds = round(time.perf_counter() - start, 3)
         return self._trial(
             fault,
@@ -81,6 +79,18 @@ class Bench:
             seconds=seconds,
             noise=self._noise(tried),
         )
+
+    def _why_not(self, tried: Sequence[str], hits: Hits) -> str:
+        """Why a fault that was not told could not be told; empty where it could."""
+        right = [self._right[name] for name in tried]
+        if right and all(_refused(result) for result in right):
+            words = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
+            return f"the library cannot run it without it either: {words}"
+        if right and not any(result.verdict.good for result in right):
+            return f"the family is wrong without it in {', '.join(tried)}"
+        if not hits.count:
+            return f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
+        return ""
 
     def _noise(self, scenarios: Sequence[str]) -> float | None:
         """The largest ratio of the right runs; where they are known to be wrong it is no noise."""
@@ -100,8 +110,10 @@ class Bench:
         if scenario not in self._right:
             self._right[scenario] = self._session.run(case)
         right = self._right[scenario]
+        if _refused(right):
+            return None
         # What else is wrong is asked only where it may tell which checks alone catch something.
-        until = None if self._unit.every_scenario else partial(tells, fault, right)
+        until = None if self._unit.every_scenario else partial(enough, fault, right)
         wrong = self._session.run(case, around=partial(fault.inject, hits), until=until)
         if fault.priced and (dearer := costlier(right, wrong)):
             return Kill(scenario, "cost", dearer)
@@ -128,6 +140,19 @@ class Bench:
             complete=unit.every_scenario,
             **found,
         )
+
+
+def enough(fault: Fault, right: CaseResult, found: Sequence[Finding]) -> bool:
+    """Whether a run's findings tell the fault; by faint numbers alone it may get louder yet."""
+    signal = _signal(new_findings(right, found))
+    faint = signal is not None and signal < LEAST[right.dtype]
+    return tells(fault, right, found) and not faint
+
+
+def _refused(result: CaseResult) -> bool:
+    """Whether the library says of all schedules that it cannot do this here."""
+    all_of = all(schedule.verdict is _UNSUPPORTED for schedule in result.schedules)
+    return result.verdict is _UNSUPPORTED and all_of
 
 
 def _signal(findings: Sequence[Finding]) -> float | None:

@@ -21,7 +21,8 @@ class Separation:
     Attributes:
         signal: the smallest of the signals of the family's killed faults. A fault's signal is the
             largest difference of a run with it that the right run has not, in units of noise;
-            faults that no number tells have none and are left out.
+            faults that no number tells have none and are left out. A run ends where it tells the
+            fault clearly, so that a signal may be larger than seen; the smallest are seen whole.
         noise: the largest difference of all right runs of the family, in units of noise; 1 at
             least, for the envelope itself is what rounding may do.
         fault: the fault with the smallest signal.

@@ -8,15 +8,16 @@ from miniatures.model import VOCAB
 from miniatures.right import ContinuousBatching
 from miniatures.wrong import CrashesOnJoin, LosesFirstToken
 
-from conformance.errors import ModelError
+from conformance.errors import ModelError, Unsupported
 from conformance.family import Facts, Family
 from conformance.faults import Fault, replaced
 from conformance.library import Description
-from conformance.power import Unit, _signal, halves, trials, unheard, without
+from conformance.power import Unit, _signal, enough, halves, trials, unheard, without
 from conformance.registry import Registry
 from conformance.scenarios import LADDER
+from conformance.session import Session
 from conformance.trials import Outcome, encode
-from conformance.verdict import Finding, Verdict
+from conformance.verdict import CaseId, Finding, Verdict
 
 
 class Described(ToyLibrary):
@@ -28,7 +29,13 @@ class Described(ToyLibrary):
     def load(self, family, *, dtype, seed):
         if family.name == "torn":
             raise ModelError("weights are missing")
+        self.refuses = family.name == "beyond"
         return super().load(family, dtype=dtype, seed=seed)
+
+    def single_stream(self, model, request, **options):
+        if self.refuses:
+            raise Unsupported("GatherMM currently only supports float32")
+        return super().single_stream(model, request, **options)
 
 
 class Switched(ContinuousBatching):
@@ -84,7 +91,7 @@ FAULTS = (
 
 @pytest.fixture(scope="module")
 def registry():
-    families = ("calm", "torn")
+    families = ("calm", "torn", "beyond")
     return Registry(
         libraries={"toy": Described()},
         families={
@@ -164,6 +171,22 @@ def test_a_family_that_cannot_be_loaded_has_no_applicable_fault(registry):
     (trial,) = tried(registry, "loses", family="torn")
     assert trial.outcome is Outcome.NOT_APPLICABLE
     assert trial.why == "the family can't be loaded here: weights are missing"
+
+
+def test_what_the_library_cannot_run_is_not_applicable_in_its_words(registry):
+    loses, crashed = tried(registry, "loses", "crashed", family="beyond")
+    assert {loses.outcome, crashed.outcome} == {Outcome.NOT_APPLICABLE}
+    assert "GatherMM currently only supports float32" in loses.why
+    assert loses.hits == 0
+
+
+def test_a_faint_number_is_not_enough_to_stop_at(registry):
+    right = Session(registry).run(CaseId("right", "calm", "ragged", "float32", 0))
+    told_by = registry.faults["right/loses"]
+    assert not enough(told_by, right, [told(50.0)])
+    assert enough(told_by, right, [told(50.0), told(500.0)])
+    assert enough(told_by, right, [told(None)])  # no number tells it
+    assert not enough(told_by, right, [])
 
 
 def test_a_trial_as_a_line(registry):
