@@ -43,11 +43,16 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Description:
-    """What a loaded family is made of: its kinds of caches, of positions, and of states."""
+    """What a loaded family is made of: its kinds of caches, of positions, and of states.
+
+    ``inner`` are the kinds of caches before the last one: of a last layer no other layer sees what
+    earlier tokens were given.
+    """
 
     caches: tuple[str, ...]
     positions: str
     states: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
 
 
 class Library(ABC):

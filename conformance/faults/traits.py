@@ -24,6 +24,7 @@ def _traits(subject: Subject) -> Iterator[str]:
     yield f"family:{subject.family.name}"
     yield f"rope:{found.positions}"
     yield from (f"cache:{kind}" for kind in found.caches)
+    yield from (f"inner:{kind}" for kind in found.inner)
     if len(found.caches) == 1:
         yield f"only:{found.caches[0]}"
     yield from (f"state:{kind}" for kind in found.states)

@@ -8,15 +8,8 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import (
-    ATTENTION,
-    KV_CACHES,
-    Injection,
-    all_of,
-    exchange,
-    exchange_in,
-    mlx_lm_fault,
-)
+from conformance.faults.mlx_lm.tools import ATTENTION, KV_CACHES, mlx_lm_fault
+from conformance.faults.patching import Injection, all_of, exchange, exchange_in
 
 
 def _filled_with(fill: Callable[[Any], float]) -> Injection:

@@ -14,13 +14,10 @@ from conformance.faults.mlx_lm.tools import (
     KV_CACHES,
     RECURRENT,
     ROPE,
-    all_of,
-    differs,
-    exchange,
-    exchange_in,
     generate,
     mlx_lm_fault,
 )
+from conformance.faults.patching import all_of, differs, exchange, exchange_in
 
 
 def _row_0_for_those_who_join(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:

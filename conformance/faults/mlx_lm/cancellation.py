@@ -6,12 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import (
-    all_of,
-    exchange,
-    generate,
-    mlx_lm_fault,
-)
+from conformance.faults.mlx_lm.tools import generate, mlx_lm_fault
+from conformance.faults.patching import all_of, exchange
 
 _GENERATOR = generate.BatchGenerator
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import Injection, exchange, generate, mlx_lm_fault
+from conformance.faults.mlx_lm.tools import generate, mlx_lm_fault
+from conformance.faults.patching import Injection, exchange
 
 Tokens = list[int]
 

@@ -10,16 +10,8 @@ from mlx_lm.models.cache import BatchKVCache, KVCache, TokenBuffer
 
 from conformance.backend.disturb import leaves
 from conformance.faults.base import Fault, Hits
-from conformance.faults.mlx_lm.tools import (
-    ATTENTION,
-    FULL,
-    ROPE,
-    Injection,
-    all_of,
-    exchange,
-    generate,
-    mlx_lm_fault,
-)
+from conformance.faults.mlx_lm.tools import ATTENTION, FULL, ROPE, generate, mlx_lm_fault
+from conformance.faults.patching import Injection, all_of, exchange
 
 _GENERATOR, _BATCH = generate.BatchGenerator, generate.GenerationBatch
 _ALL = 1 << 30

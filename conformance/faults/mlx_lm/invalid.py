@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import exchange, generate, mlx_lm_fault
+from conformance.faults.mlx_lm.tools import generate, mlx_lm_fault
+from conformance.faults.patching import exchange
 
 Right = Callable[..., Any]
 Options = dict[str, Any]

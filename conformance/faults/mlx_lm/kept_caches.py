@@ -10,7 +10,8 @@ from mlx_lm.models import cache as caches
 from mlx_lm.models.cache import LRUPromptCache, PromptTrie
 
 from conformance.faults.base import Fault, Hits, replaced
-from conformance.faults.mlx_lm.tools import FULL, Injection, all_of, exchange, mlx_lm_fault
+from conformance.faults.mlx_lm.tools import FULL, mlx_lm_fault
+from conformance.faults.patching import Injection, all_of, exchange
 
 # Tokens that tell one prompt from another, where keys are cut off.
 _TOLD = 4

@@ -6,14 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import (
-    Injection,
-    all_of,
-    exchange,
-    generate,
-    mlx_lm_fault,
-    shift,
-)
+from conformance.faults.mlx_lm.tools import generate, mlx_lm_fault, shift
+from conformance.faults.patching import Injection, all_of, exchange
 
 _BATCH = generate.GenerationBatch
 

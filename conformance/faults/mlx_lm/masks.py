@@ -16,12 +16,10 @@ from conformance.faults.mlx_lm.tools import (
     FULL,
     KV_CACHES,
     ROTATING,
-    all_of,
-    exchange,
-    exchange_in,
     mlx_lm_fault,
     padding,
 )
+from conformance.faults.patching import all_of, exchange, exchange_in
 
 _NEVER = 1 << 20  # wider than any window
 

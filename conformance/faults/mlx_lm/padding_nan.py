@@ -11,13 +11,8 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import (
-    ATTENTION,
-    RECURRENT,
-    Injection,
-    exchange_in,
-    mlx_lm_fault,
-)
+from conformance.faults.mlx_lm.tools import ATTENTION, RECURRENT, mlx_lm_fault
+from conformance.faults.patching import Injection, exchange_in
 
 
 def _recurrent_layers() -> list[type]:

@@ -14,13 +14,11 @@ from conformance.faults.mlx_lm.tools import (
     ATTENTION,
     KV_CACHES,
     ROPE,
-    differs,
-    exchange,
-    exchange_in,
     generate,
     mlx_lm_fault,
     offsets,
 )
+from conformance.faults.patching import differs, exchange, exchange_in
 
 
 def _row_0(_: mx.array, offset: mx.array) -> mx.array:

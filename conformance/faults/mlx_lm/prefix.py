@@ -9,17 +9,8 @@ import mlx.core as mx
 from mlx_lm.models.cache import BatchKVCache
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import (
-    ATTENTION,
-    FULL,
-    KV_CACHES,
-    ROPE,
-    all_of,
-    exchange,
-    exchange_in,
-    generate,
-    mlx_lm_fault,
-)
+from conformance.faults.mlx_lm.tools import ATTENTION, FULL, KV_CACHES, ROPE, generate, mlx_lm_fault
+from conformance.faults.patching import all_of, exchange, exchange_in
 
 
 def _from_zero(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:

@@ -11,7 +11,8 @@ from mlx_lm.models import cache as caches
 from mlx_lm.models.cache import ArraysCache
 
 from conformance.faults.base import Hits, replaced
-from conformance.faults.mlx_lm.tools import RECURRENT, differs, exchange, mlx_lm_fault
+from conformance.faults.mlx_lm.tools import RECURRENT, mlx_lm_fault
+from conformance.faults.patching import differs, exchange
 
 
 @contextlib.contextmanager

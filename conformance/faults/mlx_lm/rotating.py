@@ -9,7 +9,8 @@ import mlx.core as mx
 from mlx_lm.models.cache import BatchRotatingKVCache
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import ROTATING, differs, exchange, mlx_lm_fault
+from conformance.faults.mlx_lm.tools import ROTATING, mlx_lm_fault
+from conformance.faults.patching import differs, exchange
 
 
 def _ring_as_line(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:

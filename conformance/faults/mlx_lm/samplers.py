@@ -10,7 +10,8 @@ from mlx_lm import sample_utils
 
 from conformance.faults.base import Hits
 from conformance.faults.mlx_lm.lists import cut_not_filtered
-from conformance.faults.mlx_lm.tools import differs, exchange, generate, mlx_lm_fault
+from conformance.faults.mlx_lm.tools import generate, mlx_lm_fault
+from conformance.faults.patching import differs, exchange
 
 
 def _shared_logits(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:

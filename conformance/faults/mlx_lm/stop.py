@@ -7,7 +7,8 @@ from typing import Any
 
 from conformance.faults.base import Hits
 from conformance.faults.mlx_lm.lists import cut_not_filtered
-from conformance.faults.mlx_lm.tools import exchange, generate, mlx_lm_fault
+from conformance.faults.mlx_lm.tools import generate, mlx_lm_fault
+from conformance.faults.patching import exchange
 
 
 def _anew_at_a_join(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.faults.base import Hits
-from conformance.faults.mlx_lm.tools import all_of, exchange, generate, mlx_lm_fault
+from conformance.faults.mlx_lm.tools import generate, mlx_lm_fault
+from conformance.faults.patching import all_of, exchange
 
 
 @contextlib.contextmanager

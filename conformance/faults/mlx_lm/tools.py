@@ -1,23 +1,17 @@
-"""Short ways to put a defect into mlx-lm: a method or a function of the library is exchanged."""
+"""What faults of mlx-lm share: its parts by short names, and where offsets and masks pass."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import mlx.core as mx
 from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache
 
-from conformance.faults.base import Fault, Hits, replaced
-
-Injection = Callable[[Hits], AbstractContextManager[None]]
-# Gets the right function and gives the wrong one.
-Spoil = Callable[[Callable[..., Any], Hits], Callable[..., Any]]
+from conformance.faults.base import Fault, Hits
+from conformance.faults.patching import Injection, differs, exchange, exchange_in
 
 # The attribute `mlx_lm.generate` is the function of that name.
 generate: Any = importlib.import_module("mlx_lm.generate")
@@ -29,41 +23,6 @@ ROTATING = "cache:RotatingKVCache"
 RECURRENT = "cache:ArraysCache"
 ROPE = "rope:*RoPE*"
 KV_CACHES = (BatchKVCache, BatchRotatingKVCache)
-
-
-def exchange(owner: Any, name: str, spoil: Spoil) -> Injection:
-    """An injection that exchanges one function of a class or module; a class method stays one."""
-
-    @contextlib.contextmanager
-    def inject(hits: Hits) -> Iterator[None]:
-        right = inspect.getattr_static(owner, name)
-        wrong: Any
-        if isinstance(right, classmethod):
-            wrong = classmethod(spoil(right.__func__, hits))
-        else:
-            wrong = spoil(right, hits)
-        with replaced(owner, name, wrong):
-            yield
-
-    return inject
-
-
-def all_of(*injections: Injection) -> Injection:
-    """The injections one within the other."""
-
-    @contextlib.contextmanager
-    def inject(hits: Hits) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for injection in injections:
-                stack.enter_context(injection(hits))
-            yield
-
-    return inject
-
-
-def exchange_in(owners: Sequence[Any], name: str, spoil: Spoil) -> Injection:
-    """The same exchange in several classes."""
-    return all_of(*(exchange(owner, name, spoil) for owner in owners))
 
 
 def offsets(change: Callable[[mx.array, mx.array], mx.array]) -> Injection:
@@ -104,11 +63,6 @@ def padding(change: Callable[[mx.array], mx.array]) -> Injection:
         return make_mask
 
     return exchange_in(KV_CACHES, "make_mask", spoil)
-
-
-def differs(one: mx.array, other: mx.array) -> bool:
-    """Whether two arrays are not the same."""
-    return not mx.array_equal(one, other).item()
 
 
 def shift(items: Sequence[Any], keep: Sequence[int]) -> list[Any]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from typing import Any
 
-from conformance.faults.base import Fault, Hits, replaced
+from conformance.faults.base import Fault, replaced
+from conformance.faults.patching import Injection
 
 ENGINE = "mlx_vlm"
 # With any cache but DeepSeek-V4.1's, whose attention is given each row alone, without its padding.
 PADDED = ("cache:*KVCache|cache:ArraysCache|cache:PoolingCache|cache:Z1TCache",)
-Inject: TypeAlias = Callable[[Hits], AbstractContextManager[None]]
 
 
 def part(name: str) -> Any:
@@ -66,7 +66,7 @@ def fault(
     fault_class: str,
     source: str,
     summary: str,
-    inject: Inject,
+    inject: Injection,
     *,
     kills: str,
     needs: Sequence[str] = (),
@@ -93,8 +93,3 @@ def padding(caches: Sequence[Any]) -> Any:
         if found is not None and hasattr(cache, "offset"):
             return found
     return None
-
-
-def differ(one: Any, other: Any) -> bool:
-    """Whether two arrays hold other values."""
-    return one.shape != other.shape or bool((one != other).any().item())

@@ -13,11 +13,11 @@ from conformance.faults.base import Hits, replaced
 from conformance.faults.mlx_vlm.patching import (
     PADDED,
     batch_class,
-    differ,
     fault,
     padding,
     prompt_class,
 )
+from conformance.faults.patching import differs
 
 _ROTATED = ("rope:RoPE*", *PADDED)
 
@@ -30,7 +30,7 @@ def _rope(change: Callable[[Any, Any], Any], hits: Hits) -> AbstractContextManag
         offset = options.get("offset")
         if isinstance(offset, mx.array) and offset.size > 1:
             wrong = change(x, offset)
-            if differ(wrong, offset):
+            if differs(wrong, offset):
                 hits.hit()
             options["offset"] = wrong
         return real(x, *args, **options)
@@ -109,7 +109,7 @@ def _of_the_slice(hits: Hits) -> AbstractContextManager[None]:
             pads = mx.array(self._left_padding_per_row)[:, None]
             counted = mx.broadcast_to(mx.arange(n)[None] - pads, ids.shape).astype(ids.dtype)
             counted = mx.where(mx.arange(n)[None] < pads, ids, counted)
-            if differ(counted, ids):
+            if differs(counted, ids):
                 hits.hit()
             kwargs["position_ids"] = counted
         return kwargs

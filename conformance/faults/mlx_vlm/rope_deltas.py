@@ -12,18 +12,18 @@ from conformance.faults.mlx_vlm.patching import (
     after,
     batch_class,
     before,
-    differ,
     fault,
     padding,
     prompt_class,
 )
+from conformance.faults.patching import differs
 
 _CLASS = "rope delta"
 _NEEDS = ("rope:M-RoPE", "modality:image|modality:video")
 
 
 def _set(batch: Any, deltas: Any, hits: Hits) -> None:
-    if differ(deltas, batch._rope_deltas):
+    if differs(deltas, batch._rope_deltas):
         hits.hit()
     batch._rope_deltas = deltas
 

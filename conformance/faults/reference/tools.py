@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from conformance.faults.base import Fault
-from conformance.faults.mlx_lm.tools import Injection, Spoil, all_of, exchange
+from conformance.faults.patching import Injection, Spoil, all_of, exchange
 
 __all__ = ["ATTENTION", "Injection", "Spoil", "all_of", "exchange", "fault"]
 

@@ -47,7 +47,7 @@ class MlxLm(Library):
         kinds = cache_kinds(cache)
         rope = rope_kind(config, model, lambda: model(mx.array([[1]]), cache=cache))
         states = state_kinds(cache, model, lambda: model(mx.array([[1, 2]]), cache=cache))
-        return Description(kinds, rope, states)
+        return Description(kinds, rope, states, cache_kinds(cache[:-1]))
 
     def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:
         """See ``Library.meter``."""

@@ -55,7 +55,7 @@ class MlxVlm(Library):
         kinds = cache_kinds(cache)
         rope = rope_kind(config, model.language_model, lambda: heard.forward([1], cache))
         states = state_kinds(cache, model.language_model, lambda: heard.forward([1, 2], cache))
-        return Description(kinds, rope, states)
+        return Description(kinds, rope, states, cache_kinds(cache[:-1]))
 
     def meter(self, model: LoadedModel, *, evaluate: bool = False) -> list[ForwardCall]:
         """See ``Library.meter``: calls of the language model."""
