@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.faults.base import Hits
-from conformance.faults.reference.tools import ATTENTION, Injection, all_of, exchange, fault
+from conformance.faults.reference.tools import ATTENTION, all_of, exchange, fault
 from conformance.reference import forward as passes
 from conformance.reference import speculative
 from conformance.reference.caches.keys import RowwiseKeys
@@ -76,26 +76,20 @@ class _Mixed:
         return forward
 
 
-def _plan_of_all_rows() -> Injection:
-    def inject(hits: Hits) -> Any:
-        mixed = _Mixed()
-        return all_of(
-            exchange(speculative, "verify", mixed.at_verify),
-            exchange(RowwiseKeys, "make_mask", mixed.at_mask),
-        )(hits)
-
-    return inject
+def _plan_of_all_rows(hits: Hits) -> Any:
+    mixed = _Mixed()
+    return all_of(
+        exchange(speculative, "verify", mixed.at_verify),
+        exchange(RowwiseKeys, "make_mask", mixed.at_mask),
+    )(hits)
 
 
-def _by_row_number() -> Injection:
-    def inject(hits: Hits) -> Any:
-        mixed = _Mixed()
-        return all_of(
-            exchange(speculative, "verify", mixed.at_verify),
-            exchange(speculative, "forward", mixed.at_forward),
-        )(hits)
-
-    return inject
+def _by_row_number(hits: Hits) -> Any:
+    mixed = _Mixed()
+    return all_of(
+        exchange(speculative, "verify", mixed.at_verify),
+        exchange(speculative, "forward", mixed.at_forward),
+    )(hits)
 
 
 def _at_last_column(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
@@ -174,7 +168,7 @@ FAULTS = (
         summary="Rows that decode beside prompts read the attention plan where prompts stand.",
         needs=(ATTENTION,),
         kills=("staggered",),
-        inject=_plan_of_all_rows(),
+        inject=_plan_of_all_rows,
     ),
     fault(
         name="E4.lengths-not-refreshed",
@@ -201,6 +195,6 @@ FAULTS = (
         summary="Logits are gathered as if all rows had one token, while some are prompts.",
         needs=(),
         kills=("staggered",),
-        inject=_by_row_number(),
+        inject=_by_row_number,
     ),
 )
