@@ -35,10 +35,19 @@ class Refuses(ContinuousBatching):
         raise Unsupported("batching is not supported for this cache")
 
 
+class RefusesTwoSlots(ContinuousBatching):
+    """Says so of schedules with two slots, and plays the others."""
+
+    def step(self):
+        if self.options.completion_batch_size == 2:
+            raise Unsupported("two slots are not supported")
+        return super().step()
+
+
 @pytest.fixture(scope="module")
 def registry():
     names = ("calm", "beyond", "torn")
-    kinds = (ContinuousBatching, JoinsOneOff, Refuses)
+    kinds = (ContinuousBatching, JoinsOneOff, Refuses, RefusesTwoSlots)
     return Registry(
         libraries={"toy": Broken()},
         families={
@@ -85,6 +94,12 @@ def test_what_an_engine_refuses_is_no_alarm(registry):
     found = soak(registry, unit(Refuses))
     assert "not supported" in found.unsupported
     assert found.alarms == ()
+
+
+def test_rows_that_were_judged_before_a_refusal_count(registry):
+    found = soak(registry, unit(RefusesTwoSlots, rows=500))
+    assert "not supported" in found.unsupported
+    assert 0 < found.schedules <= found.rows < 500
 
 
 def test_a_model_that_cannot_be_loaded_is_one(registry):
