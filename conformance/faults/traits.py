@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from conformance.scenarios.quantized import GROUPS
+
 if TYPE_CHECKING:
     from conformance.subject import Subject
 
@@ -36,13 +38,18 @@ def _traits(subject: Subject) -> Iterator[str]:
         yield "beside"
     if facts.required:
         yield f"required:{facts.required}"
-    if _quantizable(subject):
-        yield "quantizable"
+    yield from _quantizable(subject)
 
 
-def _quantizable(subject: Subject) -> bool:
-    """Not where the library's own single stream raises: there nothing can be told apart."""
+def _quantizable(subject: Subject) -> Iterator[str]:
+    """``quantizable`` at all, and by which groups uniformly.
+
+    Nothing where the library's own single stream raises: there nothing can be told apart.
+    """
     try:
-        return bool(subject.library.head_sizes(subject.model))
+        sizes = subject.library.head_sizes(subject.model)
     except Exception:  # noqa: BLE001 - whatever the library raises
-        return False
+        return
+    if sizes:
+        yield "quantizable"
+        yield from (f"quantizable:{n}" for n in GROUPS if not any(size % n for size in sizes))

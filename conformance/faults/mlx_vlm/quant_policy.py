@@ -13,6 +13,7 @@ from conformance.faults.base import Hits, replaced
 from conformance.faults.mlx_vlm.patching import fault, part, prompt_class
 
 _PLAIN = ("cache:KVCache", "quantizable")
+_GROUPED = ("cache:KVCache", "quantizable:*")
 
 
 def _uniform() -> Any:
@@ -181,7 +182,7 @@ FAULTS = (
         "unquantized rows are merged into a quantized batch",
         _plain_rows_merged,
         kills="quantized",
-        needs=_PLAIN,
+        needs=_GROUPED,
     ),
     fault(
         "B21.quantized-twice",
@@ -190,7 +191,7 @@ FAULTS = (
         "uniform bits: keys and values come from another quantized cache",
         _uniform_twice,
         kills="quantized",
-        needs=_PLAIN,
+        needs=_GROUPED,
     ),
     fault(
         "B21.turbo-quantized-twice",

@@ -13,6 +13,7 @@ from conformance.faults.mlx_vlm.patching import fault, part
 
 _CLASS = "KV quant"
 _PLAIN = ("cache:KVCache", "quantizable")
+_GROUPED = ("cache:KVCache", "quantizable:*")
 # Of a row's quantized keys or values: the packed numbers, their scales and biases.
 _SCALES, _BIASES = 1, 2
 
@@ -149,7 +150,7 @@ FAULTS = (
         f"{_UNIFORM}: a join gives each row its neighbour's scales",
         _scales_on_join,
         kills="quantized",
-        needs=_PLAIN,
+        needs=_GROUPED,
     ),
     fault(
         "B21.biases-of-another-row-on-join",
@@ -158,7 +159,7 @@ FAULTS = (
         f"{_UNIFORM}: a join gives each row its neighbour's biases",
         _biases_on_join,
         kills="quantized",
-        needs=_PLAIN,
+        needs=_GROUPED,
     ),
     fault(
         "B21.scales-of-another-row-on-filter",
@@ -167,7 +168,7 @@ FAULTS = (
         f"{_UNIFORM}: when rows leave, the first scales stay",
         _scales_by_place,
         kills="quantized",
-        needs=_PLAIN,
+        needs=_GROUPED,
     ),
     fault(
         "B21.biases-of-another-row-on-filter",
@@ -176,7 +177,7 @@ FAULTS = (
         f"{_UNIFORM}: when rows leave, the first biases stay",
         _biases_by_place,
         kills="quantized",
-        needs=_PLAIN,
+        needs=_GROUPED,
     ),
     fault(
         "B21.packed-of-another-row-on-filter",
@@ -185,7 +186,7 @@ FAULTS = (
         f"{_UNIFORM}: when rows leave, the first packed numbers stay",
         _packed_by_place,
         kills="quantized",
-        needs=_PLAIN,
+        needs=_GROUPED,
     ),
     fault(
         "B21.tuple-out-of-step",
@@ -194,7 +195,7 @@ FAULTS = (
         f"{_UNIFORM}: padding is cut off all parts but the scales of values",
         _tuple_out_of_step,
         kills="quantized",
-        needs=_PLAIN,
+        needs=_GROUPED,
     ),
     fault(
         "B21.turbo-norms-of-another-row-on-join",
