@@ -66,7 +66,7 @@ EXPECTED = {
         | {"samplers", "invalid", "quantized", "mixed_modality", "structured"},
     ),
     "WrongBeyondEightRows": (Verdict.DIVERGED, {"wide"}),
-    "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish", "images_together"}),
+    "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish"}),
     "SwapsRowsAfterFilter": (
         Verdict.DIVERGED,
         {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers", "quantized"}
