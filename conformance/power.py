@@ -86,7 +86,7 @@ class Bench:
         if right and all(_refused(result) for result in right):
             words = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
             return f"the library cannot run it without it either: {words}"
-        if right and not any(result.verdict.good for result in right):
+        if right and not any(s.verdict.good for result in right for s in result.schedules):
             return f"the family is wrong without it in {', '.join(tried)}"
         if not hits.count:
             return f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"

@@ -10,14 +10,14 @@ from miniatures.wrong import CrashesOnJoin, LosesFirstToken
 
 from conformance.errors import ModelError, Unsupported
 from conformance.family import Facts, Family
-from conformance.faults import Fault, replaced
+from conformance.faults import Fault, Hits, replaced
 from conformance.library import Description
-from conformance.power import Unit, _signal, enough, halves, trials, unheard, without
+from conformance.power import Bench, Unit, _signal, enough, halves, trials, unheard, without
 from conformance.registry import Registry
 from conformance.scenarios import LADDER
 from conformance.session import Session
 from conformance.trials import Outcome, encode
-from conformance.verdict import CaseId, Finding, Verdict
+from conformance.verdict import CaseId, CaseResult, Finding, ScheduleResult, Verdict
 
 
 class Described(ToyLibrary):
@@ -228,3 +228,32 @@ def test_a_unit_is_halved_until_one_fault_is_left():
 def test_what_kills_its_process_was_told_by_no_check(registry):
     (trial,) = unheard(registry, Unit("right", "calm", "float32", 0, ("right/crashed",)))
     assert (trial.outcome, trial.why) == (Outcome.SURVIVED, "its process died")
+
+
+def bench_whose_right_run_has(*schedules):
+    about = ("right", "calm", "staggered", "float32", 0)
+    case = CaseId(*about)
+    right = CaseResult(
+        str(case),
+        *about,
+        verdict=max(schedules, key=lambda verdict: verdict.severity),
+        expected=True,
+        max_abs_diff=None,
+        noise=None,
+        first_bad_step=None,
+        evidence=(),
+        versions={},
+        device="cpu",
+        seconds=0.0,
+        schedules=tuple(ScheduleResult(f"s{i}", v) for i, v in enumerate(schedules)),
+    )
+    bench = object.__new__(Bench)
+    bench._right = {"staggered": right}
+    return bench
+
+
+def test_a_fault_could_be_told_where_any_schedule_is_right_without_it():
+    partly = bench_whose_right_run_has(Verdict.EXACT, Verdict.DIVERGED)
+    wholly = bench_whose_right_run_has(Verdict.DRIFT, Verdict.DIVERGED)
+    assert partly._why_not(("staggered",), Hits(1)) == ""
+    assert wholly._why_not(("staggered",), Hits(1)) == "the family is wrong without it in staggered"
