@@ -49,7 +49,7 @@ def play_schedule(
     def run(tokens: dict[str, tuple[int, ...]] | None) -> Trace:
         with subject.phases("memory churn"):
             subject.library.churn()
-        with subject.around(), subject.phases("engine"):
+        with subject.around(schedule.name), subject.phases("engine"):
             return play(
                 engine,
                 subject.model,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -58,7 +59,7 @@ class Bench:
         scenarios = [name for name in self._order(fault) if name in self._scenarios]
         kills: list[Kill] = []
         tried: list[str] = []
-        hits = Hits()
+        hits: dict[str, Hits] = {}
         for name in scenarios:
             tried.append(name)
             found = self._kill(fault, name, hits)
@@ -73,23 +74,28 @@ class Bench:
             fault,
             outcome,
             kills=tuple(kills),
-            hits=hits.count,
+            hits=sum(h.count for h in hits.values()),
             tried=tuple(tried),
             why=why,
             seconds=seconds,
             noise=self._noise(tried),
         )
 
-    def _why_not(self, tried: Sequence[str], hits: Hits) -> str:
-        """Why a fault that was not told could not be told; empty where it could."""
+    def _why_not(self, tried: Sequence[str], hits: Mapping[str, Hits]) -> str:
+        """Why a fault that was not told could not be told; empty where it could.
+
+        ``hits`` by scenario and schedule: ``staggered/late_long``.
+        """
         right = [self._right[name] for name in tried]
         if right and all(_refused(result) for result in right):
             words = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
             return f"the library cannot run it without it either: {words}"
-        if right and not any(s.verdict.good for result in right for s in result.schedules):
-            return f"the family is wrong without it in {', '.join(tried)}"
-        if not hits.count:
+        places = [place for place, found in hits.items() if found.count]
+        if not places:
             return f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
+        good = {f"{r.scenario}/{s.name}" for r in right for s in r.schedules if s.verdict.good}
+        if good.isdisjoint(places):
+            return f"the family is wrong without it, too, in {', '.join(places)}"
         return ""
 
     def _noise(self, scenarios: Sequence[str]) -> float | None:
@@ -105,7 +111,7 @@ class Bench:
         rest = (name for name in self._registry.scenarios if name not in fault.kills)
         return (*fault.kills, *rest)
 
-    def _kill(self, fault: Fault, scenario: str, hits: Hits) -> Kill | None:
+    def _kill(self, fault: Fault, scenario: str, hits: dict[str, Hits]) -> Kill | None:
         case = self._case(scenario)
         if scenario not in self._right:
             self._right[scenario] = self._session.run(case)
@@ -114,7 +120,11 @@ class Bench:
             return None
         # What else is wrong is asked only where it may tell which checks alone catch something.
         until = None if self._unit.every_scenario else partial(enough, fault, right)
-        wrong = self._session.run(case, around=partial(fault.inject, hits), until=until)
+
+        def around(schedule: str) -> AbstractContextManager[None]:
+            return fault.inject(hits.setdefault(f"{scenario}/{schedule}", Hits()))
+
+        wrong = self._session.run(case, around=around, until=until)
         if fault.priced and (dearer := costlier(right, wrong)):
             return Kill(scenario, "cost", dearer)
         if not killed(fault, right, wrong):

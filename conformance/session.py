@@ -6,8 +6,6 @@ import contextlib
 import dataclasses
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -19,7 +17,7 @@ from conformance.phases import Phases
 from conformance.registry import Registry
 from conformance.runner import failure_of, says_unsupported
 from conformance.scenarios import Scenario
-from conformance.subject import Subject
+from conformance.subject import Around, Subject
 from conformance.verdict import MOST_FINDINGS, CaseId, CaseResult, Finding, Verdict
 
 # Models that are kept: the cases of a family come together, in at most three dtypes.
@@ -45,13 +43,13 @@ class Session:
         self,
         case: CaseId,
         *,
-        around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
+        around: Around = contextlib.nullcontext,
         until: Until | None = None,
     ) -> CaseResult:
         """Play the case and judge it. A library's failure is a verdict, never an exception.
 
         Args:
-            around: entered for each run of the engine, as a fault is.
+            around: entered for each run of the engine with its schedule's name, as a fault is.
             until: asked for each run with what the checks say of it; once it is true, the case is
                 left as it is.
         """

@@ -14,13 +14,16 @@ from conformance.phases import Phases
 from conformance.reference.oracle import STATELESS_STEPS, Oracle
 from conformance.trace import ForwardCall
 
+# What is entered for a run of a schedule, by its name.
+Around = Callable[[str], AbstractContextManager[object]]
+
 
 @dataclass(frozen=True)
 class Subject:
     """A family's model in one dtype, ready for every engine and scenario.
 
-    ``around`` is entered for each run of an engine and left after it: a fault is in place there,
-    and nowhere else, so that the oracle stays right.
+    ``around`` is entered for each run of an engine, with the name of the schedule it plays, and
+    left after it: a fault is in place there, and nowhere else, so that the oracle stays right.
     """
 
     family: Family
@@ -29,7 +32,7 @@ class Subject:
     meter: list[ForwardCall]
     oracle: Oracle
     phases: Phases
-    around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+    around: Around = contextlib.nullcontext
 
     @classmethod
     def load(

@@ -30,8 +30,8 @@ class Trials:
     def wrong(self, family, scenario, inject):
         """The result with the fault in place, and how often it took effect."""
         hits = Hits()
-        around = functools.partial(inject, hits)
-        result = self._session(family).run(self._case(family, scenario), around=around)
+        case = self._case(family, scenario)
+        result = self._session(family).run(case, around=lambda _: inject(hits))
         return result, hits.count
 
     def family_for(self, fault):

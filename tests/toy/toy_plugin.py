@@ -120,7 +120,7 @@ def inject(name):
 
 def run(session, case, *, around=contextlib.nullcontext, until=None):
     """Follow the script of the fault, if there is one, else of the family."""
-    with around():
+    with around("long_and_short"):
         if "told" in ACTIVE:
             return broken(case)
         if "deadly" in ACTIVE:

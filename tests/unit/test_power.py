@@ -252,8 +252,14 @@ def bench_whose_right_run_has(*schedules):
     return bench
 
 
-def test_a_fault_could_be_told_where_any_schedule_is_right_without_it():
-    partly = bench_whose_right_run_has(Verdict.EXACT, Verdict.DIVERGED)
-    wholly = bench_whose_right_run_has(Verdict.DRIFT, Verdict.DIVERGED)
-    assert partly._why_not(("staggered",), Hits(1)) == ""
-    assert wholly._why_not(("staggered",), Hits(1)) == "the family is wrong without it in staggered"
+def test_a_fault_could_be_told_if_it_took_effect_in_a_schedule_that_is_right_without_it():
+    bench = bench_whose_right_run_has(Verdict.EXACT, Verdict.DIVERGED)
+    right, wrong = "staggered/s0", "staggered/s1"
+    for hits in ({right: Hits(1)}, {right: Hits(1), wrong: Hits(1)}):
+        assert bench._why_not(("staggered",), hits) == ""
+    for hits in ({wrong: Hits(1)}, {right: Hits(0), wrong: Hits(1)}):
+        assert (
+            bench._why_not(("staggered",), hits)
+            == f"the family is wrong without it, too, in {wrong}"
+        )
+    assert bench._why_not(("staggered",), {right: Hits(0)}) == "never took effect in staggered"
