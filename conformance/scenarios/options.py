@@ -37,7 +37,8 @@ def _stop_sequences(brief: Brief) -> list[Schedule]:
 
     low, high = brief.tokens
     long, medium, short, two = (says(n) for n in (LONG, MEDIUM, SHORT, TWO))
-    never = next(t for t in range(low, high) if t not in {*long, *medium, *short, *two})
+    first = brief.solo(ask(brief, "late", SHORT, variant=1), options).tokens[0]
+    never = next(t for t in range(low, high) if t not in {*long, *medium, *short, *two, first})
     rows = [
         # Met across the join that the second arrival makes.
         ask(brief, "across", LONG, max_tokens=LASTING, stop=(long[:3],)),
@@ -53,8 +54,10 @@ def _stop_sequences(brief: Brief) -> list[Schedule]:
         ask(brief, "without", TWO, max_tokens=LASTING),
         ask(brief, "unmet", TWO, max_tokens=LASTING, stop=((two[0], never),)),
     ]
-    # Takes the slot of a row whose matcher stood in the middle of a sequence.
-    late = ask(brief, "late", SHORT, variant=1, stop=((long[1], long[2]), (short[4],)))
+    # Takes the slot of a row whose matcher stood in the middle of a sequence. One that said its own
+    # stop at once would have joined nobody.
+    single = never if first == short[4] else short[4]
+    late = ask(brief, "late", SHORT, variant=1, stop=((long[1], long[2]), (single,)))
     arrivals = (together(*rows), together(late, when=produced("across", 1)))
     return [Schedule("stop_sequences", arrivals, options=options)]
 
