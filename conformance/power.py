@@ -107,9 +107,9 @@ class Bench:
 
     def _order(self, fault: Fault) -> Sequence[str]:
         if not self._unit.every_scenario:
-            return fault.kills
-        rest = (name for name in self._registry.scenarios if name not in fault.kills)
-        return (*fault.kills, *rest)
+            return fault.scenarios
+        rest = (name for name in self._registry.scenarios if name not in fault.scenarios)
+        return (*fault.scenarios, *rest)
 
     def _kill(self, fault: Fault, scenario: str, hits: dict[str, Hits]) -> Kill | None:
         case = self._case(scenario)
@@ -122,7 +122,9 @@ class Bench:
         until = None if self._unit.every_scenario else partial(enough, fault, right)
 
         def around(schedule: str) -> AbstractContextManager[None]:
-            return fault.inject(hits.setdefault(f"{scenario}/{schedule}", Hits()))
+            place = f"{scenario}/{schedule}"
+            told = fault.may_show(scenario, schedule)
+            return fault.inject(hits.setdefault(place, Hits()) if told else Hits())
 
         wrong = self._session.run(case, around=around, until=until)
         if fault.priced and (dearer := costlier(right, wrong)):

@@ -33,7 +33,8 @@ class Fault:
         engine: the engine that it is put under.
         needs: traits that a family must have for the defect to be able to show, each a glob, with
             ``|`` between alternatives; see ``traits``.
-        kills: the scenarios of which at least one must catch it, the cheapest first.
+        kills: the scenarios of which at least one must catch it, the cheapest first; with a
+            schedule, ``held/decoding``, where the scenario's others do not look for such a thing.
         inject: a context manager; inside it the defect is there, afterwards without a trace gone.
         crash: the historic defect was a crash, so that a crash kills it.
         priced: the answers stay right; a figure of the run that gets worse kills it.
@@ -49,6 +50,18 @@ class Fault:
     inject: Callable[[Hits], AbstractContextManager[None]]
     crash: bool = False
     priced: bool = False
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """The scenarios that ``kills`` names."""
+        return tuple(place.partition("/")[0] for place in self.kills)
+
+    def may_show(self, scenario: str, schedule: str) -> bool:
+        """Whether that schedule is one in which it must be caught, or any of its scenario is."""
+        named = [
+            place.partition("/")[2] for place in self.kills if scenario == place.partition("/")[0]
+        ]
+        return not any(named) or schedule in named
 
     @property
     def key(self) -> str:

@@ -55,7 +55,7 @@ def tells_what_it_is(fault, engine, scenarios):
         and fault.engine == engine
         and bool(fault.source)
         and fault.summary.endswith(".")
-        and set(fault.kills) <= set(scenarios)
+        and set(fault.scenarios) <= set(scenarios)
     )
 
 

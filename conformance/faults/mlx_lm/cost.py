@@ -108,7 +108,13 @@ def _views(_: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
 
 
 def _leak(
-    name: str, source: str, summary: str, inject: Injection, *, needs: tuple[str, ...] = ()
+    name: str,
+    source: str,
+    summary: str,
+    schedule: str,
+    inject: Injection,
+    *,
+    needs: tuple[str, ...] = (),
 ) -> Fault:
     return mlx_lm_fault(
         name=name,
@@ -116,7 +122,7 @@ def _leak(
         source=source,
         summary=summary,
         needs=needs,
-        kills=("held",),
+        kills=(f"held/{schedule}",),
         inject=inject,
     )
 
@@ -154,6 +160,7 @@ FAULTS = (
         "A10.slices-hold-the-batch",
         "mlx-lm #1072",
         "A cache that is taken out is a view, which keeps the whole batch's buffer alive.",
+        "computed",
         exchange(BatchKVCache, "extract", _views),
         needs=(FULL,),
     ),
@@ -176,6 +183,7 @@ FAULTS = (
         "D5.chain-of-sums",
         "a Swift engine's fork",
         "A number that is counted up in each step is never evaluated: the graph grows.",
+        "decoding",
         exchange(_BATCH, "_step", _chained),
     ),
     _cost(

@@ -56,3 +56,15 @@ def test_it_is_put_back_after_an_error_too():
     with contextlib.suppress(ZeroDivisionError), replaced(Parent, "walk", None):
         1 / 0  # noqa: B018
     assert Parent().walk() == "walks"
+
+
+def test_a_fault_that_names_a_schedule_can_show_in_no_other_of_its_scenario():
+    def fault(*kills):
+        return Fault("a", "b", "c", "d", "e", (), kills, lambda hits: contextlib.nullcontext())
+
+    narrow, wide = fault("held/decoding", "ragged"), fault("held", "ragged")
+    assert narrow.scenarios == wide.scenarios == ("held", "ragged")
+    assert narrow.may_show("held", "decoding")
+    assert not narrow.may_show("held", "computed")
+    assert narrow.may_show("ragged", "any")
+    assert wide.may_show("held", "computed")

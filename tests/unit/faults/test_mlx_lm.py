@@ -34,7 +34,7 @@ OTHERS = [fault for fault in FAULTS if not fault.priced]
 
 @pytest.mark.parametrize("fault", OTHERS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
-    scenario = fault.kills[0]
+    scenario = fault.scenarios[0]
     family = trials().family_for(fault)
     before = trials().right(family, scenario)
     # Of wrong calls the library accepts some; no other scenario of these families finds anything.
@@ -46,8 +46,8 @@ def test_a_fault_is_caught_by_the_first_scenario_named(fault):
 
 @pytest.mark.parametrize("fault", PRICED, ids=lambda fault: fault.name)
 def test_a_priced_fault_shows_in_a_figure_and_in_no_answer(fault):
-    before = trials().right("llama", fault.kills[0])
-    after, hits = trials().wrong("llama", fault.kills[0], fault.inject)
+    before = trials().right("llama", fault.scenarios[0])
+    after, hits = trials().wrong("llama", fault.scenarios[0], fault.inject)
     assert hits > 0
     assert not killed(fault, before, after)
     assert costlier(before, after)

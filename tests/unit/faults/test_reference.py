@@ -22,7 +22,7 @@ def trials():
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
-    scenario, family = fault.kills[0], trials().family_for(fault)
+    scenario, family = fault.scenarios[0], trials().family_for(fault)
     before = trials().right(family, scenario)
     assert before.verdict.good
     after, hits = trials().wrong(family, scenario, fault.inject)
