@@ -66,9 +66,7 @@ class Bench:
             kills += [found] if found else []
             if found and not self._unit.every_scenario:
                 break
-        why = "" if kills else self._why_not(tried, hits)
-        outcome = Outcome.NOT_APPLICABLE if why else Outcome.SURVIVED
-        outcome = Outcome.KILLED if kills else outcome
+        outcome, why = (Outcome.KILLED, "") if kills else self._untold(tried, hits)
         seconds = round(time.perf_counter() - start, 3)
         return self._trial(
             fault,
@@ -81,22 +79,24 @@ class Bench:
             noise=self._noise(tried),
         )
 
-    def _why_not(self, tried: Sequence[str], hits: Mapping[str, Hits]) -> str:
-        """Why a fault that was not told could not be told; empty where it could.
+    def _untold(self, tried: Sequence[str], hits: Mapping[str, Hits]) -> tuple[Outcome, str]:
+        """What became of a fault that no check told, and why.
 
         ``hits`` by scenario and schedule: ``staggered/late_long``.
         """
         right = [self._right[name] for name in tried]
         if right and all(_refused(result) for result in right):
             words = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
-            return f"the library cannot run it without it either: {words}"
+            why = f"the library cannot run it without it either: {words}"
+            return Outcome.NOT_APPLICABLE, why
         places = [place for place, found in hits.items() if found.count]
         if not places:
-            return f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
+            why = f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
+            return Outcome.NOT_APPLICABLE, why
         good = {f"{r.scenario}/{s.name}" for r in right for s in r.schedules if s.verdict.good}
         if good.isdisjoint(places):
-            return f"the family is wrong without it, too, in {', '.join(places)}"
-        return ""
+            return Outcome.HIDDEN, f"the family is wrong without it, too, in {', '.join(places)}"
+        return Outcome.SURVIVED, ""
 
     def _noise(self, scenarios: Sequence[str]) -> float | None:
         """The largest ratio of the right runs; where they are known to be wrong it is no noise."""

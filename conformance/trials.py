@@ -12,10 +12,15 @@ from conformance.errors import ResultError
 
 
 class Outcome(enum.StrEnum):
-    """What became of a fault in a family."""
+    """What became of a fault in a family.
+
+    ``hidden``: it took effect only where the family is wrong without it, and made that no worse in
+    any way that a check tells. What hides it is the defect that stands in ``expectations/``.
+    """
 
     KILLED = "killed"
     SURVIVED = "survived"
+    HIDDEN = "hidden"
     NOT_APPLICABLE = "not applicable"
 
 
@@ -44,7 +49,7 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
         hits: how often the defect took effect.
         tried: the scenarios that were run with it; with ``complete`` all that the engine can
             express, else only until one caught it.
-        why: why it is not applicable, or how it survived.
+        why: why it is hidden or not applicable, or how it survived.
         noise: the largest difference over its noise of the runs without a defect that it was held
             against; ``None`` where none of them was right.
     """

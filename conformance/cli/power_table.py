@@ -32,7 +32,7 @@ def print_matrix(console: Console, trials: Sequence[Trial]) -> None:
 def by_class(trials: Sequence[Trial], title: str) -> Table:
     """For each class of faults how many pairs of fault and family were killed, how many not."""
     table = _table(title, "class")
-    for name in ("faults", "killed", "survived", "not applicable"):
+    for name in ("faults", "killed", "survived", "hidden", "not applicable"):
         table.add_column(name, justify="right")
     groups: dict[str, list[Trial]] = defaultdict(list)
     for trial in trials:
@@ -52,8 +52,7 @@ def _table(title: str, *columns: str) -> Table:
 
 def _counts(trials: Sequence[Trial]) -> list[str]:
     outcomes = Counter(trial.outcome for trial in trials)
-    order = (Outcome.KILLED, Outcome.SURVIVED, Outcome.NOT_APPLICABLE)
-    return [str(len({t.fault for t in trials})), *(str(outcomes[outcome]) for outcome in order)]
+    return [str(len({t.fault for t in trials})), *(str(outcomes[outcome]) for outcome in Outcome)]
 
 
 def faintest(trials: Sequence[Trial]) -> Table:
@@ -130,7 +129,9 @@ def verdict(trials: Sequence[Trial]) -> str:
     """One sentence; names the faults that were applicable nowhere."""
     applicable = {t.fault for t in trials if t.outcome is not Outcome.NOT_APPLICABLE}
     idle = sorted({t.fault for t in trials} - applicable)
-    aside = f"; applicable in none of these families: {', '.join(idle)}" if idle else ""
+    hidden = sum(t.outcome is Outcome.HIDDEN for t in trials)
+    aside = f"; {hidden} are hidden by what is wrong without them" if hidden else ""
+    aside += f"; applicable in none of these families: {', '.join(idle)}" if idle else ""
     killed = sum(t.outcome is Outcome.KILLED for t in trials)
     pairs = killed + sum(t.outcome is Outcome.SURVIVED for t in trials)
     word, share = ("OK" if killed == pairs else "FAILED"), killed / max(pairs, 1)

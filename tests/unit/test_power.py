@@ -256,10 +256,9 @@ def test_a_fault_could_be_told_if_it_took_effect_in_a_schedule_that_is_right_wit
     bench = bench_whose_right_run_has(Verdict.EXACT, Verdict.DIVERGED)
     right, wrong = "staggered/s0", "staggered/s1"
     for hits in ({right: Hits(1)}, {right: Hits(1), wrong: Hits(1)}):
-        assert bench._why_not(("staggered",), hits) == ""
+        assert bench._untold(("staggered",), hits) == (Outcome.SURVIVED, "")
+    hidden = (Outcome.HIDDEN, f"the family is wrong without it, too, in {wrong}")
     for hits in ({wrong: Hits(1)}, {right: Hits(0), wrong: Hits(1)}):
-        assert (
-            bench._why_not(("staggered",), hits)
-            == f"the family is wrong without it, too, in {wrong}"
-        )
-    assert bench._why_not(("staggered",), {right: Hits(0)}) == "never took effect in staggered"
+        assert bench._untold(("staggered",), hits) == hidden
+    idle = (Outcome.NOT_APPLICABLE, "never took effect in staggered")
+    assert bench._untold(("staggered",), {right: Hits(0)}) == idle

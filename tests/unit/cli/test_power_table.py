@@ -35,6 +35,7 @@ KILLED = (
     trial("B", Outcome.KILLED, WINDOW, **WHOLE),
 )
 SURVIVED = trial("C", Outcome.SURVIVED, fault_class="lists", tried=("ragged",))
+HIDDEN = trial("H", Outcome.HIDDEN, fault_class="lists", tried=("ragged",))
 AWAY = trial("D", Outcome.NOT_APPLICABLE, fault_class="lists")
 
 
@@ -49,10 +50,10 @@ def told(say):
 
 
 def test_totals_by_class():
-    assert shown(by_class([*KILLED, SURVIVED, AWAY], "float32"))[2:] == [
-        "lists 2 0 1 1",
-        "masks 2 2 0 0",
-        "all 4 2 1 1",
+    assert shown(by_class([*KILLED, SURVIVED, HIDDEN, AWAY], "float32"))[2:] == [
+        "lists 3 0 1 1 1",
+        "masks 2 2 0 0 0",
+        "all 5 2 1 1 1",
     ]
 
 
@@ -105,8 +106,9 @@ def test_survivors_are_named_with_what_was_tried():
 
 def test_the_verdict_counts_and_names_what_was_applicable_nowhere():
     assert verdict(KILLED) == "OK: 2 of 2 pairs of fault and family were killed (100.0%)"
-    assert verdict([*KILLED, SURVIVED, AWAY]) == (
+    assert verdict([*KILLED, SURVIVED, HIDDEN, AWAY]) == (
         "FAILED: 2 of 3 pairs of fault and family were killed (66.7%)"
+        "; 1 are hidden by what is wrong without them"
         "; applicable in none of these families: D"
     )
 
