@@ -14,7 +14,7 @@ import msgspec
 from conformance.errors import ConformanceError
 from conformance.faults import Fault, Hits
 from conformance.faults.costs import costlier
-from conformance.faults.killing import killed, new_findings, tells
+from conformance.faults.killing import killed, new_findings, overcome, tells
 from conformance.faults.traits import traits
 from conformance.numerics import WIDE_FACTOR
 from conformance.registry import Registry
@@ -45,6 +45,7 @@ class Bench:
         self._unit = unit
         self._session = Session(registry)
         self._right: dict[str, CaseResult] = {}
+        self._overcome: set[str] = set()
         engine = registry.engines[unit.engine]
         family = registry.families[engine.library, unit.family]
         self._scenarios = {s.name for s in registry.scenarios_for(engine, family) if not s.alone}
@@ -60,6 +61,7 @@ class Bench:
         kills: list[Kill] = []
         tried: list[str] = []
         hits: dict[str, Hits] = {}
+        self._overcome.clear()
         for name in scenarios:
             tried.append(name)
             found = self._kill(fault, name, hits)
@@ -94,7 +96,7 @@ class Bench:
             why = f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
             return Outcome.NOT_APPLICABLE, why
         good = {f"{r.scenario}/{s.name}" for r in right for s in r.schedules if s.verdict.good}
-        if good.isdisjoint(places):
+        if (good - self._overcome).isdisjoint(places):
             return Outcome.HIDDEN, f"the family is wrong without it, too, in {', '.join(places)}"
         return Outcome.SURVIVED, ""
 
@@ -130,6 +132,7 @@ class Bench:
         if fault.priced and (dearer := costlier(right, wrong)):
             return Kill(scenario, "cost", dearer)
         if not killed(fault, right, wrong):
+            self._overcome |= {f"{scenario}/{name}" for name in overcome(right, wrong)}
             return None
         found = new_findings(right, wrong.evidence)
         checks = tuple(sorted({finding.check for finding in found}))

@@ -66,6 +66,19 @@ def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
     return any(_accuses(fault, verdict) for verdict in _turned(baseline, mutated))
 
 
+def overcome(baseline: CaseResult, mutated: CaseResult) -> set[str]:
+    """The schedules that ended in a crash which the baseline knows from others of its schedules.
+
+    There a fault only led into a defect that was there before, and nothing more can be seen of it.
+    """
+    known = {finding.got for finding in baseline.evidence if finding.verdict is Verdict.CRASH}
+    return {
+        finding.schedule
+        for finding in mutated.evidence
+        if finding.verdict is Verdict.CRASH and finding.got in known
+    }
+
+
 def _accuses(fault: Fault, verdict: Verdict) -> bool:
     return verdict not in (_ASIDE if fault.crash else _ASIDE | _BLUNT)
 

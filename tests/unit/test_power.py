@@ -248,7 +248,7 @@ def bench_whose_right_run_has(*schedules):
         schedules=tuple(ScheduleResult(f"s{i}", v) for i, v in enumerate(schedules)),
     )
     bench = object.__new__(Bench)
-    bench._right = {"staggered": right}
+    bench._right, bench._overcome = {"staggered": right}, set()
     return bench
 
 
@@ -262,3 +262,9 @@ def test_a_fault_could_be_told_if_it_took_effect_in_a_schedule_that_is_right_wit
         assert bench._untold(("staggered",), hits) == hidden
     idle = (Outcome.NOT_APPLICABLE, "never took effect in staggered")
     assert bench._untold(("staggered",), {right: Hits(0)}) == idle
+
+
+def test_a_crash_that_the_family_knows_hides_a_fault():
+    bench = bench_whose_right_run_has(Verdict.EXACT, Verdict.CRASH)
+    bench._overcome.add("staggered/s0")
+    assert bench._untold(("staggered",), {"staggered/s0": Hits(1)})[0] is Outcome.HIDDEN

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from conformance.faults import Fault
-from conformance.faults.killing import killed, new_findings, tells
+from conformance.faults.killing import killed, new_findings, overcome, tells
 from conformance.verdict import CaseResult, Finding, ScheduleResult, Verdict
 
 FAULT = Fault(
@@ -131,3 +131,11 @@ def test_a_schedule_that_turned_to_a_crash_is_no_kill():
     turned = (ScheduleResult("one", Verdict.CRASH),)
     assert not killed(FAULT, result(schedules=(GOOD,)), result(schedules=turned))
     assert killed(CRASHING, result(schedules=(GOOD,)), result(schedules=turned))
+
+
+def test_a_crash_that_other_schedules_have_without_the_fault_hides_what_it_does():
+    before = result(found("crash", "failure", "two", got="ValueError: known"))
+    known = found("crash", "failure", "one", got="ValueError: known")
+    new = found("crash", "failure", "three", got="ValueError: new")
+    assert overcome(before, result(known, new, found(schedule="four"))) == {"one"}
+    assert not overcome(result(), result(known))
