@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -71,12 +72,17 @@ def overcome(baseline: CaseResult, mutated: CaseResult) -> set[str]:
 
     There a fault only led into a defect that was there before, and nothing more can be seen of it.
     """
-    known = {finding.got for finding in baseline.evidence if finding.verdict is Verdict.CRASH}
-    return {
-        finding.schedule
-        for finding in mutated.evidence
-        if finding.verdict is Verdict.CRASH and finding.got in known
-    }
+    known = {_words(finding) for finding in _crashes(baseline)}
+    return {finding.schedule for finding in _crashes(mutated) if _words(finding) in known}
+
+
+def _crashes(result: CaseResult) -> Iterator[Finding]:
+    return (finding for finding in result.evidence if finding.verdict is Verdict.CRASH)
+
+
+def _words(finding: Finding) -> str:
+    """What was raised, but for its numbers: batches of other sizes have other shapes."""
+    return re.sub(r"\d+", "#", finding.got)
 
 
 def _accuses(fault: Fault, verdict: Verdict) -> bool:
