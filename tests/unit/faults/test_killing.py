@@ -134,8 +134,8 @@ def test_a_schedule_that_turned_to_a_crash_is_no_kill():
 
 
 def test_a_crash_that_other_schedules_have_without_the_fault_hides_what_it_does():
-    before = result(found("crash", "failure", "two", got="ValueError: known"))
-    known = found("crash", "failure", "one", got="ValueError: known")
+    before = result(found("crash", "failure", "two", got="ValueError: (3,4) is no (2,4)"))
+    known = found("crash", "failure", "one", got="ValueError: (13,4) is no (8,4)")
     new = found("crash", "failure", "three", got="ValueError: new")
     assert overcome(before, result(known, new, found(schedule="four"))) == {"one"}
     assert not overcome(result(), result(known))
