@@ -54,7 +54,7 @@ class Fault:
     @property
     def scenarios(self) -> tuple[str, ...]:
         """The scenarios that ``kills`` names."""
-        return tuple(place.partition("/")[0] for place in self.kills)
+        return tuple(dict.fromkeys(place.partition("/")[0] for place in self.kills))
 
     def may_show(self, scenario: str, schedule: str) -> bool:
         """Whether that schedule is one in which it must be caught, or any of its scenario is."""

@@ -13,6 +13,7 @@ import mlx.core as mx
 
 from conformance.faults.base import Hits, replaced
 from conformance.faults.mlx_vlm.patching import fault, part
+from conformance.faults.patching import differs
 
 _CLASS = "multimodal"
 _IMAGE = ("modality:image|modality:video|modality:audio",)
@@ -47,7 +48,10 @@ def _rows(change: Callable[[Rows, list[list[int]]], None]) -> AbstractContextMan
     return replaced(owner, _MERGE, merge)
 
 
-def _put(row: dict[str, Any], places: list[int], features: Any) -> None:
+def _put_wrong(row: dict[str, Any], places: list[int], features: Any, hits: Hits) -> None:
+    # Rows that show the same have the same features.
+    if differs(features, _features(row, places)):
+        hits.hit()
     embeds = mx.array(row["inputs_embeds"])
     embeds[:, mx.array(places)] = features
     row["inputs_embeds"] = embeds
@@ -64,8 +68,7 @@ def _each(change: Callable[[Any], Any], hits: Hits) -> AbstractContextManager[No
         for row, tokens in zip(given, ids, strict=True):
             places = _places(tokens, row["inputs_embeds"])
             if places:
-                hits.hit()
-                _put(row, places, change(_features(row, places)))
+                _put_wrong(row, places, change(_features(row, places)), hits)
 
     return _rows(rows)
 
@@ -82,10 +85,9 @@ def _among(change: Callable[[list[Any]], list[Any]], hits: Hits) -> AbstractCont
         if len(shown) < 2:
             return
         least = min(len(places) for _, places in shown)
-        hits.hit()
         features = [_features(row, places[:least]) for row, places in shown]
         for (row, places), new in zip(shown, change(features), strict=True):
-            _put(row, places[:least], new)
+            _put_wrong(row, places[:least], new, hits)
 
     return _rows(rows)
 

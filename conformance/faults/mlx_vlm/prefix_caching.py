@@ -14,6 +14,12 @@ from conformance.faults.mlx_vlm.patching import after, fault, part
 
 _CLASS = "prefix cache"
 _KILLS = "prefix_caching"
+# Rows of unequal prefixes in one prefill, of which each goes on to speak.
+_UNEQUAL = "prefix_caching/beside_cold"
+# Two prompts are prefilled together, and what is stored of both is used again.
+_STORED_TOGETHER = "prefix_caching/late"
+# A prompt has another one's blocks in another order.
+_SWAPPED = "prefix_caching/in_turn"
 _PLAIN = ("cache:KVCache",)
 # Caches of several kinds are kept whole, as snapshots.
 _BLOCKS = ("only:KVCache",)
@@ -145,7 +151,7 @@ FAULTS = (
         "issue trackers",
         "a block is kept under a key of its own tokens alone",
         _truncated_key,
-        kills=_KILLS,
+        kills=_SWAPPED,
         needs=_BLOCKS,
     ),
     fault(
@@ -172,7 +178,7 @@ FAULTS = (
         "a Swift engine's fork",
         "restored rows of a batch begin at the offset of the longest",
         _wrong_offset,
-        kills=_KILLS,
+        kills=_UNEQUAL,
         needs=_BLOCKS,
     ),
     fault(
@@ -181,7 +187,7 @@ FAULTS = (
         "a Swift engine's fork",
         "the zeros before a shorter restored row are attended to",
         _padding_seen,
-        kills=_KILLS,
+        kills=_UNEQUAL,
         needs=_BLOCKS,
     ),
     fault(
@@ -190,7 +196,7 @@ FAULTS = (
         "issue trackers",
         "of a batch in prefill the first row's keys are stored under each row's prompt",
         _row_0_stored,
-        kills=_KILLS,
+        kills=_STORED_TOGETHER,
         needs=_BLOCKS,
     ),
     fault(
@@ -199,7 +205,7 @@ FAULTS = (
         "issue trackers",
         "of a batch in prefill the last row's keys are stored under each row's prompt",
         _last_row_stored,
-        kills=_KILLS,
+        kills=_STORED_TOGETHER,
         needs=_BLOCKS,
     ),
     fault(
