@@ -11,6 +11,7 @@ import mlx.core as mx
 
 from conformance.faults.base import Hits, replaced
 from conformance.faults.mlx_vlm.patching import fault, part, prompt_class
+from conformance.faults.patching import differs
 
 _PLAIN = ("cache:KVCache", "quantizable")
 _GROUPED = ("cache:KVCache", "quantizable:*")
@@ -25,15 +26,24 @@ def _turbo() -> Any:
 
 
 def _last_layer(hits: Hits) -> AbstractContextManager[None]:
-    owner = part("models.cache")
-    real = owner.should_quantize_kv_layer
+    owner, policy = part("generate.ar"), part("models.cache")
+    real = owner._make_cache
 
-    def always(index: int, count: int) -> bool:
-        if not real(index, count):
+    def make_cache(*args: Any, **options: Any) -> Any:
+        right = real(*args, **options)
+        with replaced(policy, "should_quantize_kv_layer", lambda _index, _count: True):
+            wrong = real(*args, **options)
+        # The same where the last layer keeps no keys of its own, or is quantized anyway.
+        if _kinds(wrong) != _kinds(right):
             hits.hit()
-        return True
+        return wrong
 
-    return replaced(owner, "should_quantize_kv_layer", always)
+    return replaced(owner, "_make_cache", make_cache)
+
+
+def _kinds(entries: Any) -> list[type]:
+    """The classes of caches, and of those within composite ones."""
+    return [kind for one in entries for kind in (type(one), *_kinds(getattr(one, "caches", ())))]
 
 
 @contextlib.contextmanager
@@ -44,15 +54,16 @@ def _made(change: Callable[[Any, Any], Any], hits: Hits) -> Iterator[None]:
 
     def make_cache(model: Any, left_padding: Any, **options: Any) -> Any:
         entries = real(model, left_padding, **options)
-        bits = options.get("kv_bits")
-        if bits is None:
+        quantized = {_uniform(), _turbo()} & set(_kinds(entries))
+        # None before the start, from which on a library quantizes.
+        if not quantized:
             return entries
-        turbo = part("turboquant")
 
         def make() -> Any:
             hits.hit()
-            if turbo.turboquant_enabled(bits, options["kv_quant_scheme"]):
-                return turbo.BatchTurboQuantKVCache(left_padding, bits=bits)
+            bits = options["kv_bits"]
+            if _turbo() in quantized:
+                return _turbo()(left_padding, bits=bits)
             group = options["kv_group_size"]
             return _uniform()(left_padding, group_size=group, bits=int(bits))
 
@@ -122,28 +133,41 @@ def _quantize(entry: Any, kind: dict[str, Any]) -> Any:
     return made
 
 
-def _coarse(array: Any) -> Any:
-    """As it comes back from a cache of 2 bits."""
-    packed = mx.quantize(array, group_size=32, bits=2)
-    return mx.dequantize(*packed, group_size=32, bits=2).astype(array.dtype)
+def _coarse(keys: Any, values: Any) -> tuple[Any, Any]:
+    """As they come back from a uniform cache of 2 bits."""
+    parts = (mx.quantize(array, group_size=32, bits=2) for array in (keys, values))
+    back_keys, back_values = (mx.dequantize(*one, group_size=32, bits=2) for one in parts)
+    return back_keys.astype(keys.dtype), back_values.astype(values.dtype)
 
 
-def _twice(owner: Callable[[], Any], hits: Hits) -> AbstractContextManager[None]:
-    real = owner().update_and_fetch
+def _coarse_turbo(keys: Any, values: Any) -> tuple[Any, Any]:
+    """As they come back from a TurboQuant cache of 2 bits: heads of any size that it takes."""
+    cache = part("turboquant").TurboQuantKVCache(bits=2)
+    cache.update_and_fetch(keys, values)
+    back_keys, back_values = cache.dequantize()
+    return back_keys.astype(keys.dtype), back_values.astype(values.dtype)
+
+
+def _twice(
+    owner: Any, coarse: Callable[[Any, Any], Any], hits: Hits
+) -> AbstractContextManager[None]:
+    real = owner.update_and_fetch
 
     def update_and_fetch(self: Any, keys: Any, values: Any) -> Any:
-        hits.hit()
-        return real(self, _coarse(keys), _coarse(values))
+        again = coarse(keys, values)
+        if any(map(differs, again, (keys, values))):
+            hits.hit()
+        return real(self, *again)
 
-    return replaced(owner(), "update_and_fetch", update_and_fetch)
+    return replaced(owner, "update_and_fetch", update_and_fetch)
 
 
 def _uniform_twice(hits: Hits) -> AbstractContextManager[None]:
-    return _twice(_uniform, hits)
+    return _twice(_uniform(), _coarse, hits)
 
 
 def _turbo_twice(hits: Hits) -> AbstractContextManager[None]:
-    return _twice(_turbo, hits)
+    return _twice(_turbo(), _coarse_turbo, hits)
 
 
 FAULTS = (

@@ -4,11 +4,13 @@ import dataclasses
 import functools
 import re
 
+import mlx.core as mx
 import pytest
 from miniatures.trials import Trials, tells_what_it_is, traces
 
 from conformance.faults.killing import killed
-from conformance.faults.mlx_vlm import FAULTS
+from conformance.faults.mlx_vlm import FAULTS, quant_policy
+from conformance.faults.patching import differs
 from conformance.registry import build_registry
 
 # The cheapest first; between them they have all traits that faults need.
@@ -68,3 +70,17 @@ def test_no_fault_leaves_a_trace():
     for fault, inside, afterwards in traces(FAULTS, "mlx_vlm", modules):
         assert inside, fault.name
         assert not afterwards, fault.name
+
+
+def test_a_last_layer_that_is_quantized_anyway_is_no_fault():
+    fault = trials().registry.faults["mlx_vlm/B20.last-layer-quantized"]
+    assert trials().wrong("falcon_h1", "quantized", fault.inject)[1] == 0
+
+
+@pytest.mark.parametrize("size", [16, 32, 80])
+def test_a_turboquant_cache_of_few_bits_takes_heads_that_have_no_groups(size):
+    mx.random.seed(0)
+    keys, values = mx.random.normal((1, 2, 3, size)), mx.random.normal((1, 2, 3, size))
+    coarse = quant_policy._coarse_turbo(keys, values)
+    assert [array.shape for array in coarse] == [keys.shape, values.shape]
+    assert all(map(differs, coarse, (keys, values)))
