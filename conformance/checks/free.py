@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conformance import numerics
 from conformance.checks.base import Play
+from conformance.checks.drawn import drawable
 from conformance.checks.forced import measure
 from conformance.trace import Mode, Trace
 from conformance.verdict import Finding, Verdict
@@ -14,7 +15,7 @@ def check_free(play: Play) -> list[Finding]:
 
     It is a tie where the oracle's margin is within what rounding may move (``FACTOR`` times the
     noise, for both of the two tokens), and all numbers up to there, if any are promised, are
-    within noise.
+    within noise. A sampler may besides only draw what its filters may leave (``drawn``).
     """
     return [
         finding
@@ -37,10 +38,14 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
     noise = found[1] if found is not None and found[1].measured else play.envelope(name)
     margin = float(numerics.margins(want.logprobs[step : step + 1])[0])
     allowed = 2 * numerics.FACTOR * float(noise.top[step])
-    sampled = request.sampler is not None
-    moved = found is not None and found[0].difference[step] > 0
-    # What a sampler draws hangs on sums that only it knows: a tie there needs a moved number.
-    near = moved if sampled else margin <= allowed
+    near = margin <= allowed
+    if request.sampler is not None:
+        # What is drawn hangs on sums that only a sampler knows: a tie there needs a moved number.
+        moved = found is not None and found[0].difference[step] > 0
+        full = numerics.FACTOR * float(noise.full[step])
+        near = moved and bool(
+            drawable(request.sampler, want.logprobs[step], full)[got.tokens[step]]
+        )
     tie = near and (found[0].within_noise if found else not play.full_logprobs)
     return Finding(
         Verdict.TIE if tie else Verdict.DIVERGED,

@@ -47,5 +47,6 @@ class Chooser:
             rng = np.random.default_rng((int(self.sampler.args["seed"]), call))
             scaled = logprobs / self.sampler.args["temperature"]
             return int((scaled + rng.gumbel(size=len(logprobs))).argmax())
-        place = -2 if "xtc_probability" in self.sampler.args else -1
-        return int(np.argsort(logprobs, kind="stable")[place])
+        order = np.argsort(logprobs, kind="stable")
+        likely = order[np.exp(logprobs[order]) > self.sampler.args.get("xtc_threshold", 1.0)]
+        return int(likely[0] if len(likely) else order[-1])

@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.checks import Play
 from conformance.numerics import Envelope, flat_envelope
-from conformance.schedule import Arrival, Removal, Request, Sampler, Schedule, Stage, Trigger
+from conformance.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
 from conformance.trace import (
     FinishReason,
     ForwardCall,
@@ -131,7 +131,7 @@ class Script:
         if alone:
             self.schedule = Schedule("by_hand", (Arrival(SCHEDULE.requests[:1]),))
         if sampler:
-            first = Request("a", (1, 2, 3), 5, Sampler(sampler))
+            first = Request("a", (1, 2, 3), 5, sampler)
             requests = (first, *SCHEDULE.requests[1:])
             self.schedule = Schedule("by_hand", (Arrival(requests),), SCHEDULE.removals)
         self.want = {

@@ -5,6 +5,7 @@ from miniatures.plays import NOISE, Script
 
 from conformance.checks.free import check_free
 from conformance.numerics import FACTOR
+from conformance.schedule import Sampler
 from conformance.verdict import Verdict
 
 
@@ -67,15 +68,22 @@ def test_only_the_first_other_token_of_a_request_is_told():
 
 def test_a_sampled_token_may_differ_where_a_number_moved():
     """What a sampler draws hangs on sums that only it knows, so the margin says nothing."""
-    script = Script(sampler="seeded")
+    script = Script(sampler=Sampler("seeded"))
     other_token(script, "a", 1, moved=NOISE)
     assert [f.verdict for f in check_free(script.play())] == [Verdict.TIE]
 
 
 def test_a_sampled_token_may_not_differ_on_equal_numbers():
-    script = Script(sampler="seeded", margins={1: 1e-6})
+    script = Script(sampler=Sampler("seeded"), margins={1: 1e-6})
     other_token(script, "a", 1)
     assert [f.verdict for f in check_free(script.play())] == [Verdict.DIVERGED]
+
+
+@pytest.mark.parametrize(("margin", "verdict"), [(1e-6, Verdict.TIE), (1.0, Verdict.DIVERGED)])
+def test_a_sampled_token_that_filters_forbid_is_a_divergence_though_a_number_moved(margin, verdict):
+    script = Script(margins={1: margin}, sampler=Sampler("library", {"temp": 0.7, "top_k": 1}))
+    other_token(script, "a", 1, moved=NOISE)
+    assert [f.verdict for f in check_free(script.play())] == [verdict]
 
 
 def test_a_forced_run_is_not_looked_at():

@@ -1,0 +1,101 @@
+"""Which tokens a library's filters may leave to draw from, where logprobs are known within a noise.
+
+The filters mean what they mean in mlx_lm/sample_utils.py, over one row: top-p, min-p, XTC, top-k,
+in that order. What is not known here (random numbers, other filters) forbids no token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.schedule import Sampler
+
+_KNOWN = {"temp", "top_p", "min_p", "xtc_probability", "xtc_threshold", "top_k"}
+
+
+def drawable(sampler: Sampler, logprobs: np.ndarray, noise: float) -> np.ndarray:
+    """Whether each token may be drawn, bool ``[vocab]``.
+
+    Args:
+        logprobs: ``[vocab]``; each may be off by ``noise`` nats, so two of them by twice that.
+    """
+    args = sampler.args
+    if sampler.kind != "library" or set(args) - _KNOWN:
+        return np.ones(logprobs.shape, bool)
+    slack = 2 * noise
+    left = _Left(logprobs.astype(np.float64), np.isfinite(logprobs), np.isfinite(logprobs))
+    if not args.get("temp"):
+        return _top_k(left, 1, slack).maybe
+    if 0 < args.get("top_p", 0) < 1:
+        left = _top_p(left, args["top_p"], slack)
+    if args.get("min_p"):
+        left = _min_p(left, args["min_p"], slack)
+    if args.get("xtc_probability"):
+        left = _xtc(left, args, slack)
+    if args.get("top_k"):
+        left = _top_k(left, int(args["top_k"]), slack)
+    return left.maybe
+
+
+@dataclass(frozen=True)
+class _Left:
+    """``maybe`` are the tokens that may be left, ``surely`` those that are; all ``[vocab]``."""
+
+    logprobs: np.ndarray
+    maybe: np.ndarray
+    surely: np.ndarray
+
+    def only(self, maybe: np.ndarray, surely: np.ndarray) -> _Left:
+        return _Left(self.logprobs, self.maybe & maybe, self.surely & surely)
+
+
+def _top_p(left: _Left, share: float, slack: float) -> _Left:
+    """A token goes when those above it hold that share."""
+    values = left.logprobs
+    probs = np.exp(values) / np.exp(values).sum()
+    # [vocab]: what surely stands above each token, and what may.
+    least = _beyond(values, probs, values + slack) * np.exp(-slack)
+    most = (_beyond(values, probs, values - slack) - probs) * np.exp(slack)
+    return left.only(least < share, most < share)
+
+
+def _min_p(left: _Left, share: float, slack: float) -> _Left:
+    edge = left.logprobs.max() + np.log(share)
+    return left.only(left.logprobs >= edge - slack, left.logprobs >= edge + slack)
+
+
+def _xtc(left: _Left, args: Mapping[str, float], slack: float) -> _Left:
+    """All tokens above the threshold go, but for the least likely of them."""
+    values = left.logprobs
+    if (left.maybe != left.surely).any():
+        # How likely each is among those that are left is not known.
+        return left.only(left.maybe, np.zeros_like(left.surely))
+    scale = np.log(np.exp(values[left.maybe]).sum())
+    edge = np.log(args.get("xtc_threshold", 0.1)) + scale
+    above, around = left.surely & (values > edge + slack), left.maybe & (values > edge - slack)
+    stays = ~around
+    if args["xtc_probability"] < 1 or not above.any():
+        return left.only(np.ones_like(above), stays)
+    least = values[above].min()
+    # Only one token can be the least: it surely stays.
+    if (around & (values <= least + slack)).sum() == 1:
+        stays = stays | (above & (values == least))
+    return left.only(values <= least + slack, stays)
+
+
+def _top_k(left: _Left, count: int, slack: float) -> _Left:
+    values = left.logprobs
+    above = _beyond(values, left.surely, values + slack)
+    beside = _beyond(values, left.maybe, values - slack)
+    return left.only(above < count, beside <= count)
+
+
+def _beyond(values: np.ndarray, weights: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """For each of ``edges`` the weight of all ``values`` above it; all ``[vocab]``."""
+    order = np.argsort(values)
+    sums = np.concatenate([[0.0], np.cumsum(weights[order])])
+    below = np.searchsorted(values[order], edges, side="right")
+    return np.asarray(sums[-1] - sums[below])
