@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from conformance.engine import Capability
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
@@ -9,6 +11,7 @@ from conformance.scenarios.build import (
     LASTING,
     LONG,
     MEDIUM,
+    PIECE,
     SHORT,
     TWO,
     ask,
@@ -19,6 +22,8 @@ from conformance.scenarios.build import (
 from conformance.schedule import EngineOptions, Probe, Processor, Request, Sampler, Schedule
 from conformance.trace import FinishReason, Trace
 
+# What requests need that choose their tokens otherwise than the one beside them.
+_SAMPLING = frozenset({Capability.SAMPLERS, Capability.LATE_JOIN})
 # Which invalid calls are tried together; those not named here are bad batch sizes.
 _PROBE_GROUPS = {
     "mismatched_lists": ("mismatched_",),
@@ -63,6 +68,19 @@ def _stop_sequences(brief: Brief) -> list[Schedule]:
 
 
 def _samplers(brief: Brief) -> list[Schedule]:
+    sampled = _sampled(brief) if brief.capabilities >= _SAMPLING else []
+    return [*sampled, _penalty_in_pieces(brief)]
+
+
+def _penalty_in_pieces(brief: Brief) -> Schedule:
+    """A penalty counts the tokens of all pieces. Alone: nobody beside it can be to blame."""
+    penalty = Processor("library", {"repetition_penalty": 3.0, "repetition_context_size": LONG})
+    request = ask(brief, "only", LONG, processors=(penalty,))
+    options = EngineOptions(prefill_step_size=PIECE)
+    return Schedule("penalty_in_pieces", (together(request),), options=options)
+
+
+def _sampled(brief: Brief) -> list[Schedule]:
     low, high = brief.tokens
     bias = {str(low + (high - low) // 3): 4.0, str(high - 1): -6.0}
     penalty = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 12})
@@ -137,6 +155,10 @@ def _mixed_samplers(trace: Trace) -> bool:
     )
 
 
+def _penalised_in_pieces(trace: Trace) -> bool:
+    return any(r.processors for r in trace.schedule.requests) and seen.chunks(3).seen(trace)
+
+
 def _probed(trace: Trace) -> bool:
     return any(step.probes for step in trace.steps)
 
@@ -153,9 +175,13 @@ SAMPLERS = Scenario(
     "samplers",
     140,
     "samplers and logits processors for each row",
-    frozenset({Capability.SAMPLERS, Capability.PROCESSORS, Capability.LATE_JOIN}),
+    frozenset({Capability.PROCESSORS, Capability.CHUNKED}),
     _samplers,
-    (Witness("other samplers beside none", _mixed_samplers), seen.late_join()),
+    (
+        Witness("other samplers beside none", _mixed_samplers, needs=_SAMPLING),
+        replace(seen.late_join(), needs=_SAMPLING),
+        Witness("a penalty over a prompt in pieces", _penalised_in_pieces),
+    ),
 )
 INVALID = Scenario(
     "invalid",

@@ -40,7 +40,7 @@ RAGGED = SEVERAL - {"identical", "equal_length"}
 ENDS = RAGGED - {"wide", "threads"} | {"stale_state"}
 PIECES = frozenset(
     {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized"}
-    | {"media_in_pieces", "structured"}
+    | {"media_in_pieces", "samplers", "structured"}
 )
 # Where a row that decodes waits for one that joins; a prompt of two tokens joins before long ones.
 JOINS = ENDS - {"early_finish", "images_together", "stale_state"}
@@ -110,13 +110,13 @@ VACUOUS = {
     "OneByOne": SEVERAL - {"media_in_pieces"},
     "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache", "quantized"},
     "JoinsLate": {"staggered", "window", "stop_sequences", "samplers", "mixed_modality"},
-    "PrefillsWhole": {"chunked", "cancelled", "media_in_pieces"},
-    "PrefillsAtOnce": {"chunked", "cancelled", "media_in_pieces", "structured"},
+    "PrefillsWhole": {"chunked", "cancelled", "media_in_pieces", "samplers"},
+    "PrefillsAtOnce": {"chunked", "cancelled", "media_in_pieces", "samplers", "structured"},
     "NeverQuantizes": {"quantized"},
     "HasMoreSlots": {"slot_reuse", "cancelled", "mixed_modality"},
     "PadsAlways": {"identical", "equal_length"},
     "Unmetered": ALL
-    - {"window", "stop_sequences", "samplers", "mixed_modality", "media_in_pieces", "structured"},
+    - {"window", "stop_sequences", "mixed_modality", "media_in_pieces", "structured"},
     "WithoutProbes": {"invalid"},
     "WithoutStages": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),

@@ -139,7 +139,11 @@ PROOFS = {
     "kept": {"a kept cache of one of several rows that was weighed": Fake(weighing.KeepsNoCache)},
     "stop_sequences": LATE_JOIN
     | {"rows that stop beside rows that do not": Fake(schedules=without_stops)},
-    "samplers": LATE_JOIN | {"other samplers beside none": Fake(schedules=without_samplers)},
+    "samplers": LATE_JOIN
+    | {
+        "other samplers beside none": Fake(schedules=without_samplers),
+        "a penalty over a prompt in pieces": PREFILLS_WHOLE,
+    },
     "structured": {
         "a row with a grammar beside a free one": ONE_BY_ONE,
         "a grammar that forbade the likeliest token": Fake(schedules=without_processors),
