@@ -4,6 +4,7 @@ from conformance.faults.base import Fault
 from conformance.faults.mlx_vlm import (
     cancellation,
     cross_attention,
+    embeddings,
     lists,
     masks,
     media,
@@ -24,6 +25,7 @@ _MODULES = (
     lists,
     cancellation,
     media,
+    embeddings,
     cross_attention,
     recurrent,
     quant_policy,

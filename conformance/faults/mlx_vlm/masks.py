@@ -1,4 +1,4 @@
-"""Faults of attention masks and of padding: what is seen that should not be."""
+"""Faults of attention masks: what is seen that should not be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.faults.base import Hits, replaced
-from conformance.faults.mlx_vlm.patching import PADDED, after, fault, part
+from conformance.faults.mlx_vlm.patching import after, fault, part
 
 _ENDLESS = 1 << 30
 _BATCH = ("cache:KVCache|cache:SimpleKVCache|cache:ChunkedKVCache",)
@@ -118,27 +118,6 @@ def _recurrent_mask(hits: Hits) -> AbstractContextManager[None]:
     return after(_cache("ArraysCache"), "make_mask", none)
 
 
-def _nan_in_padding(hits: Hits) -> AbstractContextManager[None]:
-    return _poison(float("nan"), hits)
-
-
-def _poison(value: float, hits: Hits) -> AbstractContextManager[None]:
-    """The inputs of padded positions are not zero."""
-    owner = part("generate.ar")
-    real = owner._merge_prefill_prompt_kwargs
-
-    def merge(rows: Any, ids: Any) -> Any:
-        embeds, kwargs = real(rows, ids)
-        width = embeds.shape[1]
-        pads = mx.array([width - len(row) for row in ids])
-        padded = mx.arange(width)[None] < pads[:, None]
-        if bool(padded.any().item()):
-            hits.hit()
-        return mx.where(padded[..., None], mx.array(value, embeds.dtype), embeds), kwargs
-
-    return replaced(owner, "_merge_prefill_prompt_kwargs", merge)
-
-
 FAULTS = (
     fault(
         "B6.padding-mask-vanishes",
@@ -210,14 +189,5 @@ FAULTS = (
         _recurrent_mask,
         kills="ragged",
         needs=("cache:ArraysCache",),
-    ),
-    fault(
-        "A2.nan-in-padding",
-        "padding NaN",
-        "mlx-lm #1072",
-        "padded positions hold NaN, and the next full attention spreads it",
-        _nan_in_padding,
-        kills="ragged",
-        needs=PADDED,
     ),
 )

@@ -1,4 +1,4 @@
-"""Faults of what is put where an image stands, and of the embeddings of rows in prefill.
+"""Faults of what is put where an image stands, and of what else rows in prefill are given.
 
 Where that is, is seen in the embeddings: a run of one token whose embeddings are not one.
 """
@@ -116,21 +116,6 @@ def _of_all(hits: Hits) -> AbstractContextManager[None]:
     return _among(lambda rows: [sum(rows[1:], rows[0])] * len(rows), hits)
 
 
-def _embeddings_of_another(hits: Hits) -> AbstractContextManager[None]:
-    """Each row is embedded as the one before it, as far as that reaches."""
-
-    def rows(given: Rows, ids: list[list[int]]) -> None:
-        del ids
-        right = [row["inputs_embeds"] for row in given]
-        for row, own, other in zip(given, right, right[-1:] + right[:-1], strict=True):
-            if own is not other:
-                hits.hit()
-                least = min(own.shape[1], other.shape[1])
-                row["inputs_embeds"] = mx.concatenate([own[:, :-least], other[:, -least:]], 1)
-
-    return _rows(rows)
-
-
 def _arguments_of_another(hits: Hits) -> AbstractContextManager[None]:
     """All but embeddings and position ids go to the next row."""
 
@@ -224,14 +209,6 @@ FAULTS = (
         _lost,
         kills="images_together mixed_modality",
         needs=_IMAGE,
-    ),
-    fault(
-        "B13.embeddings-of-another-row",
-        "list misalignment",
-        "mlx-vlm #1030",
-        "rows in prefill are given each other's embeddings",
-        _embeddings_of_another,
-        kills="equal_length",
     ),
     fault(
         "B13.arguments-of-another-row",
