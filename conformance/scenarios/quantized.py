@@ -48,6 +48,7 @@ def _quantized(brief: Brief) -> list[Schedule]:
     first = next(iter(kinds.values()), TURBO)
     schedules = [_changing(brief, "plain", None)]
     schedules += [_changing(brief, name, kv) for name, kv in (kinds | turbo).items()]
+    schedules += _unpadded(brief, dict(list(kinds.items())[:1]) | turbo)
     schedules += _starts(brief, SMALL if turbo else first)
     alone = dict(list(kinds.items())[:2]) | turbo | {"start": _from_start(first)}
     only = ask(brief, "only", MEDIUM, max_tokens=2)
@@ -71,6 +72,17 @@ def _changing(brief: Brief, name: str, kv: KvQuant | None) -> Schedule:
     late = together(ask(brief, "late", MEDIUM, max_tokens=2), when=produced("short", 1))
     options = EngineOptions(prefill_step_size=CUT, kv=kv)
     return Schedule(name, (together(*first), late), options=options)
+
+
+def _unpadded(brief: Brief, kinds: dict[str, KvQuant]) -> Iterator[Schedule]:
+    """Prompts of one length, of which the first rows leave: right also where padding is wrong."""
+    rows = (("first", 2), ("second", 3), ("last", 6))
+    for name, kv in kinds.items():
+        asked = [
+            ask(brief, row, MEDIUM, variant=at, max_tokens=out)
+            for at, (row, out) in enumerate(rows)
+        ]
+        yield _schedule(f"unpadded_{name}", kv, together(*asked))
 
 
 def _starts(brief: Brief, kind: KvQuant) -> Iterator[Schedule]:

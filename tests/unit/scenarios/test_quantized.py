@@ -48,7 +48,9 @@ def test_a_library_without_turboquant_is_asked_for_none():
     kinds = [s.options.kv for s in found.values() if s.options.kv is not None]
     assert {kv.scheme for kv in kinds} == {"uniform"}
     assert {s.options.kv.start for name, s in found.items() if "start" in name} == {START}
-    assert set(schedules(64)) - set(found) == {"turbo", "alone_turbo", "image_turbo"}
+    assert set(schedules(64)) - set(found) == {
+        *("turbo", "unpadded_turbo", "alone_turbo", "image_turbo"),
+    }
 
 
 def test_heads_that_such_a_library_cannot_cut_are_told():
@@ -67,6 +69,18 @@ def test_a_schedule_without_quantization_is_there_to_compare_bytes_with():
     for name in ("uniform_8_32", "uniform_4_64", "turbo"):
         assert found[name].arrivals == plain.arrivals
         assert msgspec.structs.replace(found[name].options, kv=None) == plain.options
+
+
+def test_rows_leave_a_batch_without_padding():
+    found = [s for name, s in schedules(64).items() if name.startswith("unpadded_")]
+    assert [schedule.options.kv.scheme for schedule in found] == ["uniform", "turboquant"]
+    for schedule in found:
+        assert len({len(request.prompt) for request in schedule.requests}) == 1
+        assert len({request.prompt for request in schedule.requests}) == len(schedule.requests)
+        outputs = [request.max_tokens for request in schedule.requests]
+        # The first rows leave one after the other, and the last one decodes on.
+        assert outputs == sorted(set(outputs))
+        assert outputs[-1] - outputs[-2] > 2
 
 
 def test_prompts_lie_on_either_side_of_the_start():
