@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.engine import Capability
+from conformance.reference.caches.wrap import shapes
 from conformance.reference.engine import ReferenceEngine, output
-from conformance.reference.forward import alone, forward
+from conformance.reference.forward import Feed, alone, forward
 from conformance.trace import StepOutput
+
+# Of models whose first tokens widen a recurrent state, as longcat_flash_ngram's last ids.
+_WIDENS = (
+    "rows of unequal length in one pass are not supported: the model's state widens with each of "
+    "the first tokens"
+)
 
 
 class Solo(ReferenceEngine):
@@ -30,6 +39,15 @@ class Solo(ReferenceEngine):
             alone(self.model, row.feed(piece))
             processed[row.name] = piece
         return output(decoded, processed)
+
+    @classmethod
+    def apart(cls, model: Any) -> str:
+        """Besides, states that widen: nothing pads them here."""
+        caches, widths = make_prompt_cache(model), set()
+        for _ in range(2):
+            alone(model, Feed(caches, (0,)))
+            widths.add(shapes(caches))
+        return super().apart(model) or (_WIDENS if len(widths) > 1 else "")
 
 
 class Padded(ReferenceEngine):
