@@ -1,7 +1,15 @@
 """The reference engines are offered, decode mlx-lm's families, and are asked for by name."""
 
+import mlx.core as mx
+import pytest
+from mlx_lm.models.cache import ArraysCache
+
 from conformance.engine import Capability
-from conformance.plugins.reference_engine import conformance_engines
+from conformance.plugins.reference_engine import (
+    ReferencePadded,
+    ReferenceSolo,
+    conformance_engines,
+)
 from conformance.reference.oracle import Oracle
 from conformance.registry import build_registry
 from conformance.schedule import Sampler
@@ -38,3 +46,24 @@ def test_the_oracle_shares_no_code_with_them():
         for value in names.values()
         for name in ("engine", "forward", "caches", "sequence", "speculative", "prefill")
     )
+
+
+class Widens:
+    """A state of the last tokens: as many as came, up to ``most``."""
+
+    def __init__(self, most):
+        self.most = most
+
+    def make_cache(self):
+        return [ArraysCache(size=1)]
+
+    def __call__(self, ids, cache):
+        seen = ids if cache[0][0] is None else mx.concatenate([cache[0][0], ids], axis=-1)
+        cache[0][0] = seen[:, -self.most :]
+        return mx.zeros((*ids.shape, 4))
+
+
+@pytest.mark.parametrize(("most", "apart"), [(3, True), (1, False)])
+def test_without_padding_rows_of_a_state_that_widens_are_apart(most, apart):
+    assert ("widens" in ReferenceSolo.apart(Widens(most))) is apart
+    assert ReferencePadded.apart(Widens(most)) == ""
