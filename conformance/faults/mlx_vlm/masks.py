@@ -10,7 +10,9 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.faults.base import Hits, replaced
-from conformance.faults.mlx_vlm.patching import after, fault, part
+from conformance.faults.mlx_vlm.embeddings import said
+from conformance.faults.mlx_vlm.patching import after, fault, part, prompt_class
+from conformance.faults.patching import differs
 
 _ENDLESS = 1 << 30
 _BATCH = ("cache:KVCache|cache:SimpleKVCache|cache:ChunkedKVCache",)
@@ -117,13 +119,34 @@ def _wrong_sign(hits: Hits) -> AbstractContextManager[None]:
     return _fill(1e4, hits)
 
 
-def _recurrent_mask(hits: Hits) -> AbstractContextManager[None]:
-    def none(_: Any, mask: Any, __: Any) -> Any:
-        if mask is not None and not bool(mask.all().item()):
-            hits.hit()
-        return None
+@contextlib.contextmanager
+def _recurrent_mask(hits: Hits) -> Iterator[None]:
+    """No mask; a hit where a batch says something else for it: zeros may leave a state zero."""
+    caches, batch = _cache("ArraysCache"), prompt_class()
+    real_mask, real_init = caches.make_mask, batch.__init__
 
-    return after(_cache("ArraysCache"), "make_mask", none)
+    def none(self: Any, *args: Any, **options: Any) -> None:
+        del self, args, options
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        real_init(self, *args, **options)
+        if self._inputs_embeds is not None and _told(self, caches, real_mask):
+            hits.hit()
+
+    with replaced(caches, "make_mask", none), replaced(batch, "__init__", init):
+        yield
+
+
+def _told(batch: Any, caches: Any, real_mask: Any) -> bool:
+    """Whether a batch of prompts says something else without the masks of its states."""
+    if not any(batch._left_padding_per_row):
+        return False
+    try:
+        without = said(batch, batch._inputs_embeds)
+        with replaced(caches, "make_mask", real_mask):
+            return differs(without, said(batch, batch._inputs_embeds))
+    except Exception:  # noqa: BLE001 - whatever the library raises; the run raises it, too
+        return True
 
 
 FAULTS = (
