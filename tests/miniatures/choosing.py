@@ -48,5 +48,6 @@ class Chooser:
             scaled = logprobs / self.sampler.args["temperature"]
             return int((scaled + rng.gumbel(size=len(logprobs))).argmax())
         order = np.argsort(logprobs, kind="stable")
-        likely = order[np.exp(logprobs[order]) > self.sampler.args.get("xtc_threshold", 1.0)]
+        probs = np.exp(normalise(logprobs))
+        likely = order[probs[order] > self.sampler.args.get("xtc_threshold", 1.0)]
         return int(likely[0] if len(likely) else order[-1])

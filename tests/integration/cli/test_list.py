@@ -44,7 +44,7 @@ def test_the_others(conformance, what, expected):
 def test_families_of_an_engine_are_loaded_and_described(conformance):
     listing = json.loads(conformance("list", "families", "--engine", "toy", "--json").out)
     calm = next(row for row in listing["families loaded"] if row["family"] == "calm")
-    assert calm["caches"] == "the plugin of library toy describes no models"
+    assert calm["caches"] == "ToyCache"
     assert calm["scenarios"] == ["repeat", "ragged", "staggered"]
     assert listing["left out"] == []
     assert listing["excluded"] == [{"module": "helper", "reason": "no model"}]
