@@ -9,10 +9,10 @@ from collections import OrderedDict
 
 import msgspec
 
-from conformance.alone import judge_alone
 from conformance.engine import Engine
 from conformance.errors import ModelError
-from conformance.judge import Outcome, Until, brief_for, judge_batched
+from conformance.judging.alone import judge_alone
+from conformance.judging.judge import Outcome, Until, brief_for, judge_batched
 from conformance.phases import Phases
 from conformance.registry import Registry
 from conformance.runner import failure_of, says_unsupported

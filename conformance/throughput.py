@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from conformance.judge import brief_for
+from conformance.judging.judge import brief_for
 from conformance.registry import Registry
 from conformance.runner import play
 from conformance.scenarios.build import ask, together

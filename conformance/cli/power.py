@@ -15,11 +15,11 @@ from conformance.cli.choices import EXISTING_FILE, JOBS, writable
 from conformance.cli.parallel import as_they_come
 from conformance.cli.power_table import print_matrix
 from conformance.errors import ConformanceError
-from conformance.power import Unit, halves, trials, unheard
+from conformance.proof.power import Unit, halves, trials, unheard
+from conformance.proof.trials import Outcome, Trial, encode, read_trials
 from conformance.registry import Registry, build_registry, select
 from conformance.report.jsonl import ResultFile
 from conformance.selection import DTYPES
-from conformance.trials import Outcome, Trial, encode, read_trials
 
 EXIT_INTERRUPTED = 2
 

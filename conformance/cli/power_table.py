@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.checks import CHECKS
-from conformance.separation import LEAST, Separation, separations
-from conformance.trials import Kill, Outcome, Trial
+from conformance.proof.separation import LEAST, Separation, separations
+from conformance.proof.trials import Kill, Outcome, Trial
 
 # Kills and families that are shown, those with the smallest signal over noise first.
 _FAINTEST = 10

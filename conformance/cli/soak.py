@@ -12,13 +12,13 @@ from rich.console import Console
 
 from conformance.cli.choices import JOBS, writable
 from conformance.cli.parallel import in_processes
-from conformance.drawing import Drawing, Way
 from conformance.errors import ConformanceError
 from conformance.expectations import load_expectations
+from conformance.proof.drawing import Drawing, Way
+from conformance.proof.soak import Soaked, SoakUnit, alarm, clean, soak
 from conformance.registry import Registry, build_registry, select
 from conformance.schedule import Schedule
 from conformance.selection import DTYPES
-from conformance.soak import Soaked, SoakUnit, alarm, clean, soak
 from conformance.verdict import Verdict
 
 

@@ -14,9 +14,8 @@ LAYERS = {
     1: "errors schedule trace verdict family grammar",
     2: "numerics compare checks golden expectations hookspecs",
     3: "engine library registry selection coverage phases weights sensitivity noise backend "
-    "reference scenarios faults subject runner playing judge witnessed probing alone session "
-    "diagnosis trials separation power soak drawing throughput caches report schema bench explore "
-    "explain repro",
+    "reference scenarios faults subject runner judging probing session diagnosis proof throughput "
+    "caches report schema bench explore explain repro",
     4: "plugins",
     5: "cli pytest_plugin suite __main__",
 }

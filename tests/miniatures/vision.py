@@ -4,7 +4,7 @@ from pathlib import Path
 
 import conformance
 from conformance.family import load_family
-from conformance.judge import brief_for, judge_batched
+from conformance.judging.judge import brief_for, judge_batched
 from conformance.phases import Phases
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.library import MlxVlm

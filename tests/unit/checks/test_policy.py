@@ -8,8 +8,8 @@ from miniatures.right import ContinuousBatching
 
 from conformance.checks import Play
 from conformance.checks.policy import check_policy
+from conformance.judging.playing import play_schedule
 from conformance.numerics import flat_envelope
-from conformance.playing import play_schedule
 from conformance.schedule import Arrival, EngineOptions, KvQuant, Request, Schedule
 from conformance.trace import Failure, FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.verdict import Verdict

@@ -17,8 +17,8 @@ from conformance.cli.power_table import (
     too_close,
     verdict,
 )
-from conformance.separation import separations
-from conformance.trials import Kill, Outcome, Trial
+from conformance.proof.separation import separations
+from conformance.proof.trials import Kill, Outcome, Trial
 
 
 def trial(fault, outcome=Outcome.KILLED, *kills, family="llama", fault_class="masks", **more):

@@ -14,7 +14,7 @@ from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 from msgspec.structs import replace
 
-from conformance.judge import brief_for, judge_batched
+from conformance.judging.judge import brief_for, judge_batched
 from conformance.scenarios import LADDER, Scenario, Witness
 from conformance.schedule import Arrival, Request, Schedule
 from conformance.verdict import Verdict

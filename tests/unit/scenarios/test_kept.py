@@ -7,7 +7,7 @@ from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
 from conformance.engine import Capability
-from conformance.judge import brief_for, judge_batched
+from conformance.judging.judge import brief_for, judge_batched
 from conformance.scenarios.kept import HELD, KEPT
 from conformance.trace import KeptCache
 from conformance.verdict import Verdict

@@ -5,7 +5,7 @@ from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
 from conformance.engine import Capability
-from conformance.judge import brief_for
+from conformance.judging.judge import brief_for
 from conformance.scenarios import LADDER
 from conformance.schedule import Arrival, EngineOptions, Request, Schedule, from_json, to_json
 from conformance.schedule import validate as valid

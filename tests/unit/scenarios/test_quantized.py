@@ -6,7 +6,7 @@ from miniatures.library import ToyLibrary, subject
 from miniatures.right import ContinuousBatching
 
 from conformance.errors import Unsupported
-from conformance.judge import brief_for, judge_batched
+from conformance.judging.judge import brief_for, judge_batched
 from conformance.scenarios.quantized import QUANTIZED, START
 from conformance.verdict import Verdict
 

@@ -8,7 +8,7 @@ from miniatures.vision import findings, load_subject
 from mlx_vlm import apc
 
 from conformance.errors import Unsupported
-from conformance.judge import brief_for
+from conformance.judging.judge import brief_for
 from conformance.plugins.mlx_vlm import prefix_caching
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.inputs import inputs_of

@@ -7,7 +7,7 @@ from mlx_vlm.generate import ar
 from mlx_vlm.models import cache as caches
 
 from conformance.family import load_family
-from conformance.judge import brief_for, judge_batched
+from conformance.judging.judge import brief_for, judge_batched
 from conformance.phases import Phases
 from conformance.plugins.mlx_vlm import compat, inventory, quantization
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine

@@ -9,11 +9,11 @@ from miniatures.wrong import JoinsOneOff
 from conformance.errors import ModelError, Unsupported
 from conformance.expectations import Defect, Expectations
 from conformance.family import Facts, Family
-from conformance.judge import brief_for
+from conformance.judging.judge import brief_for
+from conformance.proof.soak import Soaked, SoakUnit, clean, random_schedule, soak
 from conformance.registry import Registry
 from conformance.schedule import from_json, to_json
 from conformance.session import Session
-from conformance.soak import Soaked, SoakUnit, clean, random_schedule, soak
 from conformance.verdict import CaseId
 
 

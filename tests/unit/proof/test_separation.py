@@ -2,8 +2,8 @@
 
 import pytest
 
-from conformance.separation import separations
-from conformance.trials import Kill, Outcome, Trial
+from conformance.proof.separation import separations
+from conformance.proof.trials import Kill, Outcome, Trial
 
 
 def trial(fault, *ratios, family="llama", dtype="float32", noise=None, outcome=Outcome.KILLED):

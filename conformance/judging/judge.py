@@ -12,7 +12,8 @@ from conformance.checks import CHECKS, Play
 from conformance.checks.cache_bytes import cache_shares
 from conformance.checks.forced import measure
 from conformance.engine import Engine, equipped
-from conformance.playing import play_schedule
+from conformance.judging.playing import play_schedule
+from conformance.judging.witnessed import missed, unwitnessed
 from conformance.runner import failure_of
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
@@ -20,7 +21,6 @@ from conformance.schedule import Schedule, Stage
 from conformance.subject import Subject
 from conformance.trace import Trace
 from conformance.verdict import Finding, ScheduleResult, Verdict
-from conformance.witnessed import missed, unwitnessed
 
 # Whether findings are all that is asked for, so that the rest of the case need not be played.
 Until = Callable[[Sequence[Finding]], bool]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conformance.trials import Outcome, Trial
+from conformance.proof.trials import Outcome, Trial
 
 LEAST = {"float32": 100.0, "bfloat16": 5.0, "float16": 5.0}
 """The separation that a family should have in each dtype."""

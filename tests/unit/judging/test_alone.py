@@ -11,8 +11,8 @@ from miniatures.library import (
 )
 from miniatures.right import ContinuousBatching
 
-from conformance.alone import judge_alone
-from conformance.judge import brief_for
+from conformance.judging.alone import judge_alone
+from conformance.judging.judge import brief_for
 from conformance.scenarios.solo import RECHUNKED, REPEAT
 from conformance.verdict import Verdict
 

@@ -12,11 +12,11 @@ from conformance.errors import ModelError, Unsupported
 from conformance.family import Facts, Family
 from conformance.faults import Fault, Hits, replaced
 from conformance.library import Description
-from conformance.power import Bench, Unit, _signal, enough, halves, trials, unheard, without
+from conformance.proof.power import Bench, Unit, _signal, enough, halves, trials, unheard, without
+from conformance.proof.trials import Outcome, encode
 from conformance.registry import Registry
 from conformance.scenarios import LADDER
 from conformance.session import Session
-from conformance.trials import Outcome, encode
 from conformance.verdict import CaseId, CaseResult, Finding, ScheduleResult, Verdict
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from conformance.engine import Capability
 from conformance.expectations import Expectations
-from conformance.judge import brief_for, judge_batched
+from conformance.judging.judge import brief_for, judge_batched
 from conformance.registry import Registry
 from conformance.runner import failure_of
 from conformance.scenarios import Brief, Scenario

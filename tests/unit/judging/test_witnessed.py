@@ -5,7 +5,7 @@ from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
 from conformance.engine import Capability
-from conformance.judge import brief_for, judge_batched
+from conformance.judging.judge import brief_for, judge_batched
 from conformance.scenarios import Scenario, Witness
 from conformance.scenarios.build import SHORT, ask, together
 from conformance.schedule import Schedule

@@ -17,10 +17,10 @@ from conformance.faults.costs import costlier
 from conformance.faults.killing import killed, new_findings, overcome, tells
 from conformance.faults.traits import traits
 from conformance.numerics import WIDE_FACTOR
+from conformance.proof.separation import LEAST
+from conformance.proof.trials import Kill, Outcome, Trial
 from conformance.registry import Registry
-from conformance.separation import LEAST
 from conformance.session import Session
-from conformance.trials import Kill, Outcome, Trial
 from conformance.verdict import CaseId, CaseResult, Finding, Verdict
 
 _UNSUPPORTED = Verdict.UNSUPPORTED

@@ -6,8 +6,8 @@ from miniatures.library import TiedLibrary, subject
 from miniatures.right import AllAtOnce, ContinuousBatching
 from miniatures.wrong import DriftsALittle, NanInPadding, RoundsOtherwise, SaysUnsupported
 
-from conformance.judge import brief_for
-from conformance.playing import play_schedule
+from conformance.judging.judge import brief_for
+from conformance.judging.playing import play_schedule
 from conformance.scenarios import LADDER
 from conformance.scenarios.build import ask, together
 from conformance.schedule import Drafting, Schedule

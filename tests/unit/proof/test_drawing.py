@@ -2,8 +2,8 @@
 
 import pytest
 
-from conformance.drawing import LEAST_ROWS, MOST_ROWS, Drawing
-from conformance.soak import Soaked
+from conformance.proof.drawing import LEAST_ROWS, MOST_ROWS, Drawing
+from conformance.proof.soak import Soaked
 
 WAYS = [("e", family, dtype) for dtype in ("float32", "float16") for family in "abcd"]
 REFUSED = {("e", "a", "float16"), ("e", "c", "float16")}

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.errors import ResultError
-from conformance.trials import Kill, Outcome, Trial, encode, read_trials
+from conformance.proof.trials import Kill, Outcome, Trial, encode, read_trials
 
 
 def trial(fault, outcome=Outcome.KILLED, *kills, **more):

@@ -8,7 +8,7 @@ import numpy as np
 
 from conformance import numerics
 from conformance.checks.forced import common_steps
-from conformance.judge import Numbers, Outcome, figures_of, worst, worst_numbers
+from conformance.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
 from conformance.schedule import EngineOptions, Schedule
 from conformance.subject import Subject
 from conformance.verdict import Finding, ScheduleResult, Verdict

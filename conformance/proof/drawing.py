@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from conformance.soak import Soaked, SoakUnit
+from conformance.proof.soak import Soaked, SoakUnit
 
 # Rows of one unit of work: enough to make a model's loading worth it, few enough to share out.
 LEAST_ROWS, MOST_ROWS = 25, 250

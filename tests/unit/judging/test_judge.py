@@ -14,8 +14,8 @@ from miniatures.wrong import (
     SaysUnsupported,
 )
 
-from conformance.alone import judge_alone
-from conformance.judge import (
+from conformance.judging.alone import judge_alone
+from conformance.judging.judge import (
     Numbers,
     brief_for,
     judge_batched,
