@@ -10,7 +10,7 @@ from conformance.trace import Trace
 
 FEW = 2  # output tokens
 # Rows of a batch whose buffers one short row might keep. The first is weighed.
-LENGTHS = (SHORT, LONG, MEDIUM, LONG, MEDIUM, LONG)
+LENGTHS = (SHORT, LONG, MEDIUM, LONG, MEDIUM, LONG, MEDIUM, LONG)
 
 
 def _held(brief: Brief) -> list[Schedule]:

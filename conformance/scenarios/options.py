@@ -57,7 +57,8 @@ def _stop_sequences(brief: Brief) -> list[Schedule]:
         ),
         ask(brief, "single", SHORT, max_tokens=LASTING, stop=((short[4],), (never, short[1]))),
         ask(brief, "without", TWO, max_tokens=LASTING),
-        ask(brief, "unmet", TWO, max_tokens=LASTING, stop=((two[0], never),)),
+        # Its own stop comes when rows before it have left: a matcher that stayed behind misses it.
+        ask(brief, "last", TWO, max_tokens=LASTING, stop=((two[0], never), (two[-2], two[-1]))),
     ]
     # Takes the slot of a row whose matcher stood in the middle of a sequence. One that said its own
     # stop at once would have joined nobody.
