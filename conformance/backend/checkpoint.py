@@ -17,8 +17,8 @@ from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten
 
 from conformance.errors import ConformanceError, ModelError, Unsupported
+from conformance.failures import says_unsupported
 from conformance.family import Family
-from conformance.runner import says_unsupported
 from conformance.weights import make_packed, make_weights
 
 DTYPES = ("float32", "float16", "bfloat16")

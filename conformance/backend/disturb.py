@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mlx.core as mx
+
+from conformance.backend.entries import leaves
 
 
 @contextlib.contextmanager
@@ -70,26 +72,6 @@ def _report_later(entry: Any, counter: str, reads: list[int]) -> None:
         if not name.startswith("_") and callable(getattr(kind, name, None))
     }
     entry.__class__ = type(kind.__name__, (kind,), {**methods, counter: property(get, put)})
-
-
-def leaves(entries: Sequence[Any]) -> Iterator[Any]:
-    """All caches, those within lists of caches included."""
-    for entry in entries:
-        inner = getattr(entry, "caches", None)
-        if inner is not None:
-            yield from leaves(inner)
-        elif entry is not None:
-            yield entry
-
-
-def places(entries: Sequence[Any]) -> Iterator[str]:
-    """For each of ``leaves``, where it is: ``3`` or, within a list of caches, ``3.0``."""
-    for index, entry in enumerate(entries):
-        inner = getattr(entry, "caches", None)
-        if inner is not None:
-            yield from (f"{index}.{rest}" for rest in places(inner))
-        elif entry is not None:
-            yield str(index)
 
 
 def holdings(entry: Any) -> Iterator[str]:

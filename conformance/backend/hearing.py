@@ -20,11 +20,10 @@ from conformance.backend.disturb import (
     corrupt,
     exchange,
     holdings,
-    leaves,
-    places,
     shifted_offsets,
     shifted_rope,
 )
+from conformance.backend.entries import leaves, places
 from conformance.family import Family
 from conformance.sensitivity import (
     Rounding,

@@ -1,6 +1,11 @@
-"""Dirties free memory: MLX checks no bounds, so a read past the end finds what lies there."""
+"""Memory: how much there is, and how to dirty what is free.
+
+MLX checks no bounds, so a read past the end finds what lies there.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import mlx.core as mx
 
@@ -15,3 +20,25 @@ def churn(rounds: int = 2) -> None:
         held = [mx.full((size,), value, mx.float32) for size in _SIZES for _ in range(4)]
         mx.eval(held)
         del held
+
+
+def available_bytes() -> int | None:
+    """Bytes that models may take on the default device now; ``None`` where nothing says it."""
+    device = mx.default_device()
+    info = mx.device_info(device) if hasattr(mx, "device_info") else {}
+    if device.type == mx.DeviceType.gpu:
+        # Metal says what it advises, CUDA what is free; both may be of the host's own memory.
+        for name in ("free_memory", "max_recommended_working_set_size", "total_memory"):
+            if info.get(name):
+                return int(info[name])
+    return _free_of_host(Path("/proc/meminfo")) or int(info.get("memory_size", 0)) or None
+
+
+def _free_of_host(meminfo: Path) -> int | None:
+    """``MemAvailable`` of Linux, in bytes."""
+    try:
+        lines = meminfo.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [line.split() for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0][1]) * 1024 if found else None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
+from conformance.errors import ScheduleError
 from conformance.grammar import Grammar
+from conformance.schedule import Processor
 
 SamplerFn = Callable[[mx.array], mx.array]
 ProcessorFn = Callable[[mx.array, mx.array], mx.array]
@@ -60,3 +63,27 @@ class GrammarProcessor:
         self.grammar.advance(np.array(tokens).reshape(-1).tolist())
         allowed = mx.array(self.grammar.allowed(logits.shape[-1]))  # [vocab]
         return mx.where(allowed, logits, mx.array(-mx.inf, logits.dtype))
+
+
+def make_processors(
+    processors: tuple[Processor, ...], library: str, maker: Callable[..., list[ProcessorFn]]
+) -> list[ProcessorFn]:
+    """The callables for ``processors``: of our own, or made by the ``maker`` of that library.
+
+    Raises:
+        ScheduleError: there is no such kind of processor.
+    """
+    made: list[ProcessorFn] = []
+    for processor in processors:
+        arguments: dict[str, Any] = dict(processor.args)
+        if processor.kind == "grammar":
+            made.append(GrammarProcessor(Grammar(**arguments)))
+        elif processor.kind == "library":
+            if "logit_bias" in arguments:  # JSON has no integer keys
+                arguments["logit_bias"] = {int(k): v for k, v in arguments["logit_bias"].items()}
+            made += maker(**arguments)
+        else:
+            raise ScheduleError(
+                f"{library}: no processor of kind {processor.kind!r}; there are grammar, library"
+            )
+    return made

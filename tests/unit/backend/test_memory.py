@@ -1,8 +1,10 @@
-"""Free memory is dirtied, and given back."""
+"""Free memory is dirtied, and given back; how much there is, is known."""
 
 import mlx.core as mx
+import pytest
 
-from conformance.backend.memory import churn
+from conformance.backend import memory
+from conformance.backend.memory import available_bytes, churn
 
 
 def test_no_memory_is_held_afterwards():
@@ -36,3 +38,26 @@ def test_live_arrays_are_left_alone():
     mx.eval(x)
     churn(rounds=3)
     assert x.tolist() == list(range(256))
+
+
+def test_the_host_says_what_is_available(tmp_path):
+    told = tmp_path / "meminfo"
+    told.write_text("MemTotal:  100 kB\nMemFree:  10 kB\nMemAvailable:  64 kB\n")
+    assert memory._free_of_host(told) == 64 * 1024
+    told.write_text("MemTotal:  100 kB\n")
+    assert memory._free_of_host(told) is None
+    assert memory._free_of_host(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("info", "bytes_"),
+    [
+        ({"free_memory": 7, "total_memory": 9}, 7),
+        ({"max_recommended_working_set_size": 5, "memory_size": 8}, 5),
+        ({"total_memory": 9}, 9),
+    ],
+)
+def test_a_gpu_says_it_itself(info, bytes_, monkeypatch):
+    monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.DeviceType.gpu))
+    monkeypatch.setattr(mx, "device_info", lambda device: info)
+    assert available_bytes() == bytes_

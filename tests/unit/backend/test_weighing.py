@@ -1,5 +1,6 @@
 """Graphs that arrays wait for, and buffers that go free with a cache."""
 
+import gc
 import itertools
 
 import mlx.core as mx
@@ -67,3 +68,17 @@ def test_a_view_holds_the_batch():
 def test_a_row_that_is_not_computed_holds_the_batch():
     kept = weigh("r", [Cache(mx.contiguous(batch()[:1]))], computed=False)
     assert kept.held >= 4 * BATCH * COLUMNS
+
+
+def test_a_batch_that_lies_about_in_a_cycle_does_not_hide_that_a_view_holds_it():
+    gc.disable()
+    try:
+        keys = batch()
+        caches = [Cache(keys[:1])]
+        around = [keys]
+        around.append(around)
+        del keys, around
+        kept = weigh("a", caches, computed=True)
+    finally:
+        gc.enable()
+    assert kept.held >= BATCH * kept.counted

@@ -1,0 +1,22 @@
+"""Brings a loaded checkpoint's parameters to a working dtype."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.utils import tree_map_with_path
+
+
+def cast(model: Module, dtype: str) -> None:
+    """Cast all floating parameters to ``dtype``, but those that the model keeps back.
+
+    Scales of quantized weights are among them, packed weights are not.
+    """
+    wanted: mx.Dtype = getattr(mx, dtype)
+    kept_back = getattr(model, "cast_predicate", None) if dtype != "float32" else None
+
+    def one(path: str, value: mx.array) -> mx.array:
+        floating = mx.issubdtype(value.dtype, mx.floating)
+        return value.astype(wanted) if floating and (not kept_back or kept_back(path)) else value
+
+    model.update(tree_map_with_path(one, model.parameters()))

@@ -1,0 +1,47 @@
+"""What a model that somebody else loaded says of itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.utils import tree_flatten
+
+from conformance.errors import ModelError
+
+_DTYPES = {mx.float32: "float32", mx.float16: "float16", mx.bfloat16: "bfloat16"}
+
+
+def is_module(value: object) -> bool:
+    """Whether it is a model in memory, not the name or the place of one."""
+    return isinstance(value, Module)
+
+
+def working_dtype(model: Any) -> str:
+    """The dtype of most of its floating parameters, by number."""
+    flat: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
+    found = Counter(_DTYPES[v.dtype] for v in flat.values() if v.dtype in _DTYPES)
+    return found.most_common(1)[0][0] if found else "float32"
+
+
+def config_of(model: Any) -> Mapping[str, Any]:
+    """The fields of its ``args`` or ``config``, ``model_type`` and ``vocab_size`` among them.
+
+    Raises:
+        ModelError: it says no vocabulary, and gives no logits for one token either.
+    """
+    told = getattr(model, "args", None) or getattr(model, "config", None)
+    config = {**getattr(told, "__dict__", {})}
+    config.setdefault("model_type", type(model).__module__.rpartition(".")[2])
+    if not isinstance(config.get("vocab_size"), int):
+        try:
+            config["vocab_size"] = int(model(mx.array([[0]])).shape[-1])
+        except Exception as error:
+            raise ModelError(
+                f"{type(model).__name__}: names no vocab_size, and a call with one token raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
+    return config

@@ -1,0 +1,40 @@
+"""The process's one other thread, for what must be seen to work from there too."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def on_other_thread(work: Callable[[], T]) -> T:
+    """What ``work`` gives, called on the other thread; waits for it.
+
+    One thread for all calls, and never ended: each new one would get streams of its own from mlx,
+    whose threads outlive it and slow down everything that comes after.
+    """
+    answer: Future[T] = Future()
+    _jobs().put((work, answer))
+    return answer.result()
+
+
+@functools.cache
+def _jobs() -> SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
+    """The queue of the other thread, which is started by the first call."""
+    jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+
+    def run() -> None:
+        while True:
+            work, answer = jobs.get()
+            try:
+                answer.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+                answer.set_exception(error)
+
+    threading.Thread(target=run, name="conformance-other", daemon=True).start()
+    return jobs
