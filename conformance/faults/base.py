@@ -38,6 +38,8 @@ class Fault:
         inject: a context manager; inside it the defect is there, afterwards without a trace gone.
         crash: the historic defect was a crash, so that a crash kills it.
         priced: the answers stay right; a figure of the run that gets worse kills it.
+        where: globs, with ``|`` between, of the place that it breaks as ``conformance explain``
+            names places; empty where it has none, as in an engine's lists or in costs.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Fault:
     inject: Callable[[Hits], AbstractContextManager[None]]
     crash: bool = False
     priced: bool = False
+    where: str = ""
 
     @property
     def scenarios(self) -> tuple[str, ...]:

@@ -67,17 +67,18 @@ def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
     return any(_accuses(fault, verdict) for verdict in _turned(baseline, mutated))
 
 
-def overcome(baseline: CaseResult, mutated: CaseResult) -> set[str]:
-    """The schedules that ended in a crash which the baseline knows from others of its schedules.
+def overcome(baselines: Iterable[CaseResult], mutated: CaseResult) -> set[str]:
+    """The schedules that ended in a crash or a refusal which the family knows without the fault.
 
-    There a fault only led into a defect that was there before, and nothing more can be seen of it.
+    There a fault only led into what was there before, and nothing more can be seen of it.
     """
-    known = {_words(finding) for finding in _crashes(baseline)}
-    return {finding.schedule for finding in _crashes(mutated) if _words(finding) in known}
+    known = {_words(finding) for baseline in baselines for finding in _ends(baseline)}
+    return {finding.schedule for finding in _ends(mutated) if _words(finding) in known}
 
 
-def _crashes(result: CaseResult) -> Iterator[Finding]:
-    return (finding for finding in result.evidence if finding.verdict is Verdict.CRASH)
+def _ends(result: CaseResult) -> Iterator[Finding]:
+    ends = (Verdict.CRASH, Verdict.UNSUPPORTED)
+    return (finding for finding in result.evidence if finding.verdict in ends)
 
 
 def _words(finding: Finding) -> str:

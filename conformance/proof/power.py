@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,19 @@ class Unit(msgspec.Struct, frozen=True):
     every_scenario: bool = False
 
 
+@dataclass
+class Attempt:
+    """What the runs with a fault showed so far, by scenario and schedule: ``staggered/late_long``.
+
+    Attributes:
+        hits: how often the defect took effect.
+        untold: the results that no check told from those without it.
+    """
+
+    hits: dict[str, Hits] = field(default_factory=dict)
+    untold: list[CaseResult] = field(default_factory=list)
+
+
 class Bench:
     """Tries faults in one family; the runs without them are made once."""
 
@@ -45,7 +59,6 @@ class Bench:
         self._unit = unit
         self._session = Session(registry)
         self._right: dict[str, CaseResult] = {}
-        self._overcome: set[str] = set()
         engine = registry.engines[unit.engine]
         family = registry.families[engine.library, unit.family]
         self._scenarios = {s.name for s in registry.scenarios_for(engine, family) if not s.alone}
@@ -60,43 +73,40 @@ class Bench:
         scenarios = [name for name in self._order(fault) if name in self._scenarios]
         kills: list[Kill] = []
         tried: list[str] = []
-        hits: dict[str, Hits] = {}
-        self._overcome.clear()
+        attempt = Attempt()
         for name in scenarios:
             tried.append(name)
-            found = self._kill(fault, name, hits)
+            found = self._kill(fault, name, attempt)
             kills += [found] if found else []
             if found and not self._unit.every_scenario:
                 break
-        outcome, why = (Outcome.KILLED, "") if kills else self._untold(tried, hits)
+        outcome, why = (Outcome.KILLED, "") if kills else self._untold(tried, attempt)
         seconds = round(time.perf_counter() - start, 3)
         return self._trial(
             fault,
             outcome,
             kills=tuple(kills),
-            hits=sum(h.count for h in hits.values()),
+            hits=sum(hits.count for hits in attempt.hits.values()),
             tried=tuple(tried),
             why=why,
             seconds=seconds,
             noise=self._noise(tried),
         )
 
-    def _untold(self, tried: Sequence[str], hits: Mapping[str, Hits]) -> tuple[Outcome, str]:
-        """What became of a fault that no check told, and why.
-
-        ``hits`` by scenario and schedule: ``staggered/late_long``.
-        """
+    def _untold(self, tried: Sequence[str], attempt: Attempt) -> tuple[Outcome, str]:
+        """What became of a fault that no check told, and why."""
         right = [self._right[name] for name in tried]
         if right and all(_refused(result) for result in right):
             words = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
             why = f"the library cannot run it without it either: {words}"
             return Outcome.NOT_APPLICABLE, why
-        places = [place for place, found in hits.items() if found.count]
+        places = [place for place, hits in attempt.hits.items() if hits.count]
         if not places:
             why = f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
             return Outcome.NOT_APPLICABLE, why
         good = {f"{r.scenario}/{s.name}" for r in right for s in r.schedules if s.verdict.good}
-        if (good - self._overcome).isdisjoint(places):
+        led = {f"{r.scenario}/{name}" for r in attempt.untold for name in overcome(right, r)}
+        if (good - led).isdisjoint(places):
             return Outcome.HIDDEN, f"the family is wrong without it, too, in {', '.join(places)}"
         return Outcome.SURVIVED, ""
 
@@ -113,7 +123,7 @@ class Bench:
         rest = (name for name in self._registry.scenarios if name not in fault.scenarios)
         return (*fault.scenarios, *rest)
 
-    def _kill(self, fault: Fault, scenario: str, hits: dict[str, Hits]) -> Kill | None:
+    def _kill(self, fault: Fault, scenario: str, attempt: Attempt) -> Kill | None:
         case = self._case(scenario)
         if scenario not in self._right:
             self._right[scenario] = self._session.run(case)
@@ -126,13 +136,13 @@ class Bench:
         def around(schedule: str) -> AbstractContextManager[None]:
             place = f"{scenario}/{schedule}"
             told = fault.may_show(scenario, schedule)
-            return fault.inject(hits.setdefault(place, Hits()) if told else Hits())
+            return fault.inject(attempt.hits.setdefault(place, Hits()) if told else Hits())
 
         wrong = self._session.run(case, around=around, until=until)
         if fault.priced and (dearer := costlier(right, wrong)):
             return Kill(scenario, "cost", dearer)
         if not killed(fault, right, wrong):
-            self._overcome |= {f"{scenario}/{name}" for name in overcome(right, wrong)}
+            attempt.untold.append(wrong)
             return None
         found = new_findings(right, wrong.evidence)
         checks = tuple(sorted({finding.check for finding in found}))
@@ -182,8 +192,9 @@ def trials(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
     faults = [registry.faults[name] for name in unit.faults]
     try:
         bench = Bench(registry, unit)
-    except ConformanceError as error:
-        return without(registry, unit, f"the family can't be loaded here: {error}")
+    except Exception as error:  # noqa: BLE001 - whatever a library raises costs its family alone
+        words = str(error) if isinstance(error, ConformanceError) else repr(error)
+        return without(registry, unit, f"the family can't be loaded here: {words}")
     return tuple(bench.try_fault(fault) for fault in faults)
 
 

@@ -7,56 +7,33 @@ serves many schedules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import msgspec
-import numpy as np
 
-from conformance.engine import Capability
 from conformance.expectations import Expectations
+from conformance.failures import failure_of
 from conformance.judging.judge import brief_for, judge_batched
 from conformance.registry import Registry
-from conformance.runner import failure_of
 from conformance.scenarios import Brief, Scenario
-from conformance.scenarios.build import PIECE, ask, in_prefill, produced, queued
-from conformance.schedule import (
-    Arrival,
-    EngineOptions,
-    Processor,
-    Removal,
-    Request,
-    Sampler,
-    Schedule,
-    Trigger,
-)
+from conformance.scenarios.drawn import Seeded, Space, draw_schedule
+from conformance.scenarios.features import Feature, able
+from conformance.schedule import Schedule
 from conformance.session import Session
 from conformance.verdict import CaseId, Verdict
 
-_LENGTHS = (1, 2, 3, 5, 7, 8, 11, 13, 17, 23)
-_VARIANTS = 3
-_MOST_REQUESTS = 6
-_LATEST_STEP = 8
+_SPACE = Space(
+    requests=6, tokens=6, lengths=(1, 2, 3, 5, 7, 8, 11, 13, 17, 23), variants=3, latest=7
+)
+_FEATURES = (
+    Feature.ARRIVALS,
+    Feature.REMOVALS,
+    Feature.PIECES,
+    Feature.SLOTS,
+    Feature.SAMPLERS,
+    Feature.PROCESSORS,
+    Feature.STOP,
+)
 # Only entries about calls that no schedule here makes leave a family clean.
 _APART = frozenset({"invalid"})
-
-
-class Feature:
-    """The ingredients of which each schedule has a random subset."""
-
-    ARRIVALS, REMOVALS, PIECES, SLOTS = "arrivals", "removals", "pieces", "slots"
-    SAMPLERS, PROCESSORS, STOP = "samplers", "processors", "stop"
-
-
-NEEDS = {
-    Feature.ARRIVALS: Capability.LATE_JOIN,
-    Feature.REMOVALS: Capability.CANCEL,
-    Feature.PIECES: Capability.CHUNKED,
-    Feature.SLOTS: Capability.SLOTS,
-    Feature.SAMPLERS: Capability.SAMPLERS,
-    Feature.PROCESSORS: Capability.PROCESSORS,
-    Feature.STOP: Capability.STOP,
-}
 
 
 class SoakUnit(msgspec.Struct, frozen=True):
@@ -150,63 +127,9 @@ def alarm(unit: SoakUnit, verdict: Verdict, what: str, schedule: Schedule) -> Al
 
 def random_schedule(brief: Brief, index: int) -> Schedule:
     """The schedule that the brief's seed and ``index`` decide."""
-    rng = np.random.default_rng((brief.seed, index, 77))
-    able = [name for name, need in NEEDS.items() if need in brief.capabilities]
-    features = frozenset(name for name in able if rng.random() < 0.5)
-    requests = [
-        _request(brief, rng, f"r{number}", features)
-        for number in range(int(rng.integers(1, _MOST_REQUESTS + 1)))
-    ]
-    arrivals = tuple(_arrivals(rng, requests, late=Feature.ARRIVALS in features))
-    removals = tuple(_removals(rng, requests)) if Feature.REMOVALS in features else ()
-    options: dict[str, Any] = {}
-    if Feature.PIECES in features:
-        options["prefill_step_size"] = PIECE
-    if Feature.SLOTS in features:
-        options["completion_batch_size"] = int(rng.choice((1, 2, 3)))
-        options["prefill_batch_size"] = int(rng.choice((1, 2)))
-    return Schedule(f"soak{index}", arrivals, removals, options=EngineOptions(**options))
-
-
-def _request(
-    brief: Brief, rng: np.random.Generator, name: str, features: frozenset[str]
-) -> Request:
-    more: dict[str, Any] = {"max_tokens": int(rng.integers(1, 7))}
-    if Feature.SAMPLERS in features and rng.random() < 0.5:
-        seed = int(rng.integers(0, 3))
-        more["sampler"] = Sampler("seeded", {"temperature": 0.8, "seed": seed})
-    if Feature.PROCESSORS in features and rng.random() < 0.5:
-        penalty = {"repetition_penalty": 1.3, "repetition_context_size": 8}
-        more["processors"] = (Processor("library", penalty),)
-    length, variant = int(rng.choice(_LENGTHS)), int(rng.integers(0, _VARIANTS))
-    request = ask(brief, name, length, variant=variant, **more)
-    if Feature.STOP in features and rng.random() < 0.5 and request.max_tokens > 1:
-        tokens = brief.solo(request, EngineOptions()).tokens
-        at = int(rng.integers(0, len(tokens)))
-        request = msgspec.structs.replace(request, stop=(tokens[at : at + 2],))
-    return request
-
-
-def _arrivals(
-    rng: np.random.Generator, requests: list[Request], *, late: bool
-) -> Iterator[Arrival]:
-    left = list(requests)
-    step = 0
-    while left:
-        count = int(rng.integers(1, len(left) + 1)) if late else len(left)
-        yield Arrival(tuple(left[:count]), Trigger(count=step))
-        left = left[count:]
-        step += int(rng.integers(0, _LATEST_STEP))
-
-
-def _removals(rng: np.random.Generator, requests: list[Request]) -> Iterator[Removal]:
-    """Some requests, each in the queue, in prefill or while it decodes; it may be too late."""
-    for request in requests:
-        if rng.random() < 0.6:
-            continue
-        name = request.request_id
-        when = (queued(name), in_prefill(name, 1), produced(name, 1), produced(name, 2))
-        yield Removal((name,), when[int(rng.integers(0, len(when)))])
+    choices = Seeded(brief.seed, index, 77)
+    features = [feature for feature in able(brief) if feature in _FEATURES and choices.flag()]
+    return draw_schedule(choices, brief, features, _SPACE, name=f"soak{index}")
 
 
 # A removal may come too late: nothing is promised of what a schedule reaches.

@@ -82,6 +82,7 @@ FAULTS = (
         summary="A factor that is meant for layers is broadcast over the rows of the batch.",
         needs=(ATTENTION,),
         kills=("identical",),
+        where="module:*ttention",
         inject=exchange(mx.fast, "scaled_dot_product_attention", _over_the_rows),
     ),
     mlx_lm_fault(
@@ -91,6 +92,7 @@ FAULTS = (
         summary="What is masked gets a large positive score.",
         needs=(ATTENTION,),
         kills=("ragged", "identical"),
+        where="module:*ttention",
         inject=_filled_with(lambda info: 1e4 if info.max > 1e4 else float(info.max)),
     ),
     mlx_lm_fault(
@@ -100,6 +102,7 @@ FAULTS = (
         summary="What is masked gets the smallest positive number as its score: it is attended.",
         needs=(ATTENTION,),
         kills=("ragged", "identical"),
+        where="module:*ttention",
         inject=_filled_with(lambda _: 1e-7),
     ),
     mlx_lm_fault(
@@ -109,6 +112,7 @@ FAULTS = (
         summary="A mask at one token, though all true, takes a kernel of less precision.",
         needs=(ATTENTION,),
         kills=("batch_of_one", "identical"),
+        where="module:*ttention",
         inject=exchange(mx.fast, "scaled_dot_product_attention", _another_kernel),
     ),
     mlx_lm_fault(
@@ -118,6 +122,7 @@ FAULTS = (
         summary="A row with an empty cache masks its own token, too; a sum over nothing is NaN.",
         needs=(ATTENTION,),
         kills=("batch_of_one", "ragged"),
+        where="module:*ttention",
         inject=all_of(
             exchange_in(KV_CACHES, "make_mask", _all_masked),
             exchange(mx.fast, "scaled_dot_product_attention", _nan_of_nothing),

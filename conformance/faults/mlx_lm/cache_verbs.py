@@ -147,6 +147,7 @@ FAULTS = (
         summary="Rows that join take the length of the first row in place of their own.",
         needs=(ROPE, ATTENTION),
         kills=("staggered", "ragged"),
+        where="cache:*:offset",
         inject=exchange_in(KV_CACHES, "extend", _row_0_for_those_who_join),
     ),
     mlx_lm_fault(
@@ -156,6 +157,7 @@ FAULTS = (
         summary="Of a composite cache only the first part is told the rows' lengths.",
         needs=("cache:CacheList",),
         kills=("ragged", "chunked"),
+        where="cache:*",
         inject=exchange(CacheList, "prepare", _first_only),
     ),
     mlx_lm_fault(
@@ -165,6 +167,7 @@ FAULTS = (
         summary="Empty caches merged with full ones: their rows attend the zeros that fill them.",
         needs=(ATTENTION,),
         kills=("prompt_cache",),
+        where="cache:*:left_padding",
         inject=exchange_in(KV_CACHES, "merge", _cold_rows_unpadded),
     ),
     mlx_lm_fault(
@@ -174,6 +177,7 @@ FAULTS = (
         summary="Empty recurrent states merged with full ones begin with another row's state.",
         needs=(RECURRENT,),
         kills=("prompt_cache",),
+        where="cache:*ArraysCache:*|module:*amba*|module:*Mixer|module:*DeltaNet*",
         inject=exchange(ArraysCache, "merge", _warm_state_for_cold_rows),
     ),
     mlx_lm_fault(
@@ -183,6 +187,7 @@ FAULTS = (
         summary="The merge of an empty recurrent state with a full one asks for the shape of None.",
         needs=(RECURRENT,),
         kills=("prompt_cache",),
+        where="crash:*cache.py*",
         inject=exchange(ArraysCache, "merge", _shape_of_nothing),
         crash=True,
     ),
@@ -193,6 +198,7 @@ FAULTS = (
         summary="An empty cache that joins a full one counts no padding for the others' columns.",
         needs=(ATTENTION,),
         kills=("cancelled", "staggered"),
+        where="cache:*:left_padding",
         inject=exchange_in(KV_CACHES, "extend", _not_shifted_if_empty),
     ),
     mlx_lm_fault(
@@ -202,6 +208,7 @@ FAULTS = (
         summary="When rows leave, those that stay get the keys and values of the first rows.",
         needs=(ATTENTION,),
         kills=("early_finish", "cancelled"),
+        where="cache:*KVCache:*",
         inject=exchange_in(KV_CACHES, "filter", _first_rows),
     ),
     mlx_lm_fault(
@@ -223,6 +230,7 @@ FAULTS = (
         summary="A short row that joins long ones attends the zeros that bring it to their length.",
         needs=(ATTENTION,),
         kills=("staggered", "chunked"),
+        where="cache:*:left_padding",
         inject=exchange_in(KV_CACHES, "extend", _not_shifted),
     ),
 )

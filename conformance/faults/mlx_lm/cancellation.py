@@ -116,6 +116,7 @@ FAULTS = (
         summary="A removed request keeps decoding until its own end.",
         needs=(),
         kills=("cancelled",),
+        where="input:tokens|output:*",
         inject=exchange(_GENERATOR, "remove", _decodes_on),
     ),
     mlx_lm_fault(
@@ -125,6 +126,7 @@ FAULTS = (
         summary="A request that has produced all its tokens is told as stopped from outside.",
         needs=(),
         kills=("batch_of_one",),
+        where="input:tokens|output:*",
         inject=exchange(generate.GenerationBatch, "next", _clean_end_as_stop),
     ),
     mlx_lm_fault(
@@ -134,6 +136,7 @@ FAULTS = (
         summary="A removal while one of several rows in prefill does nothing.",
         needs=(),
         kills=("cancelled",),
+        where="input:tokens|output:*",
         inject=exchange(_GENERATOR, "remove", _prefill_ignored),
     ),
     mlx_lm_fault(
@@ -143,6 +146,7 @@ FAULTS = (
         summary="A removal while one of several rows in prefill takes out the next row.",
         needs=(),
         kills=("cancelled",),
+        where="input:tokens|output:*",
         inject=exchange(_GENERATOR, "remove", _neighbour_removed),
     ),
     mlx_lm_fault(
@@ -152,6 +156,7 @@ FAULTS = (
         summary="After a removal in prefill each row goes on with the next row's prompt.",
         needs=(),
         kills=("cancelled",),
+        where="input:tokens|output:*",
         inject=exchange(_GENERATOR, "remove", _work_of_the_neighbour),
     ),
     mlx_lm_fault(
@@ -161,6 +166,7 @@ FAULTS = (
         summary="After a removal in decode the next token is put into the caches twice.",
         needs=(),
         kills=("cancelled",),
+        where="input:tokens|output:*",
         inject=_retried,
     ),
 )

@@ -38,6 +38,7 @@ FAULTS = (
         summary="Each piece of a prompt begins with the last token of the one before.",
         needs=(),
         kills=("chunked", "prompt_cache"),
+        where="input:tokens",
         inject=_at_boundaries(lambda seen, piece: [*seen[-1:], *piece]),
     ),
     mlx_lm_fault(
@@ -47,6 +48,7 @@ FAULTS = (
         summary="Each piece of a prompt but the first lacks its first token.",
         needs=(),
         kills=("chunked", "prompt_cache"),
+        where="input:tokens",
         inject=_at_boundaries(lambda _, piece: piece[1:] or piece),
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import BatchKVCache, KVCache, TokenBuffer
 
-from conformance.backend.disturb import leaves
+from conformance.backend.entries import leaves
 from conformance.faults.base import Fault, Hits
 from conformance.faults.mlx_lm.tools import ATTENTION, FULL, ROPE, generate, mlx_lm_fault
 from conformance.faults.patching import Injection, all_of, exchange

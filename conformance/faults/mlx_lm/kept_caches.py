@@ -118,6 +118,7 @@ def _fault(
         kills=("prefix_caching",),
         inject=inject,
         crash=crash,
+        where="crash:*cache.py*" if crash else "cache:*",
     )
 
 

@@ -104,6 +104,7 @@ FAULTS = (
         summary="A warm-up step discards the first token that is sampled for each request.",
         needs=(),
         kills=("batch_of_one",),
+        where="input:tokens|output:*",
         inject=exchange(_BATCH, "__init__", _first_token_lost),
     ),
     mlx_lm_fault(
@@ -113,6 +114,7 @@ FAULTS = (
         summary="After a join the logprobs are in another order than the rows.",
         needs=(),
         kills=("staggered", "ragged"),
+        where="output:logprobs",
         inject=exchange(_BATCH, "extend", _logprobs_shifted),
     ),
     mlx_lm_fault(
@@ -122,6 +124,7 @@ FAULTS = (
         summary="After a join there are fewer logprobs than rows.",
         needs=(),
         kills=("staggered", "ragged"),
+        where="crash:*generate.py*",
         inject=exchange(_BATCH, "extend", _logprobs_short),
         crash=True,
     ),
@@ -132,6 +135,7 @@ FAULTS = (
         summary="A batch that was emptied keeps its tokens, which speak for those who join next.",
         needs=(),
         kills=("prompt_cache", "cancelled"),
+        where="input:tokens|output:*",
         inject=_old_tokens,
     ),
     mlx_lm_fault(
@@ -141,6 +145,7 @@ FAULTS = (
         summary="When a row leaves, the next one inherits its sampler.",
         needs=(),
         kills=("early_finish", "samplers"),
+        where="input:tokens|output:*",
         inject=cut_not_filtered("samplers"),
     ),
     mlx_lm_fault(
@@ -150,6 +155,7 @@ FAULTS = (
         summary="When a row leaves, the next one inherits its logits processors.",
         needs=(),
         kills=("samplers",),
+        where="input:tokens|output:*",
         inject=cut_not_filtered("logits_processors"),
     ),
     mlx_lm_fault(
@@ -159,6 +165,7 @@ FAULTS = (
         summary="When a row leaves, the next one inherits how many tokens it may produce.",
         needs=(),
         kills=("early_finish", "cancelled"),
+        where="input:tokens|output:*",
         inject=cut_not_filtered("max_tokens"),
     ),
     mlx_lm_fault(
@@ -168,6 +175,7 @@ FAULTS = (
         summary="When a row leaves, the next one inherits how many tokens it has produced.",
         needs=(),
         kills=("samplers", "stop_sequences"),
+        where="input:tokens|output:*",
         inject=cut_not_filtered("_num_tokens"),
     ),
 )

@@ -93,6 +93,7 @@ FAULTS = (
         summary="Sparse attention picks its keys in a batch's decode without the padding mask.",
         needs=("family:deepseek_v32|family:glm_moe_dsa",),
         kills=("ragged", "staggered", "window"),
+        where="module:*ttention|module:*Indexer",
         inject=exchange(deepseek_v32.Indexer, "__call__", _no_mask_in_decode),
     ),
     mlx_lm_fault(
@@ -102,6 +103,7 @@ FAULTS = (
         summary="The mask covers the new chunk only; padding in the cache before it is attended.",
         needs=(ATTENTION,),
         kills=("prompt_cache",),
+        where="module:*ttention",
         inject=exchange_in(KV_CACHES, "make_mask", _cut_to_the_chunk),
     ),
     mlx_lm_fault(
@@ -111,6 +113,7 @@ FAULTS = (
         summary="A list is passed where one cache was meant; the mask knows nothing of padding.",
         needs=(ATTENTION,),
         kills=("ragged", "chunked"),
+        where="module:*ttention",
         inject=padding(mx.zeros_like),
     ),
     mlx_lm_fault(
@@ -120,6 +123,7 @@ FAULTS = (
         summary="The first row's padding is masked in all rows.",
         needs=(ATTENTION,),
         kills=("ragged", "chunked"),
+        where="module:*ttention",
         inject=padding(lambda true: mx.broadcast_to(true[:1], true.shape)),
     ),
     mlx_lm_fault(
@@ -129,6 +133,7 @@ FAULTS = (
         summary="Layers with full attention get the mask of those with a sliding window.",
         needs=("window", FULL, ROTATING),
         kills=("ragged", "window"),
+        where="module:*ttention",
         inject=_sliding_for_all,
     ),
     mlx_lm_fault(
@@ -138,6 +143,7 @@ FAULTS = (
         summary="Layers with a sliding window get the mask of those with full attention.",
         needs=("window", ROTATING),
         kills=("ragged", "window"),
+        where="module:*ttention",
         inject=exchange(BatchRotatingKVCache, "make_mask", _full_for_sliding),
     ),
 )

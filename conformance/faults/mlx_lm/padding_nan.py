@@ -71,6 +71,7 @@ FAULTS = tuple(
         summary=f"Masked steps leave {what} in a recurrent layer's output; attention comes next.",
         needs=(RECURRENT, ATTENTION),
         kills=("ragged", "chunked", "window"),
+        where="module:*amba*|module:*Mixer|module:*DeltaNet*|module:*ttention",
         inject=_poisoned(poison),
     )
     for name, what, poison in (("nan", "NaN", _nan), ("inf", "overflown numbers", _overflown))

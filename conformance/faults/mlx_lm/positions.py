@@ -8,7 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.disturb import leaves
+from conformance.backend.entries import leaves
 from conformance.faults.base import Hits
 from conformance.faults.mlx_lm.tools import (
     ATTENTION,
@@ -92,6 +92,7 @@ FAULTS = (
         summary="All rows are rotated by the offset of the first.",
         needs=(ROPE, ATTENTION),
         kills=("ragged", "early_finish"),
+        where="module:*RoPE",
         inject=offsets(_row_0),
     ),
     mlx_lm_fault(
@@ -101,6 +102,7 @@ FAULTS = (
         summary="One number is taken out of the offsets, which raises for more than one row.",
         needs=(ROPE, ATTENTION),
         kills=("identical",),
+        where="crash:*rope*|crash:*positional_encoding*",
         inject=exchange(mx.fast, "rope", _scalar),
         crash=True,
     ),
@@ -111,6 +113,7 @@ FAULTS = (
         summary="Offsets are advanced in place, so that only the first rotation sees them right.",
         needs=(ROPE, ATTENTION),
         kills=("batch_of_one", "ragged"),
+        where="module:*RoPE",
         inject=_moving,
     ),
     mlx_lm_fault(
@@ -120,6 +123,7 @@ FAULTS = (
         summary="The padding of a row is subtracted twice from its offset.",
         needs=(ROPE, ATTENTION),
         kills=("ragged", "chunked"),
+        where="cache:*KVCache:offset",
         inject=exchange_in(KV_CACHES, "finalize", _padding_twice),
     ),
     mlx_lm_fault(
@@ -129,6 +133,7 @@ FAULTS = (
         summary="Prefill rotates by the column, padding counted; decoding by the row's position.",
         needs=(ROPE, ATTENTION),
         kills=("prompt_cache",),
+        where="module:*RoPE|cache:*:offset",
         inject=exchange(generate.PromptProcessingBatch, "prompt", _columns_in_prefill),
     ),
     mlx_lm_fault(
@@ -138,6 +143,7 @@ FAULTS = (
         summary="At one token a step row b is rotated by the first row's offset plus b.",
         needs=(ROPE, ATTENTION),
         kills=("identical", "ragged"),
+        where="module:*RoPE",
         inject=offsets(_neighbours_in_one_step),
     ),
 )

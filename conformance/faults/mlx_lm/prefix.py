@@ -106,6 +106,7 @@ FAULTS = (
         summary="A row that goes on from a cache is rotated as if it had none.",
         needs=(ROPE, ATTENTION),
         kills=("prompt_cache",),
+        where="cache:*:offset",
         inject=exchange_in(KV_CACHES, "merge", _from_zero),
     ),
     mlx_lm_fault(
@@ -115,6 +116,7 @@ FAULTS = (
         summary="What was taken of a live row's cache grows with the row.",
         needs=(FULL,),
         kills=("prompt_cache",),
+        where="cache:*",
         inject=_aliased,
     ),
     mlx_lm_fault(
@@ -124,6 +126,7 @@ FAULTS = (
         summary="A cache that is taken out lacks its last token.",
         needs=(FULL,),
         kills=("prompt_cache",),
+        where="cache:*",
         inject=exchange(BatchKVCache, "extract", _one_too_few),
     ),
     mlx_lm_fault(
@@ -133,6 +136,7 @@ FAULTS = (
         summary="A request that goes on from a cache skips the first token that is not in it.",
         needs=(),
         kills=("prompt_cache",),
+        where="input:tokens",
         inject=exchange(generate.BatchGenerator, "insert_segments", _one_too_many),
     ),
 )

@@ -68,6 +68,7 @@ FAULTS = (
         summary="A recurrent state is taken at the padded end, not at the row's last token.",
         needs=(RECURRENT,),
         kills=("ragged", "chunked"),
+        where="cache:*ArraysCache:*",
         inject=_state_at_padded_end,
     ),
     mlx_lm_fault(
@@ -78,6 +79,7 @@ FAULTS = (
         # Padding on the right is later than all that a convolution looks back on.
         needs=(RECURRENT, "state:recurrence"),
         kills=("ragged", "chunked"),
+        where="cache:*ArraysCache:*",
         inject=exchange(ArraysCache, "make_mask", _mask_without_lengths),
     ),
     mlx_lm_fault(
@@ -87,6 +89,7 @@ FAULTS = (
         summary="When rows leave, those that stay get the states of the first rows.",
         needs=(RECURRENT,),
         kills=("early_finish", "cancelled"),
+        where="cache:*ArraysCache:*",
         inject=exchange(ArraysCache, "filter", _state_of_other_rows),
     ),
 )

@@ -70,6 +70,7 @@ FAULTS = (
         summary="Merged rotating caches are sized by the tokens seen, past what they hold.",
         needs=(ROTATING,),
         kills=("prompt_cache",),
+        where="cache:*RotatingKVCache:*",
         inject=exchange(BatchRotatingKVCache, "merge", _size_by_tokens_seen),
     ),
     mlx_lm_fault(
@@ -79,6 +80,7 @@ FAULTS = (
         summary="A rotating cache moves its rows to the right end and does not note their padding.",
         needs=(ROTATING,),
         kills=("ragged", "chunked"),
+        where="cache:*RotatingKVCache:left_padding",
         inject=exchange(BatchRotatingKVCache, "finalize", _padding_unnoted),
     ),
     mlx_lm_fault(
@@ -88,6 +90,7 @@ FAULTS = (
         summary="A rotating batch cache is made with size and padding in the other order.",
         needs=(ROTATING,),
         kills=("batch_of_one",),
+        where="crash:*cache.py*",
         inject=exchange(BatchRotatingKVCache, "__init__", _swapped),
         crash=True,
     ),
@@ -98,6 +101,7 @@ FAULTS = (
         summary="A rotating cache that has gone round is extracted as if it had not.",
         needs=(ROTATING,),
         kills=("prompt_cache",),
+        where="cache:*RotatingKVCache:*",
         inject=exchange(BatchRotatingKVCache, "extract", _ring_as_line),
     ),
 )

@@ -78,6 +78,7 @@ FAULTS = (
         summary="What a row's processors change stays changed for the rows after it.",
         needs=(),
         kills=("samplers",),
+        where="input:tokens|output:*",
         inject=exchange(generate.GenerationBatch, "_step", _shared_logits),
     ),
     mlx_lm_fault(
@@ -87,6 +88,7 @@ FAULTS = (
         summary="When a row leaves, the next one's penalties count what that one has said.",
         needs=(),
         kills=("samplers",),
+        where="input:tokens|output:*",
         inject=cut_not_filtered("_token_context"),
     ),
     mlx_lm_fault(
@@ -96,6 +98,7 @@ FAULTS = (
         summary="The least likely of the likely tokens is looked for in all rows, not in each.",
         needs=(),
         kills=("samplers",),
+        where="input:tokens|output:*",
         inject=exchange(sample_utils, "apply_xtc", _xtc_over_rows),
     ),
     mlx_lm_fault(
@@ -105,6 +108,7 @@ FAULTS = (
         summary="The narrowest nucleus of all rows bounds the tokens of each.",
         needs=(),
         kills=("samplers",),
+        where="input:tokens|output:*",
         inject=exchange(sample_utils, "apply_top_p", _top_p_over_rows),
     ),
 )

@@ -29,6 +29,7 @@ FAULTS = (
         summary="When a row leaves, the next one goes on with what it had matched.",
         needs=(),
         kills=("stop_sequences",),
+        where="input:tokens|output:*",
         inject=cut_not_filtered("_matchers"),
     ),
     mlx_lm_fault(
@@ -38,6 +39,7 @@ FAULTS = (
         summary="When a request joins, all rows forget what they had matched so far.",
         needs=(),
         kills=("stop_sequences",),
+        where="input:tokens|output:*",
         inject=exchange(generate.GenerationBatch, "extend", _anew_at_a_join),
     ),
 )

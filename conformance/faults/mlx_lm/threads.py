@@ -50,6 +50,7 @@ FAULTS = (
         summary="Decoding runs on a stream that only the thread which loaded the model has.",
         needs=(),
         kills=("threads",),
+        where="crash:*generate.py*",
         inject=_stream_of_the_loading_thread,
         crash=True,
     ),

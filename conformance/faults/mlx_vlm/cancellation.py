@@ -30,19 +30,30 @@ def _ignored_in_prefill(hits: Hits) -> AbstractContextManager[None]:
     return replaced(prompt_class(), "remove", remove)
 
 
-def _another_in_prefill(hits: Hits) -> AbstractContextManager[None]:
-    """The uid goes, and the arrays of the row that stands where it would from the other end."""
-    real = prompt_class().remove
+@contextlib.contextmanager
+def _another_in_prefill(hits: Hits) -> Iterator[None]:
+    """The uid goes, and the arrays of the row that stands where it would from the other end.
+
+    It takes effect once the prompts that are left go on; where all are removed none does.
+    """
+    real, real_step = prompt_class().remove, prompt_class().prompt_step
+    spoilt: set[int] = set()
 
     def remove(self: Any, uid: int) -> None:
         at = self.uids.index(uid)
         if at != len(self.uids) - 1 - at:
-            hits.hit()
+            spoilt.add(id(self))
         self.uids.reverse()
         real(self, uid)
         self.uids.reverse()
 
-    return replaced(prompt_class(), "remove", remove)
+    def step(self: Any) -> Any:
+        if id(self) in spoilt and self.uids:
+            hits.hit()
+        return real_step(self)
+
+    with replaced(prompt_class(), "remove", remove), replaced(prompt_class(), "prompt_step", step):
+        yield
 
 
 def _speaks_on(hits: Hits) -> AbstractContextManager[None]:
@@ -130,6 +141,7 @@ FAULTS = (
         "one of several prompts in prefill cannot be removed",
         _ignored_in_prefill,
         kills="cancelled",
+        where="input:tokens|output:*",
     ),
     fault(
         "B10.another-row-removed-in-prefill",
@@ -138,6 +150,7 @@ FAULTS = (
         "of several prompts in prefill the tokens and caches of another one are removed",
         _another_in_prefill,
         kills="cancelled",
+        where="input:tokens|output:*",
     ),
     fault(
         "B7.removed-row-speaks",
@@ -146,6 +159,7 @@ FAULTS = (
         "a removed request goes on until its natural end",
         _speaks_on,
         kills="cancelled",
+        where="input:tokens|output:*",
     ),
     fault(
         "B7.removed-row-computes-on",
@@ -153,7 +167,8 @@ FAULTS = (
         "mlx-vlm #1030",
         "a removed request is silenced, and its row decoded until its natural end",
         _computes_on,
-        kills="cancelled",
+        kills="cancelled staggered quantized",  # how joins of rows crash is known from there
+        where="input:tokens|output:*",
     ),
     fault(
         "B10.another-row-removed-at-decode",
@@ -162,6 +177,7 @@ FAULTS = (
         "of several rows that decode the first is removed, whichever is meant",
         _another_at_decode,
         kills="cancelled",
+        where="input:tokens|output:*",
     ),
     fault(
         "B8.end-taken-for-removal",
@@ -170,6 +186,7 @@ FAULTS = (
         "a request that reaches its limit is reported as one that was stopped",
         _end_taken_for_removal,
         kills="batch_of_one",
+        where="input:tokens|output:*",
     ),
     fault(
         "F11.token-decoded-twice",
@@ -179,5 +196,6 @@ FAULTS = (
         _decoded_twice,
         # In other schedules of it the others that decode go with it.
         kills="cancelled/decode",
+        where="input:tokens|output:*",
     ),
 )

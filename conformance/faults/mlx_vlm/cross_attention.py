@@ -52,6 +52,7 @@ FAULTS = (
         "each row attends to the next one's image",
         _states_of_another,
         kills="images_together",
+        where="module:*ttention",
         needs=("beside",),
     ),
     fault(
@@ -61,6 +62,7 @@ FAULTS = (
         "whether the image was seen is asked of the offsets of all rows as of one number",
         _scalar_guard,
         kills="equal_length ragged",
+        where="crash:*",
         needs=("family:mllama",),
         crash=True,
     ),

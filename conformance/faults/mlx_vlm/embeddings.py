@@ -9,6 +9,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from conformance.backend.attributes import Attributes
+from conformance.backend.listening import aside
 from conformance.faults.base import Hits, replaced
 from conformance.faults.mlx_vlm.patching import PADDED, fault, part, prompt_class
 from conformance.faults.patching import differs
@@ -49,7 +51,7 @@ def said(batch: Any, embeddings: mx.array) -> mx.array:
     model = batch.model
     cache = part("generate.ar")._make_cache(model, list(batch._left_padding_per_row))
     given = {"cache": cache, "inputs_embeds": embeddings, **batch._prompt_kwargs}
-    with _untouched(model):
+    with _untouched(model), aside():
         output = _unmetered(model).__call__(model, batch._input_ids, **given)
         last: mx.array = getattr(output, "logits", output)[:, -1]
         mx.eval(last)
@@ -65,15 +67,11 @@ def _unmetered(model: Any) -> Any:
 @contextlib.contextmanager
 def _untouched(model: Any) -> Iterator[None]:
     """What the model notes on itself inside, it has forgotten afterwards."""
-    modules = [module for _, module in model.named_modules()]
-    held = [(module, dict(module), dict(vars(module))) for module in modules]
+    before = Attributes(model)
     try:
         yield
     finally:
-        for module, items, attributes in held:
-            for state, was in ((module, items), (vars(module), attributes)):
-                dict.clear(state)
-                dict.update(state, was)
+        before.restore()
 
 
 def _of_another(hits: Hits) -> AbstractContextManager[None]:
@@ -105,6 +103,7 @@ FAULTS = (
         "rows in prefill are given each other's embeddings",
         _of_another,
         kills="equal_length",
+        where="input:embeddings",
     ),
     fault(
         "A2.nan-in-padding",
@@ -113,6 +112,7 @@ FAULTS = (
         "padded positions hold NaN, and the next full attention spreads it",
         _nan_in_padding,
         kills="ragged",
+        where="module:*ttention|module:*amba*|module:*Mixer|module:*DeltaNet*",
         needs=PADDED,
     ),
 )

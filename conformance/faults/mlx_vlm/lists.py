@@ -143,6 +143,7 @@ FAULTS = (
         "a warm-up step after prefill discards the first token of every sequence",
         _first_lost,
         kills="batch_of_one",
+        where="input:tokens|output:*",
     ),
     fault(
         "B2.logprobs-of-another-row",
@@ -151,6 +152,7 @@ FAULTS = (
         "after a join each row is given its neighbour's logprobs",
         _shifted_logprobs,
         kills="staggered",
+        where="output:logprobs",
     ),
     fault(
         "B2.logprobs-shorter-than-rows",
@@ -159,6 +161,7 @@ FAULTS = (
         "after a join the list of logprobs lacks the new rows",
         _short_logprobs,
         kills="staggered",
+        where="crash:*",
         crash=True,
     ),
     fault(
@@ -168,6 +171,7 @@ FAULTS = (
         "an emptied batch keeps its current tokens, and the next to join says them",
         _stale_tokens,
         kills="cancelled slot_reuse",
+        where="input:tokens|output:*",
     ),
     fault(
         "F15.max-tokens-of-another-row",
@@ -176,6 +180,7 @@ FAULTS = (
         "when rows leave, the first limits are kept instead of those of the rows that stay",
         _limits_by_place,
         kills="early_finish",
+        where="input:tokens|output:*",
     ),
     fault(
         "F15.counts-of-another-row",
@@ -184,6 +189,7 @@ FAULTS = (
         "when rows leave, the others go on with the counts of produced tokens of the first",
         _counts_by_place,
         kills="staggered",
+        where="input:tokens|output:*",
     ),
     fault(
         "F15.max-tokens-rolled-by-a-join",
@@ -192,6 +198,7 @@ FAULTS = (
         "a join leaves each row with its neighbour's limit",
         _limits_rolled,
         kills="staggered",
+        where="input:tokens|output:*",
     ),
     fault(
         "F15.tokens-of-another-row",
@@ -200,5 +207,6 @@ FAULTS = (
         "when rows leave, the first tokens are kept instead of those of the rows that stay",
         _tokens_by_place,
         kills="early_finish",
+        where="input:tokens|output:*",
     ),
 )

@@ -157,6 +157,7 @@ FAULTS = (
         "the mask is made without a cache: only causal, padding is seen",
         _vanished,
         kills="ragged",
+        where="module:*ttention",
         needs=_BATCH,
     ),
     fault(
@@ -166,6 +167,7 @@ FAULTS = (
         "the mask covers the new chunk only, padding before it is seen",
         _cut,
         kills="ragged",
+        where="module:*ttention",
         needs=_BATCH,
     ),
     fault(
@@ -175,6 +177,7 @@ FAULTS = (
         "sliding layers are given the mask of full ones",
         _no_window,
         kills="window",
+        where="module:*ttention",
         # No key depends on the mask of a last layer; its last token sees what the cache holds.
         needs=("window", "inner:RotatingKVCache"),
     ),
@@ -186,6 +189,7 @@ FAULTS = (
         _unmasked_join,
         # In its other schedules who would attend to them has its last token already.
         kills="staggered/short_into_long mixed_modality",
+        where="cache:*:left_padding",
         needs=_BATCH,
     ),
     fault(
@@ -195,6 +199,7 @@ FAULTS = (
         "in sliding layers a row that joins attends to the zeros before its keys",
         _unmasked_rotating_join,
         kills="staggered",
+        where="cache:*:left_padding",
         needs=("cache:RotatingKVCache",),
     ),
     fault(
@@ -204,6 +209,7 @@ FAULTS = (
         "masked keys get the smallest positive number instead of minus infinity",
         _smallest_positive,
         kills="ragged",
+        where="module:*ttention",
     ),
     fault(
         "D1.mask-of-wrong-sign",
@@ -212,6 +218,7 @@ FAULTS = (
         "masked keys get a large positive number",
         _wrong_sign,
         kills="ragged",
+        where="module:*ttention",
     ),
     fault(
         "A11.recurrent-mask-vanishes",
@@ -220,6 +227,7 @@ FAULTS = (
         "recurrent layers take padding into their state",
         _recurrent_mask,
         kills="ragged",
+        where="cache:*ArraysCache:*|module:*amba*|module:*Mixer|module:*DeltaNet*",
         needs=("cache:ArraysCache",),
     ),
 )

@@ -154,6 +154,7 @@ FAULTS = (
         "of several rows with an image each is shown the next one's",
         _of_another,
         kills="images_together mixed_modality",
+        where="input:embeddings",
         needs=_IMAGE,
     ),
     fault(
@@ -163,6 +164,7 @@ FAULTS = (
         "the visual features of all rows are added at each row's image",
         _of_all,
         kills="images_together mixed_modality",
+        where="input:embeddings",
         needs=_IMAGE,
     ),
     fault(
@@ -172,6 +174,7 @@ FAULTS = (
         "deep visual features are dropped where several rows are prefilled together",
         _deep_dropped,
         kills="images_together mixed_modality",
+        where="module:*Model",
         needs=("modality:image", "family:granite4_vision*|family:qwen3_vl*"),
     ),
     fault(
@@ -181,6 +184,7 @@ FAULTS = (
         "the first token of an image is empty",
         _first_dropped,
         kills="images_together mixed_modality",
+        where="input:embeddings",
         needs=_IMAGE,
     ),
     fault(
@@ -190,6 +194,7 @@ FAULTS = (
         "the last token of an image is empty",
         _last_dropped,
         kills="images_together mixed_modality",
+        where="input:embeddings",
         needs=_IMAGE,
     ),
     fault(
@@ -199,6 +204,7 @@ FAULTS = (
         "the tokens of an image stand one place to the right",
         _shifted,
         kills="images_together mixed_modality",
+        where="input:embeddings",
         needs=_IMAGE,
     ),
     fault(
@@ -208,6 +214,7 @@ FAULTS = (
         "what the image was embedded as is lost before its prompt is prefilled",
         _lost,
         kills="images_together mixed_modality",
+        where="input:embeddings",
         needs=_IMAGE,
     ),
     fault(
@@ -217,6 +224,7 @@ FAULTS = (
         "rows in prefill are given each other's keyword arguments",
         _arguments_of_another,
         kills="images_together mixed_modality",
+        where="module:*Model|module:*Rotary*|module:*RoPE",
         needs=("rope:M-RoPE", *_IMAGE),
     ),
 )

@@ -71,6 +71,7 @@ def fault(
     kills: str,
     needs: Sequence[str] = (),
     crash: bool = False,
+    where: str = "",
 ) -> Fault:
     """A fault of this engine; ``summary`` is made a sentence, ``kills`` has spaces between."""
     return Fault(
@@ -83,6 +84,7 @@ def fault(
         tuple(kills.split()),
         inject,
         crash=crash,
+        where=where,
     )
 
 

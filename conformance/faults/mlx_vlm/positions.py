@@ -155,6 +155,7 @@ FAULTS = (
         _of_row_0,
         # In one batch from the start that shifts each row as a whole, which no attention sees.
         kills="staggered",
+        where="module:*RoPE|module:*Rotary*",
         needs=_ROTATED,
     ),
     fault(
@@ -164,6 +165,7 @@ FAULTS = (
         "the fast kernel rotates a single token of each row by row 0's offset",
         _of_row_0_at_decode,
         kills="ragged",
+        where="module:*RoPE|module:*Rotary*",
         needs=_ROTATED,
     ),
     fault(
@@ -173,6 +175,7 @@ FAULTS = (
         "at decode the padding is taken off an offset that never held it",
         _padding_twice,
         kills="ragged",
+        where="module:*RoPE|module:*Rotary*",
         needs=_ROTATED,
     ),
     fault(
@@ -182,6 +185,7 @@ FAULTS = (
         "prefill counts padding in its positions, decode does not",
         _columns_at_prefill,
         kills="ragged",
+        where="module:*RoPE|module:*Rotary*",
         needs=_ROTATED,
     ),
     fault(
@@ -191,6 +195,7 @@ FAULTS = (
         "M-RoPE positions of the prompt count padding, those of decode do not",
         _mrope_columns_at_prefill,
         kills="ragged",
+        where="module:*RoPE|module:*Rotary*",
         needs=("rope:M-RoPE",),
     ),
     fault(
@@ -200,6 +205,7 @@ FAULTS = (
         "the first chunk counts its positions from the slice, without the image's extent",
         _of_the_slice,
         kills="images_together mixed_modality media_in_pieces",
+        where="module:*RoPE|module:*Rotary*",
         needs=("rope:M-RoPE", "modality:image|modality:video"),
     ),
     fault(
@@ -209,6 +215,7 @@ FAULTS = (
         "the last token of a chunk of prefill is the first of the next one too",
         _twice,
         kills="chunked",
+        where="input:tokens",
     ),
     fault(
         "F13.boundary-token-skipped",
@@ -217,5 +224,6 @@ FAULTS = (
         "the first token after a chunk of prefill is left out",
         _skipped,
         kills="chunked",
+        where="input:tokens",
     ),
 )

@@ -152,6 +152,7 @@ FAULTS = (
         "a block is kept under a key of its own tokens alone",
         _truncated_key,
         kills=_SWAPPED,
+        where="cache:*",
         needs=_BLOCKS,
     ),
     fault(
@@ -161,6 +162,7 @@ FAULTS = (
         "blocks hold the keys of the tokens one place further",
         _off_by_one,
         kills=_KILLS,
+        where="cache:*",
         needs=_BLOCKS,
     ),
     fault(
@@ -170,6 +172,7 @@ FAULTS = (
         "the last token of what comes back is computed again",
         _one_less,
         kills=_KILLS,
+        where="cache:*",
         needs=_PLAIN,
     ),
     fault(
@@ -179,6 +182,7 @@ FAULTS = (
         "restored rows of a batch begin at the offset of the longest",
         _wrong_offset,
         kills=_UNEQUAL,
+        where="cache:*",
         needs=_BLOCKS,
     ),
     fault(
@@ -188,6 +192,7 @@ FAULTS = (
         "the zeros before a shorter restored row are attended to",
         _padding_seen,
         kills=_UNEQUAL,
+        where="cache:*",
         needs=_BLOCKS,
     ),
     fault(
@@ -197,6 +202,7 @@ FAULTS = (
         "of a batch in prefill the first row's keys are stored under each row's prompt",
         _row_0_stored,
         kills=_STORED_TOGETHER,
+        where="cache:*",
         needs=_BLOCKS,
     ),
     fault(
@@ -206,6 +212,7 @@ FAULTS = (
         "of a batch in prefill the last row's keys are stored under each row's prompt",
         _last_row_stored,
         kills=_STORED_TOGETHER,
+        where="cache:*",
         needs=_BLOCKS,
     ),
     fault(
@@ -215,6 +222,7 @@ FAULTS = (
         "a block that two requests hold is free when one lets go of it",
         _released_twice,
         kills=_KILLS,
+        where="cache:*",
         needs=_BLOCKS,
     ),
 )

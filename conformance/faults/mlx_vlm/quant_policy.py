@@ -178,6 +178,7 @@ FAULTS = (
         "the last layer is quantized too",
         _last_layer,
         kills="quantized",
+        where="cache:*",
         needs=_PLAIN,
     ),
     fault(
@@ -187,6 +188,7 @@ FAULTS = (
         "layers with a sliding window are quantized, and lose their window",
         _rotating,
         kills="quantized",
+        where="cache:*",
         needs=("cache:RotatingKVCache", *_PLAIN),
     ),
     fault(
@@ -196,6 +198,7 @@ FAULTS = (
         "a composite cache is replaced by a plain quantized one",
         _composite,
         kills="quantized",
+        where="crash:*",
         needs=("cache:CacheList", "cache:ArraysCache", "cache:KVCache"),
         crash=True,
     ),
@@ -206,6 +209,7 @@ FAULTS = (
         "unquantized rows are merged into a quantized batch",
         _plain_rows_merged,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_GROUPED,
     ),
     fault(
@@ -215,6 +219,7 @@ FAULTS = (
         "uniform bits: keys and values come from another quantized cache",
         _uniform_twice,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_GROUPED,
     ),
     fault(
@@ -224,6 +229,7 @@ FAULTS = (
         "TurboQuant: keys and values come from another quantized cache",
         _turbo_twice,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_PLAIN,
     ),
 )

@@ -150,6 +150,7 @@ FAULTS = (
         f"{_UNIFORM}: a join gives each row its neighbour's scales",
         _scales_on_join,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_GROUPED,
     ),
     fault(
@@ -159,6 +160,7 @@ FAULTS = (
         f"{_UNIFORM}: a join gives each row its neighbour's biases",
         _biases_on_join,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_GROUPED,
     ),
     fault(
@@ -168,6 +170,7 @@ FAULTS = (
         f"{_UNIFORM}: when rows leave, the first scales stay",
         _scales_by_place,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_GROUPED,
     ),
     fault(
@@ -177,6 +180,7 @@ FAULTS = (
         f"{_UNIFORM}: when rows leave, the first biases stay",
         _biases_by_place,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_GROUPED,
     ),
     fault(
@@ -186,6 +190,7 @@ FAULTS = (
         f"{_UNIFORM}: when rows leave, the first packed numbers stay",
         _packed_by_place,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_GROUPED,
     ),
     fault(
@@ -195,6 +200,7 @@ FAULTS = (
         f"{_UNIFORM}: padding is cut off all parts but the scales of values",
         _tuple_out_of_step,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_GROUPED,
     ),
     fault(
@@ -204,6 +210,7 @@ FAULTS = (
         "TurboQuant: a join gives each row its neighbour's norms",
         _turbo_norms_on_join,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_PLAIN,
     ),
     fault(
@@ -213,6 +220,7 @@ FAULTS = (
         "TurboQuant: when rows leave, the first norms stay",
         _turbo_norms_by_place,
         kills="quantized",
+        where="cache:*Quant*KVCache:*",
         needs=_PLAIN,
     ),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -34,19 +36,30 @@ def _at_padded_end(hits: Hits) -> AbstractContextManager[None]:
     return replaced(_arrays(), "lengths", property(lengths, real.fset))
 
 
-def _one_side_alone(hits: Hits) -> AbstractContextManager[None]:
-    """Where one of two batches has no padding to tell, the other's is taken for both."""
-    real = _arrays().extend
+@contextlib.contextmanager
+def _one_side_alone(hits: Hits) -> Iterator[None]:
+    """Where one of two batches has no padding to tell, the other's is taken for both.
+
+    It takes effect in models that ask these caches for a mask; not all do.
+    """
+    real_extend, real_mask = _arrays().extend, _arrays().make_mask
+    spoilt: set[int] = set()
 
     def extend(self: Any, other: Any) -> None:
         sides = [self.left_padding, other.left_padding]
-        real(self, other)
+        real_extend(self, other)
         told = [side for side in sides if side is not None]
         if len(told) == 1:
-            hits.hit()
+            spoilt.add(id(self))
             self.left_padding = told[0]
 
-    return replaced(_arrays(), "extend", extend)
+    def make_mask(self: Any, *args: Any, **options: Any) -> Any:
+        if id(self) in spoilt:
+            hits.hit()
+        return real_mask(self, *args, **options)
+
+    with replaced(_arrays(), "extend", extend), replaced(_arrays(), "make_mask", make_mask):
+        yield
 
 
 def _by_place(hits: Hits) -> AbstractContextManager[None]:
@@ -79,6 +92,7 @@ FAULTS = (
         "the window of a convolution is taken at the padded end, not at each row's last token",
         _at_padded_end,
         kills="prefix_caching",
+        where="cache:*",
         needs=_NEEDS,
     ),
     fault(
@@ -88,6 +102,7 @@ FAULTS = (
         "of two batches one of which has no padding the other's count stands for all rows",
         _one_side_alone,
         kills="staggered",
+        where="crash:*cache.py*",
         needs=_NEEDS,
         crash=True,
     ),
@@ -98,6 +113,7 @@ FAULTS = (
         "when rows leave, the first states stay",
         _by_place,
         kills="cancelled",
+        where="cache:*ArraysCache:*",
         needs=_NEEDS,
     ),
     fault(
@@ -107,6 +123,7 @@ FAULTS = (
         "a join gives each row its neighbour's state",
         _swapped_on_join,
         kills="staggered",
+        where="cache:*ArraysCache:*",
         needs=_NEEDS,
     ),
 )

@@ -121,6 +121,7 @@ FAULTS = (
         "one slot for the whole batch: every row decodes with the last row's delta",
         _one_slot,
         kills="mixed_modality images_together",
+        where="module:*RoPE|module:*Rotary*",
         needs=_NEEDS,
     ),
     fault(
@@ -130,6 +131,7 @@ FAULTS = (
         "a text-only request that joins resets the deltas of the rows in flight",
         _reset_by_text,
         kills="mixed_modality",
+        where="module:*RoPE|module:*Rotary*",
         needs=_NEEDS,
     ),
     fault(
@@ -140,6 +142,7 @@ FAULTS = (
         _filtered_by_place,
         # Elsewhere who stays has its last token already.
         kills="mixed_modality/image_cancelled_in_decode mixed_modality/video_cancelled_in_decode",
+        where="module:*RoPE|module:*Rotary*",
         needs=_NEEDS,
     ),
     fault(
@@ -149,6 +152,7 @@ FAULTS = (
         "a join leaves each row with its neighbour's delta",
         _rolled_on_join,
         kills="mixed_modality",
+        where="module:*RoPE|module:*Rotary*",
         needs=_NEEDS,
     ),
     fault(
@@ -158,6 +162,7 @@ FAULTS = (
         "decode counts an image as so many tokens, not by its extent",
         _not_past_the_image,
         kills="images_together mixed_modality",
+        where="module:*RoPE|module:*Rotary*",
         needs=_NEEDS,
     ),
     fault(
@@ -167,6 +172,7 @@ FAULTS = (
         "at decode the padding is taken off an M-RoPE position that never held it",
         _padding_twice,
         kills="ragged",
+        where="module:*RoPE|module:*Rotary*",
         needs=("rope:M-RoPE",),
     ),
     fault(
@@ -176,6 +182,7 @@ FAULTS = (
         "the positions arange(offset) are read of row 0's offset, for M-RoPE positions of all rows",
         _offset_of_row_0,
         kills="ragged",
+        where="module:*RoPE|module:*Rotary*",
         needs=("rope:M-RoPE",),
     ),
 )

@@ -64,6 +64,7 @@ FAULTS = (
         "the key of a prompt says nothing of its image: the old image's keys are reused",
         _text_alone,
         kills=_KILLS,
+        where="cache:*",
         # Blocks are never reused past a medium, whatever their key.
         needs=("modality:image|modality:video|modality:audio", *_SNAPSHOT),
     ),
@@ -74,6 +75,7 @@ FAULTS = (
         "a kept snapshot is the live cache, which goes on changing",
         _aliased,
         kills=_KILLS,
+        where="cache:*",
         needs=("cache:RotatingKVCache",),
     ),
     fault(
@@ -83,6 +85,7 @@ FAULTS = (
         "the snapshot of a window that went round begins in its middle",
         _ring_as_line,
         kills=_KILLS,
+        where="cache:*",
         needs=("cache:RotatingKVCache",),
     ),
 )

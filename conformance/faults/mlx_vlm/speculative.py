@@ -118,6 +118,7 @@ FAULTS = (
         "rejected tokens stay in the caches",
         _rejected_stay,
         kills="speculative",
+        where="cache:*",
         needs=_NEEDS,
     ),
     fault(
@@ -127,6 +128,7 @@ FAULTS = (
         "caches of all rows keep as many tokens as the row that accepted most",
         _of_the_longest,
         kills="speculative",
+        where="cache:*",
         needs=_NEEDS,
     ),
     fault(
@@ -136,6 +138,7 @@ FAULTS = (
         "the first rejected token stays in all caches",
         _one_more_kept,
         kills="speculative",
+        where="cache:*",
         needs=_NEEDS,
     ),
     fault(
@@ -145,6 +148,7 @@ FAULTS = (
         "after a draft that was right to its end the caches lack its last token",
         _last_missing,
         kills="speculative",
+        where="cache:*",
         needs=_NEEDS,
     ),
     fault(
@@ -154,6 +158,7 @@ FAULTS = (
         "caches of all rows are cut by the number of tokens that row 0 accepted",
         _of_row_0,
         kills="speculative",
+        where="cache:*",
         needs=_NEEDS,
     ),
     fault(
@@ -163,6 +168,7 @@ FAULTS = (
         "recurrent state keeps rejected tokens",
         _recurrent_kept,
         kills="speculative",
+        where="cache:*",
         needs=("drafter:*", "cache:ArraysCache"),
     ),
     fault(
@@ -172,6 +178,7 @@ FAULTS = (
         "a sliding window keeps rejected tokens, and what they pushed out is lost",
         _window_kept,
         kills="speculative",
+        where="cache:*",
         needs=("drafter:*", "cache:RotatingKVCache"),
     ),
 )

@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 import mlx.core as mx
 
 from conformance.faults.base import Hits
-from conformance.faults.reference.tools import Injection, all_of, exchange, fault
+from conformance.faults.patching import Injection, all_of, exchange
+from conformance.faults.reference.tools import fault
 from conformance.reference import speculative
 from conformance.reference.engine import ReferenceEngine
 from conformance.reference.sequence import Sequence as Row
@@ -156,6 +157,7 @@ FAULTS = (
         summary="Beside prompts, masks along a draft are those of the draft before.",
         needs=(),
         kills=("structured",),
+        where="input:tokens|output:*",
         inject=_stale_candidates,
     ),
     fault(
@@ -165,6 +167,7 @@ FAULTS = (
         summary="Beside prompts, a grammar moves on by a prompt's token, as if all rows decoded.",
         needs=(),
         kills=("structured",),
+        where="input:tokens|output:*",
         inject=_tokens_of_prompts,
     ),
     fault(
@@ -174,6 +177,7 @@ FAULTS = (
         summary="When rows without a grammar join, the rows that decode lose theirs.",
         needs=(),
         kills=("structured",),
+        where="input:tokens|output:*",
         inject=_dropped(_of_those_there),
     ),
     fault(
@@ -183,6 +187,7 @@ FAULTS = (
         summary="A row that joins others loses its grammar.",
         needs=(),
         kills=("structured",),
+        where="input:tokens|output:*",
         inject=_dropped(_of_newcomers),
     ),
 )

@@ -9,7 +9,8 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.faults.base import Hits
-from conformance.faults.reference.tools import ATTENTION, all_of, exchange, fault
+from conformance.faults.patching import all_of, exchange
+from conformance.faults.reference.tools import ATTENTION, fault
 from conformance.reference import forward as passes
 from conformance.reference import speculative
 from conformance.reference.caches.keys import RowwiseKeys
@@ -168,6 +169,7 @@ FAULTS = (
         summary="Rows that decode beside prompts read the attention plan where prompts stand.",
         needs=(ATTENTION,),
         kills=("staggered",),
+        where="module:*ttention",
         inject=_plan_of_all_rows,
     ),
     fault(
@@ -177,6 +179,7 @@ FAULTS = (
         summary="Beside prompts the steps of a draft go on from the lengths of its first step.",
         needs=(),
         kills=("structured",),
+        where="output:*",
         inject=_stale_lengths,
     ),
     fault(
@@ -186,6 +189,7 @@ FAULTS = (
         summary="Logits are gathered at the pass's last columns, which are padding for short rows.",
         needs=(),
         kills=("staggered",),
+        where="input:tokens|output:*",
         inject=exchange(passes, "_together", _at_last_column),
     ),
     fault(
@@ -195,6 +199,7 @@ FAULTS = (
         summary="Logits are gathered as if all rows had one token, while some are prompts.",
         needs=(),
         kills=("staggered",),
+        where="input:tokens|output:*",
         inject=_by_row_number,
     ),
 )

@@ -8,11 +8,12 @@ from weakref import WeakKeyDictionary
 
 import mlx.core as mx
 
+from conformance.backend.entries import leaves
 from conformance.backend.sampling import GrammarProcessor
 from conformance.faults.base import Hits
-from conformance.faults.reference.tools import Injection, all_of, exchange, fault
+from conformance.faults.patching import Injection, all_of, exchange
+from conformance.faults.reference.tools import fault
 from conformance.reference import speculative
-from conformance.reference.caches.wrap import leaves
 from conformance.reference.forward import Feed
 from conformance.reference.sequence import Sequence as Row
 
@@ -171,6 +172,7 @@ FAULTS = (
         summary="Rejected tokens stay in a row's caches.",
         needs=(),
         kills=("structured", "speculative"),
+        where="cache:*",
         inject=exchange(speculative, "_settle", _rejected_stay),
     ),
     fault(
@@ -180,6 +182,7 @@ FAULTS = (
         summary="A grammar has moved on by tokens that were then rejected.",
         needs=(),
         kills=("structured",),
+        where="input:tokens|output:*",
         inject=exchange(speculative, "_accepted", _rejected_in_grammar),
     ),
     fault(
@@ -189,6 +192,7 @@ FAULTS = (
         summary="Penalties count tokens that were rejected.",
         needs=(),
         kills=("structured",),
+        where="input:tokens|output:*",
         inject=_rejected_in_penalties,
     ),
     fault(
@@ -198,6 +202,7 @@ FAULTS = (
         summary="After a draft that was accepted whole a row's caches lack its last token.",
         needs=(),
         kills=("structured", "speculative"),
+        where="cache:*",
         inject=exchange(speculative, "_settle", _last_accepted_missing),
     ),
     fault(
@@ -207,6 +212,7 @@ FAULTS = (
         summary="After a draft that was accepted whole the draft model's caches lack a token.",
         needs=(),
         kills=("structured", "speculative"),
+        where="output:*",
         inject=exchange(speculative.Drafts, "_draft", _draft_lacks_accepted),
     ),
     fault(
@@ -216,6 +222,7 @@ FAULTS = (
         summary="Recurrent states keep rejected tokens.",
         needs=(f"cache:{_RECURRENT}",),
         kills=("structured", "speculative"),
+        where="cache:*Arrays*",
         inject=_not_rolled_back(_RECURRENT),
     ),
     fault(
@@ -225,6 +232,7 @@ FAULTS = (
         summary="A window is cut after rejected tokens, and what they pushed out of it is lost.",
         needs=(f"cache:{_WINDOW}",),
         kills=("structured", "speculative"),
+        where="cache:*Window*",
         inject=_not_rolled_back(_WINDOW),
     ),
 )

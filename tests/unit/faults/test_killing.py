@@ -137,5 +137,13 @@ def test_a_crash_that_other_schedules_have_without_the_fault_hides_what_it_does(
     before = result(found("crash", "failure", "two", got="ValueError: (3,4) is no (2,4)"))
     known = found("crash", "failure", "one", got="ValueError: (13,4) is no (8,4)")
     new = found("crash", "failure", "three", got="ValueError: new")
-    assert overcome(before, result(known, new, found(schedule="four"))) == {"one"}
-    assert not overcome(result(), result(known))
+    assert overcome([before], result(known, new, found(schedule="four"))) == {"one"}
+    assert not overcome([result()], result(known))
+
+
+def test_a_refusal_known_from_another_scenario_hides_it_too():
+    words = "ValueError: no batching with history"
+    refused = result(found("unsupported", "failure", "two", got=words))
+    again = result(found("unsupported", "failure", "one", got=words))
+    assert overcome([result(), refused], again) == {"one"}
+    assert not overcome([result()], again)

@@ -2,6 +2,7 @@
 
 import contextlib
 
+import msgspec
 import pytest
 from miniatures.library import ToyLibrary
 from miniatures.model import VOCAB
@@ -12,7 +13,17 @@ from conformance.errors import ModelError, Unsupported
 from conformance.family import Facts, Family
 from conformance.faults import Fault, Hits, replaced
 from conformance.library import Description
-from conformance.proof.power import Bench, Unit, _signal, enough, halves, trials, unheard, without
+from conformance.proof.power import (
+    Attempt,
+    Bench,
+    Unit,
+    _signal,
+    enough,
+    halves,
+    trials,
+    unheard,
+    without,
+)
 from conformance.proof.trials import Outcome, encode
 from conformance.registry import Registry
 from conformance.scenarios import LADDER
@@ -248,7 +259,7 @@ def bench_whose_right_run_has(*schedules):
         schedules=tuple(ScheduleResult(f"s{i}", v) for i, v in enumerate(schedules)),
     )
     bench = object.__new__(Bench)
-    bench._right, bench._overcome = {"staggered": right}, set()
+    bench._right = {"staggered": right}
     return bench
 
 
@@ -256,15 +267,22 @@ def test_a_fault_could_be_told_if_it_took_effect_in_a_schedule_that_is_right_wit
     bench = bench_whose_right_run_has(Verdict.EXACT, Verdict.DIVERGED)
     right, wrong = "staggered/s0", "staggered/s1"
     for hits in ({right: Hits(1)}, {right: Hits(1), wrong: Hits(1)}):
-        assert bench._untold(("staggered",), hits) == (Outcome.SURVIVED, "")
+        assert bench._untold(("staggered",), Attempt(hits)) == (Outcome.SURVIVED, "")
     hidden = (Outcome.HIDDEN, f"the family is wrong without it, too, in {wrong}")
     for hits in ({wrong: Hits(1)}, {right: Hits(0), wrong: Hits(1)}):
-        assert bench._untold(("staggered",), hits) == hidden
+        assert bench._untold(("staggered",), Attempt(hits)) == hidden
     idle = (Outcome.NOT_APPLICABLE, "never took effect in staggered")
-    assert bench._untold(("staggered",), {right: Hits(0)}) == idle
+    assert bench._untold(("staggered",), Attempt({right: Hits(0)})) == idle
 
 
 def test_a_crash_that_the_family_knows_hides_a_fault():
     bench = bench_whose_right_run_has(Verdict.EXACT, Verdict.CRASH)
-    bench._overcome.add("staggered/s0")
-    assert bench._untold(("staggered",), {"staggered/s0": Hits(1)})[0] is Outcome.HIDDEN
+    (right,) = bench._right.values()
+    crash = Finding(Verdict.CRASH, "failure", "raised", schedule="s1", got="ValueError: shapes")
+    bench._right["staggered"] = msgspec.structs.replace(right, evidence=(crash,))
+    led = msgspec.structs.replace(crash, schedule="s0")
+    attempt = Attempt({"staggered/s0": Hits(1)}, [msgspec.structs.replace(right, evidence=(led,))])
+    assert bench._untold(("staggered",), attempt)[0] is Outcome.HIDDEN
+    new = msgspec.structs.replace(led, got="TypeError: another")
+    attempt = Attempt({"staggered/s0": Hits(1)}, [msgspec.structs.replace(right, evidence=(new,))])
+    assert bench._untold(("staggered",), attempt)[0] is Outcome.SURVIVED
