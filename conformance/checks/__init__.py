@@ -11,6 +11,7 @@ from conformance.checks.policy import check_policy
 from conformance.checks.probe import check_probes
 from conformance.checks.protocol import check_protocol
 from conformance.checks.stability import check_stability
+from conformance.checks.twins import check_twins
 
 CHECKS: tuple[Check, ...] = (
     check_failure,
@@ -18,6 +19,7 @@ CHECKS: tuple[Check, ...] = (
     check_protocol,
     check_forced,
     check_free,
+    check_twins,
     check_drafts,
     check_stability,
     check_leak,

@@ -40,12 +40,13 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
     allowed = 2 * numerics.FACTOR * float(noise.top[step])
     near = margin <= allowed
     if request.sampler is not None:
-        # What is drawn hangs on sums that only a sampler knows: a tie there needs a moved number.
+        # What is drawn hangs on sums that only a sampler knows: a tie there needs a moved number,
+        # or two that are the same number, which a sort may put in either order.
+        row, mine = want.logprobs[step], got.tokens[step]
         moved = found is not None and found[0].difference[step] > 0
+        same = row[mine] == row[want.tokens[step]]
         full = numerics.FACTOR * float(noise.full[step])
-        near = moved and bool(
-            drawable(request.sampler, want.logprobs[step], full)[got.tokens[step]]
-        )
+        near = (moved or bool(same)) and bool(drawable(request.sampler, row, full)[mine])
     tie = near and (found[0].within_noise if found else not play.full_logprobs)
     return Finding(
         Verdict.TIE if tie else Verdict.DIVERGED,

@@ -9,6 +9,8 @@ import numpy as np
 from conformance import numerics
 from conformance.checks.forced import common_steps
 from conformance.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
+from conformance.judging.picturing import picture_alone
+from conformance.picture import Picture
 from conformance.schedule import EngineOptions, Schedule
 from conformance.subject import Subject
 from conformance.verdict import Finding, ScheduleResult, Verdict
@@ -24,6 +26,7 @@ def judge_alone(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
     findings: list[Finding] = []
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
+    pictures: list[Seen] = []
     for schedule in schedules:
         found: list[Finding] = []
         mark = len(subject.meter)
@@ -31,16 +34,20 @@ def judge_alone(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
             rechunked = schedule.options.prefill_step_size < len(request.prompt)
             for judge in (_stateless, _rechunked if rechunked else _repeated):
                 more, figures = judge(subject, schedule, request.request_id)
-                found += more
+                found += [finding for finding, _ in more]
+                pictures += more
                 numbers += figures
         findings += found
         calls = subject.meter[mark:]
         seconds = sum(call.seconds for call in calls)
         results.append(ScheduleResult(schedule.name, worst(found), len(calls), seconds))
-    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
+    first = max(pictures, key=lambda seen: seen[0].verdict.severity, default=None)
+    picture = first[1] if first is not None else None
+    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture)
 
 
-Judged = tuple[list[Finding], list[Numbers]]
+Seen = tuple[Finding, Picture]
+Judged = tuple[list[Seen], list[Numbers]]
 
 
 def _repeated(subject: Subject, schedule: Schedule, name: str) -> Judged:
@@ -57,9 +64,10 @@ def _repeated(subject: Subject, schedule: Schedule, name: str) -> Judged:
     found = numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
     if found.within_noise:
         return [], []
-    at = (schedule.name, name)
+    at = (schedule, name)
     what = "the single stream twice differs"
-    return [_finding(Verdict.UNSTABLE, "repeat", what, at=at, found=(found, noise))], []
+    finding = _finding(Verdict.UNSTABLE, "repeat", what, at=at, found=(found, noise))
+    return [(finding, picture_alone(schedule, name, want, got, (found, noise)))], []
 
 
 def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
@@ -79,27 +87,29 @@ def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
     figures = [figures_of(found, noise)]
     if found.within_noise:
         return [], figures
-    at = (schedule.name, name)
+    at = (schedule, name)
     what = f"prefill in pieces of {options.prefill_step_size} and as a whole differ"
-    return [_finding(Verdict.ORACLE, "rechunked", what, at=at, found=(found, noise))], figures
+    finding = _finding(Verdict.ORACLE, "rechunked", what, at=at, found=(found, noise))
+    return [(finding, picture_alone(schedule, name, want, got, (found, noise)))], figures
 
 
 def _stateless(subject: Subject, schedule: Schedule, name: str) -> Judged:
-    check = subject.oracle.check_stateless(schedule.request(name), schedule.options)
+    request, options = schedule.request(name), schedule.options
+    check = subject.oracle.check_stateless(request, options)
     if check is None:
         return [], []
     figures = [figures_of(check.deviation, check.envelope)]
     if check.deviation.within_noise:
         return [], figures
-    at = (schedule.name, name)
     what = "the single stream and the pass without a cache differ"
     compared = (check.deviation, check.envelope)
-    finding = _finding(Verdict.ORACLE, "stateless", what, at=at, found=compared)
-    return [finding], figures
+    finding = _finding(Verdict.ORACLE, "stateless", what, at=(schedule, name), found=compared)
+    want = subject.oracle.solo(request, options, schedule)
+    return [(finding, picture_alone(schedule, name, want, None, compared))], figures
 
 
 def _finding(
-    verdict: Verdict, check: str, what: str, *, at: tuple[str, str], found: Compared
+    verdict: Verdict, check: str, what: str, *, at: tuple[Schedule, str], found: Compared
 ) -> Finding:
     deviation, noise = found
     schedule, request_id = at
@@ -108,7 +118,7 @@ def _finding(
         verdict,
         check,
         f"{what} by {deviation.difference[step]:.3g} nats at output token {step}",
-        schedule=schedule,
+        schedule=schedule.name,
         request_id=request_id,
         step=step,
         expected="equal up to rounding",

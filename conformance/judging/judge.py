@@ -12,9 +12,11 @@ from conformance.checks import CHECKS, Play
 from conformance.checks.cache_bytes import cache_shares
 from conformance.checks.forced import measure
 from conformance.engine import Engine, equipped
+from conformance.failures import failure_of
+from conformance.judging.picturing import picture_of
 from conformance.judging.playing import play_schedule
 from conformance.judging.witnessed import missed, unwitnessed
-from conformance.runner import failure_of
+from conformance.picture import Picture
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
 from conformance.schedule import Schedule, Stage
@@ -50,6 +52,7 @@ class Outcome:
     findings: tuple[Finding, ...]
     schedules: tuple[ScheduleResult, ...]
     numbers: Numbers | None
+    picture: Picture | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -83,6 +86,10 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         compose=lambda parts: subject.library.compose(subject.model, parts),
         heads=lambda: subject.library.head_sizes(subject.model),
         schemes=subject.library.schemes,
+        texts=family.checkpoint.texts if family.checkpoint is not None else (),
+        family=family.name,
+        library=family.facts.library,
+        uncut=bool(family.facts.uncut_media),
     )
 
 
@@ -124,7 +131,8 @@ def judge_batched(
     if worst(findings) is not Verdict.UNSUPPORTED:
         traces = [trace for played in plays for trace in played.traces]
         findings += unwitnessed(scenario, traces, engine, subject.model)
-    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
+    picture = picture_of(plays, findings)
+    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture)
 
 
 def _said(subject: Subject, played: Play) -> list[Finding]:

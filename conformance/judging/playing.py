@@ -11,8 +11,9 @@ from conformance.checks import Play
 from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
 from conformance.engine import Capability, Engine
+from conformance.failures import failure_of
 from conformance.numerics import Envelope
-from conformance.runner import failure_of, play
+from conformance.runner import play
 from conformance.schedule import Schedule, validate
 from conformance.subject import Subject
 from conformance.trace import Failure, Stream, Trace
@@ -24,6 +25,7 @@ def play_schedule(
     schedule: Schedule,
     *,
     once: bool = False,
+    churn: bool = True,
     enough: Callable[[Play], bool] = lambda _: False,
 ) -> Play:
     """Run the schedule, forced and free, with dirtied memory between the runs.
@@ -35,6 +37,7 @@ def play_schedule(
     Args:
         once: leave it at the free run if that gave the oracle's tokens and numbers: a forced one
             would be fed the same.
+        churn: dirty the memory before the first run, too.
         enough: asked after the first run; if true, no other is made.
     """
     validate(schedule)
@@ -46,9 +49,10 @@ def play_schedule(
     drafting = options.drafting is not None
     first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
 
-    def run(tokens: dict[str, tuple[int, ...]] | None) -> Trace:
+    def run(tokens: dict[str, tuple[int, ...]] | None, *, churn: bool = True) -> Trace:
         with subject.phases("memory churn"):
-            subject.library.churn()
+            if churn:
+                subject.library.churn()
         with subject.around(schedule.name), subject.phases("engine"):
             return play(
                 engine,
@@ -59,6 +63,10 @@ def play_schedule(
                 hints=forced if drafting else None,
             )
 
+    @functools.cache
+    def floor(name: str) -> Envelope:
+        return oracle.floor_envelope(want[name], options)
+
     def envelope(name: str, *, thorough: bool = False) -> Envelope:
         with subject.phases("noise"):
             return oracle.envelope(schedule.request(name), options, schedule, thorough=thorough)
@@ -68,7 +76,7 @@ def play_schedule(
             schedule,
             traces,
             want,
-            floor=lambda name: oracle.floor_envelope(want[name], options),
+            floor=floor,
             envelope=envelope,
             thorough=functools.partial(envelope, thorough=True),
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
@@ -76,12 +84,12 @@ def play_schedule(
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
         )
 
-    free = run(None) if once else None
+    free = run(None, churn=churn) if once else None
     if free is not None:
         only = played(free)
         if not _complete(free) or _follows(only) or enough(only):
             return only
-    first = run(first_tokens)
+    first = run(first_tokens, churn=churn or once)
     only = played(first)
     if not _complete(first) or enough(only):
         return only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,6 +45,9 @@ class Brief:
         compose: a prompt of text and media.
         heads: gives the sizes of heads that can be quantized; see ``Library.head_sizes``.
         schemes: in which ways they can be; see ``Library.schemes``.
+        texts: token ids of real texts, which prompts are then cut from; else they are drawn.
+        family: the family's name, and ``library`` its library's.
+        uncut: whether prompts with media are prefilled whole, whatever is asked for.
     """
 
     tokens: tuple[int, int]
@@ -63,15 +67,36 @@ class Brief:
     compose: ComposeFn = _text_only
     heads: Callable[[], frozenset[int]] = frozenset
     schemes: tuple[str, ...] = ("uniform",)
+    texts: tuple[tuple[int, ...], ...] = ()
+    family: str = ""
+    library: str = ""
+    uncut: bool = False
 
     def prompt(self, length: int, variant: int = 0) -> tuple[int, ...]:
         """A prompt of ``length`` tokens; equal arguments give the equal prompt in every scenario.
 
         That is on purpose: the oracle's stream for it is then made only once.
         """
-        rng = np.random.default_rng((self.seed, length, variant))
-        low, high = self.tokens
-        return tuple(int(token) for token in rng.integers(low, high, length))
+        if self.texts:
+            return self._cut(np.random.default_rng((self.seed, length, variant)), length)
+        return _random_prompt((self.seed, length, variant), self.tokens)
+
+    def _cut(self, rng: np.random.Generator, length: int) -> tuple[int, ...]:
+        """A piece of the texts, one after the other and from the first again.
+
+        Pieces begin with tokens that differ, or unlike prompts would share a prefix by chance.
+        """
+        joined = [token for text in self.texts for token in text]
+        begins = sorted({token: at for at, token in enumerate(joined)}.values())
+        begin = begins[rng.integers(len(begins))]
+        return tuple(joined[(begin + index) % len(joined)] for index in range(length))
+
+
+@functools.lru_cache(maxsize=1024)
+def _random_prompt(seeds: tuple[int, int, int], tokens: tuple[int, int]) -> tuple[int, ...]:
+    """Kept, as exploring asks for the same few thousands of times."""
+    _, length, _ = seeds
+    return tuple(int(t) for t in np.random.default_rng(seeds).integers(*tokens, length))
 
 
 @dataclass(frozen=True)

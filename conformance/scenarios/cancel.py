@@ -118,9 +118,35 @@ def _every_stage(brief: Brief) -> Schedule:
     )
 
 
+def _longest(brief: Brief) -> list[Schedule]:
+    """Of two rows the longer goes, in prefill and in decode: one padded row is left, and is joined.
+
+    The padding that is left in prefill is no multiple of a piece.
+    """
+    cases = (
+        (2 * PIECE + 1, in_prefill("long", PIECE), EngineOptions(prefill_step_size=PIECE)),
+        (SHORT, produced("long", 2), EngineOptions()),
+    )
+    return [
+        Schedule(
+            f"longest_in_{when.stage}",
+            (
+                together(
+                    ask(brief, "long", LONG, max_tokens=LASTING),
+                    ask(brief, "left", length, max_tokens=LASTING),
+                ),
+                together(ask(brief, "next", TWO, max_tokens=3), when=gone("long", removed=True)),
+            ),
+            (Removal(("long",), when),),
+            options=options,
+        )
+        for length, when, options in cases
+    ]
+
+
 def _cancelled(brief: Brief) -> list[Schedule]:
     makers = (_queued, _prefill, _prefill_all, _decode, _every_stage)
-    return [make(brief) for make in makers]
+    return [*(make(brief) for make in makers), *_longest(brief)]
 
 
 CANCELLED = Scenario(
@@ -136,6 +162,8 @@ CANCELLED = Scenario(
         seen.removed_from(Stage.PREFILL, among=4),
         seen.removed_from(Stage.DECODE),
         seen.removed_from(Stage.DECODE, among=5),
+        seen.longest_leaves(Stage.PREFILL),
+        seen.longest_leaves(Stage.DECODE),
         seen.follow_up(),
     ),
 )

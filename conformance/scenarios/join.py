@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from conformance.engine import Capability
+from conformance.family import Family
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
@@ -25,6 +26,8 @@ from conformance.trace import Trace
 
 # Where a family has no window: tokens at which the library may bound its caches instead.
 BOUND = 8
+# A longer window, of a real checkpoint, would take thousands of steps: its tiny family has a short.
+LONGEST_WINDOW = 256
 
 
 def _staggered(brief: Brief) -> list[Schedule]:
@@ -67,6 +70,13 @@ def _window(brief: Brief) -> list[Schedule]:
 def _pieces(brief: Brief) -> dict[str, int]:
     pieces = {"whole": EngineOptions().prefill_step_size}
     return pieces | ({"chunked": PIECE} if Capability.CHUNKED in brief.capabilities else {})
+
+
+def _window_in_reach(family: Family) -> str:
+    window = family.facts.window
+    if window is None or window <= LONGEST_WINDOW:
+        return ""
+    return f"its window of {window} tokens is too long to be passed; {LONGEST_WINDOW} can be"
 
 
 @dataclass(frozen=True)
@@ -140,6 +150,7 @@ WINDOW = Scenario(
         Witness("an output of one window", _PastWindow(by_output=True)),
         seen.late_join(),
     ),
+    applies=_window_in_reach,
 )
 PROMPT_CACHE = Scenario(
     "prompt_cache",

@@ -16,6 +16,7 @@ from conformance.scenarios.build import (
     MEDIUM,
     PIECE,
     SHORT,
+    TWO,
     ask,
     gone,
     in_prefill,
@@ -113,6 +114,7 @@ def _chunks(brief: Brief, kind: str) -> Iterator[Schedule]:
     options = EngineOptions(prefill_step_size=PIECE)
     yield Schedule(f"{kind}_cut_and_padded", (together(padded, long),), options=options)
     yield _removal(brief, kind, "prefill", in_prefill("one", PIECE), options)
+    yield from _longest(brief, kind, options)
 
 
 def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
@@ -132,6 +134,26 @@ def _removal(
         (Removal(("one",), when),),
         options=options,
     )
+
+
+def _longest(brief: Brief, kind: str, options: EngineOptions) -> Iterator[Schedule]:
+    """The longer row, with the medium or beside it, goes in prefill: one padded row is left.
+
+    In decode text alone tells as much: see ``cancel``.
+    """
+    medium = show(brief, "left", kind)
+    rows = {
+        f"{kind}_longest": (show(brief, "long", kind, after=LONG), ask(brief, "left", MEDIUM)),
+        f"{kind}_left": (ask(brief, "long", len(medium.prompt) + MEDIUM), medium),
+    }
+    for name, pair in rows.items():
+        late = ask(brief, "next", TWO, max_tokens=3)
+        yield Schedule(
+            f"{name}_in_prefill",
+            (together(*pair), together(late, when=gone("long", removed=True))),
+            (Removal(("long",), in_prefill("long", PIECE)),),
+            options=options,
+        )
 
 
 def _slots(brief: Brief, kind: str) -> Iterator[Schedule]:
@@ -200,7 +222,12 @@ MEDIA_IN_PIECES = Scenario(
     "prefill in pieces that end before, within and after an image, a video or a sound",
     _NEEDS | {Capability.CHUNKED},
     _in_pieces,
-    (media_seen.cut_in_span(), media_seen.removed_from(Stage.PREFILL)),
+    (
+        media_seen.cut_in_span(),
+        media_seen.removed_from(Stage.PREFILL),
+        media_seen.left_alone(Stage.PREFILL, media=False),
+        media_seen.left_alone(Stage.PREFILL, media=True),
+    ),
     applies=_takes_media_in_pieces,
 )
 STALE_STATE = Scenario(

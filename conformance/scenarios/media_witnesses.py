@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from conformance.scenarios.base import Witness
+from conformance.scenarios.witnesses import left_alone as left_alone_in
+from conformance.scenarios.witnesses import longest_leaves
 from conformance.schedule import Stage
 from conformance.trace import Trace
 
@@ -48,6 +50,16 @@ def removed_from(stage: Stage) -> Witness:
         return gone and any(trace.stream(name).finish_reason for name in texts)
 
     return Witness(f"media removed in {stage}", seen)
+
+
+def left_alone(stage: Stage, *, media: bool) -> Witness:
+    """A request with media, or one without, was left alone: see ``witnesses.left_alone``."""
+
+    def seen(trace: Trace) -> bool:
+        return any((name in _with_media(trace)) is media for name in left_alone_in(trace, stage))
+
+    name = f"{'media' if media else 'text'} whose longer neighbour was removed in {stage}"
+    return Witness(name, seen, needs=longest_leaves(stage).needs)
 
 
 def one_after_another() -> Witness:

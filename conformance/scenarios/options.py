@@ -141,7 +141,14 @@ def _invalid(brief: Brief) -> list[Schedule]:
                 options=EngineOptions(prefill_batch_size=2, completion_batch_size=2),
             )
         )
-    return schedules
+    return [*schedules, _fewer_slots(brief)]
+
+
+def _fewer_slots(brief: Brief) -> Schedule:
+    """More prompts may be prefilled together than may decode: they wait, but not for ever."""
+    rows = [ask(brief, f"r{i}", TWO, variant=i, max_tokens=2) for i in range(2)]
+    options = EngineOptions(prefill_batch_size=2, completion_batch_size=1)
+    return Schedule("fewer_slots", (together(*rows),), options=options)
 
 
 def _stopped(trace: Trace) -> bool:
@@ -187,7 +194,7 @@ SAMPLERS = Scenario(
 INVALID = Scenario(
     "invalid",
     170,
-    "wrong calls: refused, and nobody is harmed",
+    "wrong calls: refused, and nobody is harmed; sizes that do not fit each other",
     frozenset({Capability.PROBES, Capability.SLOTS}),
     _invalid,
     (Witness("an invalid call", _probed), seen.rows_together(2)),

@@ -136,6 +136,37 @@ def removed_from(stage: Stage, *, among: int = 1) -> Witness:
     return Witness(f"a removal in {stage}" + (f" among {among}" if among > 1 else ""), seen)
 
 
+def longest_leaves(stage: Stage) -> Witness:
+    """The longest prompt was removed in ``stage``, and the one row that was left came to its end.
+
+    See ``left_alone``.
+    """
+    return Witness(
+        f"a row whose longer neighbour was removed in {stage}",
+        lambda trace: bool(left_alone(trace, stage)),
+        needs=TOGETHER if stage is Stage.PREFILL else frozenset(),
+    )
+
+
+def left_alone(trace: Trace, stage: Stage) -> set[str]:
+    """Requests that came to their end after a longer prompt, their only neighbour, was removed.
+
+    Both were in ``stage``. In prefill the longer one had processed less than it is longer, so that
+    an engine that pads to the longest on the left had not come to the shorter one's tokens.
+    """
+    found, done = set[str](), Counter[str]()
+    lengths = {r.request_id: len(r.prompt) for r in trace.schedule.requests}
+    for step in trace.steps:
+        gone = [n for n, at in step.removed_from.items() if at is stage]
+        left = step.in_stage(stage)
+        if len(gone) == len(left) == 1:
+            longer = lengths[gone[0]] - lengths[left[0]]
+            if longer > (done[gone[0]] if stage is Stage.PREFILL else 0):
+                found.add(left[0])
+        done.update(step.output.processed)
+    return {name for name in found if trace.stream(name).finish_reason}
+
+
 def follow_up() -> Witness:
     """A request that arrived after a removal came to its end."""
 

@@ -117,3 +117,10 @@ def test_the_third_run_is_left_to_the_check_of_stability():
     script.free, script.third = script.repeat_forced(), script.free
     script.third.change("a", 1, token=7)
     assert check_free(script.play()) == []
+
+
+@pytest.mark.parametrize(("margin", "verdict"), [(0.0, Verdict.TIE), (1e-6, Verdict.DIVERGED)])
+def test_of_two_equal_numbers_a_sort_may_put_either_first(margin, verdict):
+    script = Script(margins={1: margin}, sampler=Sampler("library", {"temp": 0.7, "top_p": 0.01}))
+    script.free.change("a", 1, token=(script.want["a"].tokens[1] + 1) % 8)
+    assert [finding.verdict for finding in check_free(script.play())] == [verdict]

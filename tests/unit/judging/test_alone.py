@@ -49,6 +49,18 @@ def test_a_stream_that_is_other_the_second_time_is_unstable():
     assert all(f.difference > f.noise for f in found)
 
 
+def test_what_the_single_stream_gets_wrong_is_drawn_without_a_run():
+    outcome = judge(RestlessLibrary(), REPEAT)
+    picture = outcome.picture
+    worst = next(f for f in outcome.findings if f.verdict is outcome.verdict)
+    assert (picture.schedule, picture.steps, picture.lanes) == (worst.schedule, 0, ())
+    compared = picture.compared
+    assert (compared.request_id, compared.bad) == (worst.request_id, worst.step)
+    assert compared.difference[worst.step] == pytest.approx(worst.difference, rel=1e-2)
+    assert len(compared.margin) == len(compared.noise) == len(compared.difference)
+    assert judge(ToyLibrary(), REPEAT).picture is None
+
+
 def test_memory_is_dirtied_before_the_stream_is_made_again():
     library = ToyLibrary()
     judge(library, REPEAT)

@@ -59,6 +59,7 @@ EXPECTED = {
     "AttendsToPadding": (Verdict.DIVERGED, RAGGED),
     "NanInPadding": (Verdict.NAN, RAGGED),
     "RowZeroOffset": (Verdict.DIVERGED, RAGGED),
+    "CountsColumnsAlone": (Verdict.DIVERGED, {"cancelled", "media_in_pieces"}),
     "AnswersFirstRow": (Verdict.DIVERGED, SEVERAL - {"identical"}),
     "JoinsOneOff": (
         Verdict.DIVERGED,
@@ -93,6 +94,7 @@ EXPECTED = {
     "AcceptsInvalid": (Verdict.PROTOCOL, {"invalid"}),
     "RefusesUnclearly": (Verdict.PROTOCOL, {"invalid"}),
     "HalfAppliesInvalid": (Verdict.PROTOCOL, {"invalid"}),
+    "WaitsForWholePrefill": (Verdict.HANG, {"invalid"}),
     "CrashesOnJoin": (Verdict.CRASH, JOINS),
     "SaysUnsupported": (Verdict.UNSUPPORTED, {"window"}),
     "NeverEnds": (
@@ -107,7 +109,7 @@ EXPECTED = {
 
 # What each fake leaves out: these scenarios are vacuous on it, and all others exact.
 VACUOUS = {
-    "OneByOne": SEVERAL - {"media_in_pieces"},
+    "OneByOne": SEVERAL,
     "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache", "quantized"},
     "JoinsLate": {"staggered", "window", "stop_sequences", "samplers", "mixed_modality"},
     "PrefillsWhole": {"chunked", "cancelled", "media_in_pieces", "samplers"},

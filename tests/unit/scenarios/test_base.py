@@ -103,6 +103,8 @@ PROOFS = {
         "a removal in prefill among 4": ONE_BY_ONE,
         "a removal in decode": AT_ONCE,
         "a removal in decode among 5": ONE_BY_ONE,
+        "a row whose longer neighbour was removed in prefill": ONE_BY_ONE,
+        "a row whose longer neighbour was removed in decode": ONE_BY_ONE,
         "a follow-up request that ends": AT_ONCE,
     },
     "images_together": {"2 rows in one decode call": ONE_BY_ONE},
@@ -116,6 +118,8 @@ PROOFS = {
     "media_in_pieces": {
         "a piece of prefill that ends within a medium": PREFILLS_WHOLE,
         "media removed in prefill": PREFILLS_AT_ONCE,
+        "text whose longer neighbour was removed in prefill": ONE_BY_ONE,
+        "media whose longer neighbour was removed in prefill": ONE_BY_ONE,
     },
     "stale_state": {
         "calls of one row": Fake(schedules=all_at_once),

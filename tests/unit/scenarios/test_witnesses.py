@@ -2,8 +2,10 @@
 
 import pytest
 
+from conformance.engine import Capability
+from conformance.scenarios import media_witnesses as media_seen
 from conformance.scenarios import witnesses as seen
-from conformance.schedule import Arrival, EngineOptions, Request, Schedule, Stage
+from conformance.schedule import Arrival, EngineOptions, Media, Request, Schedule, Stage
 from conformance.trace import FinishReason, ForwardCall, Mode, Step, StepOutput, TokenEvent, Trace
 
 Q, P, D, F, R = Stage.QUEUED, Stage.PREFILL, Stage.DECODE, Stage.FINISHED, Stage.REMOVED
@@ -127,6 +129,61 @@ def test_removed_from_counts_those_removed_and_those_that_stay(witness, holds):
 def test_the_name_of_a_removal_tells_stage_and_number():
     assert seen.removed_from(D).name == "a removal in decode"
     assert seen.removed_from(P, among=4).name == "a removal in prefill among 4"
+
+
+def beside(*steps, media=""):
+    """Requests of 9, 4 and 9 tokens; those in ``media`` have an image."""
+    requests = [
+        Request(n, (1,) * length, 2, media=(Media("image", (4, 4)),) if n in media else ())
+        for n, length in (("a", 9), ("b", 4), ("c", 9))
+    ]
+    return Trace(Schedule("s", (Arrival(tuple(requests)),)), Mode.FREE, steps)
+
+
+def leaves(gone, stage, **left):
+    """``gone`` is removed from ``stage``; whoever is left comes to its end."""
+    return step(removed={gone: stage}, tokens="".join(left), ends="".join(left), **left)
+
+
+WORKED = step(processed={"a": 4, "b": 0}, a=P, b=P)
+
+
+@pytest.mark.parametrize(
+    ("steps", "stage", "alone"),
+    [
+        ([WORKED, leaves("a", P, b=P)], P, {"b"}),
+        ([WORKED, leaves("a", P, b=P)], D, set()),
+        # All of the padding is done: nothing tells the row that is left from one alone.
+        ([WORKED, step(processed={"a": 1}, a=P, b=P), leaves("a", P, b=P)], P, set()),
+        # In decode nothing is too late.
+        ([WORKED, step(processed={"a": 5}, a=P, b=P), leaves("a", D, b=D)], D, {"b"}),
+        # The shorter of two, one of equal length.
+        ([leaves("b", D, a=D)], D, set()),
+        ([leaves("a", D, c=D)], D, set()),
+        # Two are left; the one that is left was elsewhere; it never ends.
+        ([leaves("a", D, b=D, c=D)], D, set()),
+        ([leaves("a", P, b=D)], P, set()),
+        ([step(removed={"a": D}, b=D, tokens="b")], D, set()),
+    ],
+)
+def test_a_row_is_left_alone_beside_the_place_of_a_longer_one(steps, stage, alone):
+    found = beside(*steps)
+    assert seen.left_alone(found, stage) == alone
+    assert seen.longest_leaves(stage).seen(found) is bool(alone)
+
+
+def test_a_row_that_is_left_alone_is_known_by_its_media():
+    with_media, text = (media_seen.left_alone(P, media=media) for media in (True, False))
+    steps = (WORKED, leaves("a", P, b=P))
+    assert with_media.seen(beside(*steps, media="b"))
+    assert not with_media.seen(beside(*steps, media="a"))
+    assert text.seen(beside(*steps, media="a"))
+    assert not text.seen(beside(*steps, media="b"))
+
+
+def test_in_prefill_only_rows_that_share_a_pass_can_be_left_alone():
+    assert seen.longest_leaves(P).needs == {Capability.TOGETHER}
+    assert seen.longest_leaves(D).needs == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,284 @@
+"""Schedules of the whole space, made of choices that somebody else makes.
+
+A soak makes them by random numbers; exploring leaves them to Hypothesis, which also shrinks them:
+the first of a choice's options is the simplest. Prompts are the shared ones of the ladder, so that
+a stream of the oracle serves many schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+
+from conformance.engine import Capability
+from conformance.scenarios.base import Brief
+from conformance.scenarios.build import (
+    LONG,
+    PIECE,
+    ask,
+    gone,
+    in_prefill,
+    produced,
+    queued,
+    show,
+)
+from conformance.scenarios.features import GRAMMAR, Feature
+from conformance.scenarios.quantized import GROUPS
+from conformance.schedule import (
+    Arrival,
+    Continuation,
+    Drafting,
+    EngineOptions,
+    KvQuant,
+    PrefixCaching,
+    Processor,
+    Removal,
+    Request,
+    Sampler,
+    Schedule,
+    Trigger,
+)
+
+T = TypeVar("T")
+
+_STATES = 11  # of a grammar
+_BLOCK = 4  # tokens of a kept block, and of a draft
+_RIGHT = (3, 0, 2, 1)
+
+
+class Choices(Protocol):
+    """Who decides. Each method's first outcome is the simplest."""
+
+    def integer(self, low: int, high: int) -> int:
+        """``low`` to ``high``, both included."""
+        ...
+
+    def flag(self) -> bool:
+        """``False`` or ``True``."""
+        ...
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of them."""
+        ...
+
+
+class Seeded:
+    """Choices of a random generator."""
+
+    def __init__(self, *seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        """See ``Choices.integer``."""
+        return int(self._rng.integers(low, high + 1))
+
+    def flag(self) -> bool:
+        """See ``Choices.flag``."""
+        return bool(self._rng.random() < 0.5)
+
+    def pick(self, options: Sequence[T]) -> T:
+        """See ``Choices.pick``."""
+        return options[self.integer(0, len(options) - 1)]
+
+
+@dataclass(frozen=True)
+class Space:
+    """How large schedules get.
+
+    Attributes:
+        requests: at most.
+        tokens: output tokens of a request, at most.
+        lengths: of prompts, the shortest first.
+        variants: prompts of each length.
+        latest: steps between one arrival and the next, at most.
+    """
+
+    requests: int = 3
+    tokens: int = 3
+    lengths: tuple[int, ...] = (1, 2, 3, 5, 11)
+    variants: int = 2
+    latest: int = 3
+
+
+def draw_schedule(
+    choices: Choices, brief: Brief, features: Collection[Feature], space: Space, *, name: str
+) -> Schedule:
+    """A schedule with some of ``features`` and no others."""
+    options = draw_options(choices, brief, features)
+    requests: list[Request] = []
+    for number in range(choices.integer(1, space.requests)):
+        request = draw_request(choices, brief, features, space, name=f"r{number}", options=options)
+        requests.append(_continued(choices, features, request, requests))
+    arrivals = tuple(_arrivals(choices, requests, features, space.latest))
+    removals = tuple(_removals(choices, requests)) if Feature.REMOVALS in features else ()
+    thread = Feature.THREAD in features and choices.flag()
+    return Schedule(name, arrivals, removals, options=options, decode_on_other_thread=thread)
+
+
+def draw_options(choices: Choices, brief: Brief, features: Collection[Feature]) -> EngineOptions:
+    """What the engine is told, as far as ``features`` go."""
+    more: dict[str, Any] = {}
+    if Feature.PIECES in features:
+        more["prefill_step_size"] = PIECE
+    if Feature.SLOTS in features:
+        # Fewer rows than are prefilled at once: there mlx-vlm lets nobody in
+        # (mlx_vlm/generate/ar.py:3119), which would hide all else.
+        more["completion_batch_size"] = slots = choices.integer(1, 3)
+        more["prefill_batch_size"] = choices.integer(1, min(slots, 2))
+    if Feature.QUANTIZED in features and (kinds := quantizations(brief)):
+        more["kv"] = choices.pick(kinds)
+    if Feature.DRAFTS in features:
+        kind = choices.pick(brief.drafters)
+        more["drafting"] = Drafting(kind, _BLOCK, choices.pick((_RIGHT, (_BLOCK,), ())))
+        slots = more.get("completion_batch_size", 8)
+        more["prefill_batch_size"] = more["completion_batch_size"] = slots
+    if Feature.CACHING in features:
+        room = choices.pick(({}, {"blocks": 6, "snapshots": 1}))
+        more["prefix_caching"] = PrefixCaching(block_size=_BLOCK, interval=_BLOCK, **room)
+    if Feature.BOUNDED in features:
+        more["max_kv_size"] = 8
+    return EngineOptions(**more)
+
+
+def quantizations(brief: Brief) -> tuple[KvQuant, ...]:
+    """In which ways the family's keys and values can be quantized."""
+    sizes = brief.heads()
+    groups = [group for group in GROUPS if sizes and not any(size % group for size in sizes)]
+    kinds = [KvQuant(bits, group_size=group) for group in groups[:1] for bits in (8, 4)]
+    if sizes and "turboquant" in brief.schemes:
+        kinds.append(KvQuant(3.5, scheme="turboquant"))
+    return (*kinds, *(KvQuant(k.bits, k.group_size, k.scheme, 8) for k in kinds[-1:]))
+
+
+def draw_request(
+    choices: Choices,
+    brief: Brief,
+    features: Collection[Feature],
+    space: Space,
+    *,
+    name: str,
+    options: EngineOptions,
+) -> Request:
+    """A request with some of ``features``."""
+    more: dict[str, Any] = {"max_tokens": choices.integer(1, space.tokens)}
+    if Feature.LONG in features and brief.window and choices.flag():
+        more["max_tokens"] = brief.window + 2
+    if Feature.SAMPLERS in features and choices.flag():
+        more["sampler"] = choices.pick(_SAMPLERS)
+    if Feature.PROCESSORS in features and choices.flag():
+        more["processors"] = (choices.pick(_PENALTIES),)
+    if Feature.GRAMMAR in features and choices.flag():
+        more["processors"] = (choices.pick(_GRAMMARS),)
+    request = _prompted(choices, brief, features, space, name=name, more=more)
+    if Feature.SEGMENTS in features and len(request.prompt) > 1 and choices.flag():
+        cut = choices.integer(1, len(request.prompt) - 1)
+        pieces = (cut, len(request.prompt) - cut)
+        request = msgspec.structs.replace(request, segments=pieces)
+    if Feature.STOP in features and request.max_tokens > 1 and choices.flag():
+        try:
+            tokens = brief.solo(request, options).tokens
+        except Exception:  # noqa: BLE001 - what fails alone is told when the schedule is played
+            return request
+        at = choices.integer(0, len(tokens) - 1)
+        stop = (tokens[at : at + 2],)
+        request = msgspec.structs.replace(request, stop=stop)
+    return request
+
+
+_SAMPLERS = (
+    *(Sampler("seeded", {"temperature": 0.8, "seed": seed}) for seed in (1, 2)),
+    Sampler("library", {"temp": 0.7, "top_p": 0.01}),
+    Sampler("library", {"temp": 0.7, "xtc_probability": 1.0, "xtc_threshold": 0.05, "top_k": 1}),
+)
+_PENALTIES = (
+    Processor("library", {"repetition_penalty": 1.3, "repetition_context_size": 8}),
+    Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3}),
+)
+_GRAMMARS = tuple(Processor(GRAMMAR, {"seed": seed, "states": _STATES}) for seed in (101, 102))
+
+
+def _prompted(
+    choices: Choices,
+    brief: Brief,
+    features: Collection[Feature],
+    space: Space,
+    *,
+    name: str,
+    more: dict[str, Any],
+) -> Request:
+    """With a prompt of its own, one that shares a prefix with others', or one with a medium."""
+    if Feature.MEDIA in features and choices.flag():
+        return _medium(choices, brief, name, more)
+    if Feature.CACHING in features and choices.flag():
+        shared = choices.pick((LONG, 4 * _BLOCK, 4 * _BLOCK + 2))
+        own = brief.prompt(5, variant=7) if shared < LONG or choices.flag() else ()
+        cut = Capability.SEGMENTS in brief.capabilities and "processors" not in more
+        if cut and choices.flag():
+            # Engines that keep whole sequences have their ends where prompts are cut.
+            more["segments"] = (4 * _BLOCK - 1, shared + len(own) - 4 * _BLOCK + 1)
+        return Request(name, brief.prompt(LONG)[:shared] + own, **more)
+    lengths = space.lengths
+    if Feature.LONG in features and brief.window:
+        window = brief.window
+        lengths = (*lengths, window - 1, window, window + 1, 2 * window + 3)
+    length, variant = choices.pick(lengths), choices.integer(0, space.variants - 1)
+    return ask(brief, name, length, variant=variant, **more)
+
+
+def _medium(choices: Choices, brief: Brief, name: str, more: dict[str, Any]) -> Request:
+    kind = choices.pick([kind for kind in brief.modalities if kind != "text"])
+    before, after = (3, 0) if brief.media_last else choices.pick(((0, 5), (3, 5)))
+    count = 1 if kind in brief.single else choices.integer(1, 2)
+    size, content = choices.integer(0, 1), choices.integer(0, 1)
+    return show(
+        brief, name, kind, size=size, content=content, count=count, before=before, after=after,
+        **more,
+    )  # fmt: skip
+
+
+def _continued(
+    choices: Choices, features: Collection[Feature], request: Request, before: Sequence[Request]
+) -> Request:
+    """``request``, going on from the cache of one ``before`` it, or as it is."""
+    sources = [r for r in before if r.continues is None and not r.media]
+    if Feature.CONTINUES not in features or not sources or request.media or not choices.flag():
+        return request
+    source = choices.pick(sources)
+    after = choices.integer(0, source.max_tokens - 1) or None
+    own = {"stop": (), "segments": ()}  # its stops would be those of another stream
+    going_on = Continuation(source.request_id, after)
+    return msgspec.structs.replace(request, continues=going_on, **own)
+
+
+def _arrivals(
+    choices: Choices, requests: Sequence[Request], features: Collection[Feature], latest: int
+) -> Iterator[Arrival]:
+    left = [request for request in requests if request.continues is None]
+    when, step = Trigger(), 0
+    while left:
+        late = Feature.ARRIVALS in features or Feature.CACHING in features
+        count = choices.integer(1, len(left)) if late else len(left)
+        yield Arrival(tuple(left[:count]), when)
+        # What was kept is there once the one that left it has ended.
+        before, left = left[0], left[count:]
+        step += choices.integer(0, latest)
+        ended = Feature.CACHING in features and choices.flag()
+        when = gone(before.request_id) if ended else Trigger(count=step)
+    for request in requests:
+        if request.continues is not None:
+            name, after = request.continues.request_id, request.continues.after
+            when = gone(name) if after is None else produced(name, after)
+            yield Arrival((request,), when)
+
+
+def _removals(choices: Choices, requests: Sequence[Request]) -> Iterator[Removal]:
+    """Some requests, each in the queue, in prefill or while it decodes; it may be too late."""
+    for request in requests:
+        if choices.flag():
+            name = request.request_id
+            when = (queued(name), in_prefill(name, 1), produced(name, 1), produced(name, 2))
+            yield Removal((name,), choices.pick(when))

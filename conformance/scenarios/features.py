@@ -1,0 +1,156 @@
+"""The ingredients of schedules that are drawn, and what each needs of an engine and a family."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+
+from conformance.engine import Capability
+from conformance.scenarios.base import Brief
+from conformance.schedule import EngineOptions, Request, Schedule
+
+GRAMMAR = "grammar"
+"""The kind of processor that the ingredient ``GRAMMAR`` is."""
+
+
+class Feature(enum.StrEnum):
+    """An ingredient. Each schedule has a random subset of them (swarm testing)."""
+
+    ARRIVALS = "arrivals"  # requests that come while others are at work
+    REMOVALS = "removals"  # cancelled in the queue, in prefill, while they decode
+    PIECES = "pieces"  # prefill in pieces
+    SLOTS = "slots"  # fewer rows than requests
+    SAMPLERS = "samplers"
+    PROCESSORS = "processors"  # penalties
+    STOP = "stop"
+    GRAMMAR = "grammar"
+    SEGMENTS = "segments"  # prompts in given pieces
+    CONTINUES = "continues"  # going on from an extracted cache
+    CACHING = "caching"  # equal prefixes computed once
+    MEDIA = "media"
+    QUANTIZED = "quantized"
+    DRAFTS = "drafts"
+    BOUNDED = "bounded"  # caches of bounded size
+    LONG = "long"  # prompts and outputs past a window
+    THREAD = "thread"  # another thread than the loader's
+
+
+NEEDS: dict[Feature, frozenset[Capability]] = {
+    Feature.ARRIVALS: frozenset({Capability.LATE_JOIN}),
+    Feature.REMOVALS: frozenset({Capability.CANCEL}),
+    Feature.PIECES: frozenset({Capability.CHUNKED}),
+    Feature.SLOTS: frozenset({Capability.SLOTS}),
+    Feature.SAMPLERS: frozenset({Capability.SAMPLERS}),
+    Feature.PROCESSORS: frozenset({Capability.PROCESSORS}),
+    Feature.STOP: frozenset({Capability.STOP}),
+    Feature.GRAMMAR: frozenset({Capability.PROCESSORS}),
+    Feature.SEGMENTS: frozenset({Capability.SEGMENTS, Capability.CHUNKED}),
+    Feature.CONTINUES: frozenset({Capability.PREFIX, Capability.LATE_JOIN}),
+    Feature.CACHING: frozenset(
+        {Capability.PREFIX_CACHING, Capability.LATE_JOIN, Capability.CHUNKED}
+    ),
+    Feature.MEDIA: frozenset({Capability.MEDIA}),
+    Feature.QUANTIZED: frozenset({Capability.QUANTIZED, Capability.CHUNKED}),
+    Feature.DRAFTS: frozenset({Capability.SPECULATIVE, Capability.SLOTS}),
+    Feature.BOUNDED: frozenset(),
+    Feature.LONG: frozenset(),
+    Feature.THREAD: frozenset({Capability.THREADS}),
+}
+
+# What no rung of the ladder has together either: engines refuse it, or tokens that are drawn at
+# random, or a bound below a prompt, mean something else there.
+_APART = (
+    (Feature.CACHING, Feature.CONTINUES),
+    (Feature.CACHING, Feature.QUANTIZED),
+    (Feature.CACHING, Feature.DRAFTS),
+    (Feature.CACHING, Feature.BOUNDED),
+    (Feature.DRAFTS, Feature.SAMPLERS),
+    (Feature.DRAFTS, Feature.PROCESSORS),
+    (Feature.DRAFTS, Feature.GRAMMAR),
+    (Feature.DRAFTS, Feature.STOP),
+    (Feature.DRAFTS, Feature.QUANTIZED),
+    (Feature.DRAFTS, Feature.CONTINUES),
+    (Feature.DRAFTS, Feature.BOUNDED),
+    (Feature.QUANTIZED, Feature.CONTINUES),
+    (Feature.QUANTIZED, Feature.BOUNDED),
+    (Feature.PROCESSORS, Feature.GRAMMAR),
+    # The single stream of a prompt in segments shows its processors the last of them alone.
+    (Feature.SEGMENTS, Feature.PROCESSORS),
+    (Feature.SEGMENTS, Feature.GRAMMAR),
+    # What a penalty or a grammar makes of the tokens of a cache that is brought is not promised.
+    (Feature.CONTINUES, Feature.PROCESSORS),
+    (Feature.CONTINUES, Feature.GRAMMAR),
+)
+
+
+def able(brief: Brief) -> tuple[Feature, ...]:
+    """The ingredients that the engine can be given and the family has a use for."""
+    found = [feature for feature, needs in NEEDS.items() if needs <= brief.capabilities]
+    useless = {
+        Feature.MEDIA: set(brief.modalities) <= {"text"},
+        Feature.DRAFTS: not brief.drafters,
+        Feature.BOUNDED: not brief.bounded or bool(brief.window),
+        Feature.LONG: not brief.window or brief.window > LONGEST,
+        # Each prompt speaks of its own medium, so that none shares a prefix.
+        Feature.CACHING: bool(brief.required),
+    }
+    return tuple(feature for feature in found if not useless.get(feature))
+
+
+LONGEST = 32
+"""Tokens of the longest window that is passed: cheap schedules are the point."""
+
+
+def together(features: Iterable[Feature], *, uncut: bool = False) -> frozenset[Feature]:
+    """``features`` without those that the ones before them exclude.
+
+    Args:
+        uncut: prompts with media are prefilled whole.
+    """
+    apart = [*_APART, (Feature.MEDIA, Feature.PIECES)] if uncut else _APART
+    kept: list[Feature] = []
+    for feature in features:
+        if not any({feature, other} == set(pair) for other in kept for pair in apart):
+            kept.append(feature)
+    return frozenset(kept)
+
+
+def features_of(schedule: Schedule, window: int | None = None) -> frozenset[Feature]:
+    """The ingredients that a schedule really has; ``window`` is the model's."""
+    found = {feature for request in schedule.requests for feature in _of_request(request)}
+    if len(schedule.arrivals) > 1:
+        found.add(Feature.ARRIVALS)
+    if window and any(len(r.prompt) + r.max_tokens > window for r in schedule.requests):
+        found.add(Feature.LONG)
+    if schedule.removals:
+        found.add(Feature.REMOVALS)
+    if schedule.decode_on_other_thread:
+        found.add(Feature.THREAD)
+    return frozenset(found | set(_of_options(schedule.options, len(schedule.requests))))
+
+
+def _of_request(request: Request) -> Iterator[Feature]:
+    kinds = {processor.kind for processor in request.processors}
+    has = {
+        Feature.SAMPLERS: request.sampler is not None,
+        Feature.PROCESSORS: bool(kinds - {GRAMMAR}),
+        Feature.GRAMMAR: GRAMMAR in kinds,
+        Feature.STOP: bool(request.stop),
+        Feature.SEGMENTS: bool(request.segments),
+        Feature.CONTINUES: request.continues is not None,
+        Feature.MEDIA: bool(request.media),
+    }
+    return (feature for feature, there in has.items() if there)
+
+
+def _of_options(options: EngineOptions, requests: int) -> Iterator[Feature]:
+    slots = min(options.completion_batch_size, options.prefill_batch_size)
+    has = {
+        Feature.PIECES: options.prefill_step_size < EngineOptions().prefill_step_size,
+        Feature.SLOTS: slots < requests,
+        Feature.CACHING: options.prefix_caching is not None,
+        Feature.QUANTIZED: options.kv is not None,
+        Feature.DRAFTS: options.drafting is not None,
+        Feature.BOUNDED: options.max_kv_size is not None,
+    }
+    return (feature for feature, there in has.items() if there)
