@@ -30,6 +30,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         except_families: globs of those that do not, or in which a worse defect hides it.
         dtypes: globs of the dtypes in which it must show.
         may_show_in: globs of further dtypes, in which noise can hide it.
+        device: how the device's name must begin; absent, it shows on all.
         package: whose ``versions`` are meant; the file's.
         versions: releases that have it; for others the entry is inactive.
         where: file and line upstream.
@@ -47,6 +48,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     except_families: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     may_show_in: tuple[str, ...] = ()
+    device: str = ""
     package: str
     versions: str
     where: str
@@ -78,6 +80,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             result.scenario in self.verdicts
             and self.speaks_of(result.engine, result.family)
             and matches(result.dtype, (*self.dtypes, *self.may_show_in))
+            and result.device.startswith(self.device)
             and self.active(result)
             and self._reaches(result)
         )

@@ -26,7 +26,9 @@ class Expectations:
 
         A case that breaks a rule is not expected, and the rule is added to its evidence.
         """
-        entries = [entry for entry in self.defects if entry.concerns(result)]
+        refused = any(r.said(result) for r in self.refusals)
+        concerned = [e for e in self.defects if e.concerns(result)]
+        entries = _askable(result, concerned, refused=refused)
         hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
         # What the library refuses can show no defect.
         refusal = next((r for r in self.refusals if r.explains(result)), None)
@@ -37,7 +39,6 @@ class Expectations:
                 known=refusal.id if refusal else None,
             )
         names = ", ".join(entry.id for entry in entries)
-        refused = any(r.said(result) for r in self.refusals)
         problem = _problem(result, entries, refused=refused)
         evidence = result.evidence
         if problem:
@@ -57,6 +58,26 @@ class Expectations:
             f"expectations: {entry}: {part}; correct the entry or take it out"
             for entry, part in unmet
         )
+
+
+def _askable(result: CaseResult, entries: list[Defect], *, refused: bool) -> list[Defect]:
+    """Entries that can have shown.
+
+    Where no schedule was played, those that say why not; where an entry says that schedules are
+    refused, those that claim another one.
+    """
+    scenario = result.scenario
+    if refused:
+        entries = [e for e in entries if not _all_refused(result, e)]
+    whole = [e for e in entries if scenario not in e.schedules]
+    fatal = [e for e in whole if result.verdict in e.wanted(scenario)]
+    unplayed = result.verdict is Verdict.CRASH and not result.schedules
+    return fatal if unplayed and fatal else entries
+
+
+def _all_refused(result: CaseResult, entry: Defect) -> bool:
+    claimed = [s.verdict for s in result.schedules if entry.claims(result.scenario, s.name)]
+    return bool(claimed) and set(claimed) == {Verdict.UNSUPPORTED}
 
 
 def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) -> str:
@@ -112,6 +133,7 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
         for result in ran
         if matches(result.engine, entry.engines)
         and matches(result.dtype, entry.dtypes)
+        and result.device.startswith(entry.device)
         and entry.active(result)
     ]
     if not could:

@@ -2,8 +2,10 @@
 
 mlx_vlm/models/llama4/language.py:262 makes one mask for all rows, over the columns of the batch,
 from the largest offset: shorter rows attend to their padding, and their chunks begin and end
-elsewhere than alone. Line 86 scales queries by the largest offset too. Mended by a mask and a
-scale for each row, from its own positions.
+elsewhere than alone. Line 86 scales queries by the largest offset too. Where the longest rows are
+removed before the padding of the others is done, the largest offset is below zero, the mask has
+fewer columns than the cache, and attention raises. Mended by a mask and a scale for each row, from
+its own positions, over the cache's columns.
 """
 
 import sys
@@ -44,6 +46,12 @@ def main() -> int:
         apart = mx.abs(beside - last([SHORT], [0])).max().item()
         wrong += apart > 1e-3
         print(f"chunks of {chunk}: expected 0, got {apart:.3g}")
+    cache = [BatchKVCache([PAD]) for _ in range(4)]
+    try:
+        got = f"shape {model(mx.array([[0] * 4]), cache=cache).logits.shape}"
+    except ValueError as error:
+        wrong, got = wrong + 1, f"ValueError: {error}"
+    print(f"4 of {PAD} padded columns of a row left alone: expected shape (1, 4, 64), got {got}")
     return 1 if wrong else 0
 
 

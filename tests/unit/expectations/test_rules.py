@@ -93,6 +93,25 @@ def test_the_named_verdict_is_expected_and_known():
     assert result.evidence == ()
 
 
+@pytest.mark.parametrize(
+    ("device", "there"), [("cpu (x86_64)", False), ("gpu (NVIDIA H200)", True)]
+)
+def test_a_defect_of_one_device_is_expected_there_alone(device, there):
+    entry = defect(device="gpu (NVIDIA")
+    assert expected(case("diverged", device=device), entry) == there
+    assert expected(case("exact", device=device), entry) != there
+
+
+def test_a_model_that_cannot_be_loaded_shows_no_other_defect():
+    loading = defect(id="cannot-load", verdicts={"ragged": Verdict.CRASH})
+    other = defect(verdicts={"ragged": Verdict.PROTOCOL})
+    of_one = defect(verdicts={"ragged": Verdict.CRASH}, schedules={"ragged": ("two_rows",)})
+    assert expected(case("crash"), loading, other, of_one)
+    assert not expected(case("crash"), of_one)
+    assert not expected(case("crash"), other)
+    assert not expected(case("crash", two_rows="crash"), loading, other)
+
+
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_of_a_list_any_one_is_expected_and_no_other(verdict):
     listed = defect(verdicts={"ragged": (Verdict.DRIFT, Verdict.DIVERGED)})
@@ -348,7 +367,22 @@ def test_each_part_that_met_no_case_is_told_in_one_sentence(entry, part):
         refusal(engines=("other",), families=("typo",)),
         refusal(dtypes=("float16",), families=("typo",)),
         refusal(device="gpu", families=("typo",)),
+        defect(device="gpu", families=("typo",)),
     ],
 )
 def test_what_the_run_could_not_meet_is_not_missed(entry):
     assert stale(entry) == ()
+
+
+def test_a_defect_is_not_asked_for_where_all_that_it_claims_is_refused():
+    hangs = defect("hangs", families=("bitnet",), verdicts={"ragged": Verdict.HANG})
+    hangs = msgspec.structs.replace(hangs, schedules={"ragged": ("one",)})
+    other = defect("other", families=("bitnet",), verdicts={"ragged": Verdict.CRASH})
+    other = msgspec.structs.replace(other, schedules={"ragged": ("two", "three")})
+    words = {"family": "bitnet", "words": "metal_kernel: no back-end"}
+    refused = case("hang", **words, one="hang", two="unsupported", three="unsupported")
+    assert expected(refused, hangs, other, refusal())
+    assert judged(refused, hangs, other, refusal()).known == "hangs"
+    assert not expected(refused, hangs, other)  # no entry says that it may be refused
+    played = case("hang", **words, one="hang", two="unsupported", three="exact")
+    assert not expected(played, hangs, other, refusal())
