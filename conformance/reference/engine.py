@@ -18,12 +18,13 @@ import mlx.core as mx
 import numpy as np
 from mlx_lm.models.cache import make_prompt_cache
 
+from conformance.backend.entries import leaves
 from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
 from conformance.engine import Capability, Engine, Submission
 from conformance.reference import probes, quantized, sequence, speculative, validation
 from conformance.reference.caches import even
-from conformance.reference.caches.wrap import leaves, must_be_even
+from conformance.reference.caches.wrap import must_be_even
 from conformance.reference.forward import Feed, alone
 from conformance.schedule import EngineOptions, Processor, Sampler, Stage
 from conformance.trace import (

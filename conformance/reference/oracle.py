@@ -14,6 +14,7 @@ from conformance import numerics
 from conformance.errors import VoidNoiseError
 from conformance.library import Library, Solo
 from conformance.numerics import Envelope
+from conformance.reference.store import Kept
 from conformance.schedule import EngineOptions, Request, Schedule
 from conformance.trace import FinishReason, Stream
 
@@ -47,14 +48,19 @@ class Oracle:
     """Gives the oracle's answer for any request of a schedule, and how exactly it holds."""
 
     def __init__(
-        self, library: Library, model: Any, dtype: str, stateless_steps: int = STATELESS_STEPS
+        self,
+        library: Library,
+        model: Any,
+        dtype: str,
+        stateless_steps: int = STATELESS_STEPS,
+        *,
+        kept: Kept | None = None,
     ) -> None:
         self._library = library
         self._model = model
         self._dtype = dtype
         self._stateless_steps = stateless_steps
-        self._streams: dict[Any, Stream] = {}
-        self._envelopes: dict[Any, Envelope] = {}
+        self._streams, self._envelopes = kept or Kept({}, {})
         self._checks: dict[Any, OracleCheck | None] = {}
 
     def solo(self, request: Request, options: EngineOptions, schedule: Schedule | None) -> Stream:
@@ -101,6 +107,17 @@ class Oracle:
             found = self._measure(history, options, stream, count)
             self._envelopes[key, thorough] = found
         return found
+
+    def noise_along(
+        self, request: Request, options: EngineOptions, stream: Stream, *, thorough: bool = False
+    ) -> Envelope:
+        """The noise at tokens that ``request`` was fed and need not choose itself; not kept.
+
+        Raises:
+            VoidNoiseError: the perturbation moved nothing.
+        """
+        count = THOROUGH_RUNS if thorough else PERTURBED_RUNS
+        return self._measure(request, options, stream, count)
 
     def wider(
         self, request: Request, options: EngineOptions, schedule: Schedule | None
@@ -215,9 +232,11 @@ class Oracle:
         plain = msgspec.structs.replace(request, request_id="", max_tokens=1, stop=())
         source = None
         if request.continues is not None and schedule is not None:
-            source = Oracle._key(schedule.request(request.continues.request_id), options, schedule)
+            before = schedule.request(request.continues.request_id)
             plain = msgspec.structs.replace(plain, continues=None)
-            source = (source, request.continues.after)
+            # Of a cache that is taken at the end it hangs on what ended it how long it is.
+            end = request.continues.after or (before.max_tokens, before.stop)
+            source = (Oracle._key(before, options, schedule), end)
         return (msgspec.json.encode(plain), size, options.max_kv_size, options.kv, source)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from mlx_lm.models.cache import CacheList, KVCache
 
+from conformance.backend.entries import leaves
 from conformance.errors import Unsupported
-from conformance.reference.caches.wrap import leaves
 from conformance.schedule import KvQuant
 from conformance.trace import CachedLayer
 

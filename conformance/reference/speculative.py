@@ -16,8 +16,9 @@ import mlx.core as mx
 import numpy as np
 from mlx_lm.models import cache as library
 
+from conformance.backend.entries import leaves
+from conformance.backend.listening import aside
 from conformance.errors import Unsupported
-from conformance.reference.caches.wrap import leaves
 from conformance.reference.forward import Feed, forward
 from conformance.reference.sequence import Sequence
 from conformance.schedule import Drafting
@@ -53,7 +54,8 @@ class Drafts:
         counts = [
             max(0, min(block - 1, row.request.max_tokens - len(row.produced) - 1)) for row in rows
         ]
-        drafts = self._draft(rows, counts)
+        with aside():
+            drafts = self._draft(rows, counts)
         for place, row in enumerate(rows):
             self._guide(row, drafts[place], place)
         self._round += 1

@@ -1,7 +1,7 @@
 """What differs between mlx-lm releases in the batch generator. All such knowledge lives here.
 
-Covered: 0.32.0 to the newest. Two names are looked up at run time instead of assumed: how stop
-sequences are passed, and how a generator tells the bytes that its caches hold.
+Covered: 0.31.1 to the newest. The generator was written anew in 0.31.2; what it was before is made
+to look like it by ``one_step``. How stop sequences are passed is looked up at run time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,19 @@ from typing import Any
 from mlx_lm.generate import BatchGenerator
 
 from conformance.errors import Unsupported
+from conformance.plugins.mlx_lm.one_step import OneStepGenerator
 from conformance.schedule import EngineOptions, Stage
 
 
-def make_generator(model: Any, options: EngineOptions) -> BatchGenerator:
+def prefills_in_pieces() -> bool:
+    """Whether this release's generator is the one that was written anew in 0.31.2."""
+    return hasattr(BatchGenerator, "insert_segments")
+
+
+def make_generator(model: Any, options: EngineOptions) -> Any:
     """The library's batch generator with the sizes of ``options`` and no default stop tokens."""
-    return BatchGenerator(
+    make: type[Any] = BatchGenerator if prefills_in_pieces() else OneStepGenerator
+    return make(
         model,
         completion_batch_size=options.completion_batch_size,
         prefill_batch_size=options.prefill_batch_size,
@@ -36,14 +43,30 @@ def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any
     """
     if not any(stops):
         return {}
-    if "stop_sequences" in inspect.signature(BatchGenerator.insert).parameters:
-        # `mlx_lm.generate` as an attribute is the function of that name.
-        make = importlib.import_module("mlx_lm.generate").StopSequences
+    taken = inspect.signature(BatchGenerator.insert).parameters
+    # `mlx_lm.generate` as an attribute is the function of that name.
+    module = importlib.import_module("mlx_lm.generate")
+    if "stop_sequences" in taken:
+        make = module.StopSequences
         return {"stop_sequences": [make([list(s) for s in stop]) for stop in stops]}
-    raise Unsupported("this mlx-lm's BatchGenerator.insert takes no stop_sequences")
+    if "state_machines" in taken:
+        machine = module.SequenceStateMachine
+        ends = [{"normal": [(list(s), None) for s in stop]} if stop else {} for stop in stops]
+        return {"state_machines": [machine(end, initial="normal") for end in ends]}
+    raise Unsupported(
+        "this mlx-lm's BatchGenerator does not support stop sequences of a request's own"
+    )
 
 
-def uids_by_stage(generator: BatchGenerator) -> dict[int, Stage]:
+def prompt_caches() -> Any:
+    """The class that keeps sequences for the server; up to 0.31.1 it is the server's own."""
+    cache = importlib.import_module("mlx_lm.models.cache")
+    if not hasattr(cache, "LRUPromptCache"):
+        cache = importlib.import_module("mlx_lm.server")
+    return cache.LRUPromptCache
+
+
+def uids_by_stage(generator: Any) -> dict[int, Stage]:
     """Where each request is that the generator still holds, by the generator's uid."""
     held = {entry[0]: Stage.QUEUED for entry in generator._unprocessed_sequences}
     held |= dict.fromkeys(generator._prompt_batch.uids, Stage.PREFILL)
@@ -51,22 +74,22 @@ def uids_by_stage(generator: BatchGenerator) -> dict[int, Stage]:
     return held
 
 
-def decode_rows(generator: BatchGenerator) -> list[int]:
+def decode_rows(generator: Any) -> list[int]:
     """The uids of the decoding batch, in the order of its rows."""
     return list(generator._generation_batch.uids)
 
 
-def decode_caches(generator: BatchGenerator) -> list[Any]:
+def decode_caches(generator: Any) -> list[Any]:
     """The caches of the decoding batch, one for each layer."""
     return list(generator._generation_batch.prompt_cache)
 
 
-def cache_bytes(generator: BatchGenerator) -> int:
+def cache_bytes(generator: Any) -> int:
     """Bytes of all caches that the generator holds: queued, in prefill and in decode."""
     return int(generator.prompt_cache_nbytes)
 
 
-def digest(generator: BatchGenerator) -> dict[str, Any]:
+def digest(generator: Any) -> dict[str, Any]:
     """All bookkeeping that an invalid call could disturb, as plain values to compare."""
     prompt, generation = generator._prompt_batch, generator._generation_batch
     return {
@@ -87,5 +110,10 @@ def _batch_digest(batch: Any) -> list[Any]:
         list(batch.uids),
         [list(tokens) for tokens in batch.tokens],
         list(batch.max_tokens),
-        [len(batch.samplers), len(batch.logits_processors), len(batch.stop_sequences)],
+        [len(batch.samplers), len(batch.logits_processors), len(_ends(batch))],
     ]
+
+
+def _ends(batch: Any) -> Any:
+    """What ends each row of a batch; it was a state machine up to 0.31.3."""
+    return batch.stop_sequences if hasattr(batch, "stop_sequences") else batch.state_machines

@@ -56,7 +56,10 @@ class MlxLmEngine(Engine):
             if submission.prefix is not None:
                 raise Unsupported("the server keeps caches itself and is given none")
             request = submission.request
-            start = self._kept.fetch(request, _pieces(request))
+            # Servers before 0.31.2 gave their generator prompts whole.
+            whole = not compat.prefills_in_pieces()
+            pieces = [list(request.prompt)] if whole else _pieces(request)
+            start = self._kept.fetch(request, pieces)
             (uid,) = self._insert([submission], start)
             self._reused[uid] = len(start.tokens)
             self._kept.inserted(uid, start, compat.cache_bytes(self._generator))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import mlx.core as mx
@@ -12,6 +14,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from conformance.backend.calibration import improve
 from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 from conformance.backend.device import device_name, package_versions
+from conformance.backend.fingerprint import fingerprint
 from conformance.backend.hearing import measure
 from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
@@ -19,8 +22,8 @@ from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
 from conformance.errors import ModelError
 from conformance.family import Family
-from conformance.library import Coverage, Description, Library, Solo
-from conformance.plugins.mlx_lm import inventory, loading, quantization
+from conformance.library import Coverage, Description, Library, Outline, Solo
+from conformance.plugins.mlx_lm import checkpoints, inventory, loading, quantization
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.schedule import EngineOptions, Request
 from conformance.sensitivity import Sensitivity
@@ -40,6 +43,10 @@ class MlxLm(Library):
         """See ``Library.load``."""
         return loading.load(family, dtype=dtype, seed=seed).model
 
+    def write(self, family: Family, folder: Path, *, dtype: str, seed: int) -> None:
+        """See ``Library.write``."""
+        loading.write_checkpoint(family, folder, dtype=dtype, seed=seed)
+
     def describe(self, model: Any) -> Description:
         """See ``Library.describe``."""
         cache = make_prompt_cache(model)
@@ -48,6 +55,20 @@ class MlxLm(Library):
         rope = rope_kind(config, model, lambda: model(mx.array([[1]]), cache=cache))
         states = state_kinds(cache, model, lambda: model(mx.array([[1, 2]]), cache=cache))
         return Description(kinds, rope, states, cache_kinds(cache[:-1]))
+
+    def check(self, folder: Path, *, trusted: bool = False) -> None:
+        """See ``Library.check``."""
+        checkpoints.check(folder, trusted=trusted)
+
+    def tokenize(
+        self, folder: Path, texts: Sequence[str], *, trusted: bool = False
+    ) -> tuple[tuple[int, ...], ...]:
+        """See ``Library.tokenize``."""
+        return checkpoints.tokenize(folder, texts, trusted=trusted)
+
+    def outline(self, family: Family) -> Outline:
+        """See ``Library.outline``."""
+        return loading.outlined(family)
 
     def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:
         """See ``Library.meter``."""
@@ -127,6 +148,10 @@ class MlxLm(Library):
                 f"one pass over {len(fed)} tokens gave logits for {logits.shape[1]} positions"
             )
         return _logprobs(logits[0, -len(tokens) :])
+
+    def fingerprint(self, model: Any) -> str:
+        """See ``Library.fingerprint``."""
+        return fingerprint(model)
 
     def head_sizes(self, model: Any) -> frozenset[int]:
         """See ``Library.head_sizes``: as they are after a prompt of two tokens."""

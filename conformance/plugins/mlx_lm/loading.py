@@ -22,7 +22,10 @@ from mlx_lm import utils
 from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.backend.checkpoint import draw, library_errors, verify
+from conformance.backend.outline import outline
 from conformance.family import Family
+from conformance.library import Outline
+from conformance.plugins.mlx_lm import checkpoints
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
         Unsupported: the installed library has no such model, or says that it can't build it.
         ModelError: the library failed, or what it loaded is not what was written.
     """
+    if family.checkpoint is not None:
+        model = checkpoints.load(family, family.checkpoint, dtype=dtype)
+        return LoadedModel(model=model, family=family, dtype=dtype, seed=seed)
     folder = Path(tempfile.mkdtemp(prefix="conformance-"))
     try:
         written = _write(family, folder, dtype=dtype, seed=seed)
@@ -78,6 +84,22 @@ def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> 
         ModelError: the library failed to build the model.
     """
     _write(family, folder, dtype=dtype, seed=seed)
+
+
+def outlined(family: Family) -> Outline:
+    """See ``Library.outline``: the model as its config says, its parameters never evaluated.
+
+    Raises:
+        Unsupported: the installed library has no such model, or says that it can't build it.
+        ModelError: the library failed to build the model.
+    """
+    config = dict(family.config)
+    if family.facts.model_file:
+        config["model_file"] = family.facts.model_file
+    with library_errors(family, "building"):
+        model = _skeleton(config, Path(family.path).parent)
+        module = type(model).__module__.rpartition(".")[2]
+        return outline(model, module=module, caches=make_prompt_cache(model))
 
 
 def _write(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, mx.array]:

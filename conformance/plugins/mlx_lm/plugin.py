@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from conformance.engine import Engine
+from conformance.explore.replay import CORPUS
 from conformance.family import Family, load_families
 from conformance.faults import Fault
 from conformance.hookspecs import hookimpl
 from conformance.library import Library
 from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
+from conformance.plugins.mlx_lm.compat import prefills_in_pieces
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.plugins.mlx_lm.library import MlxLm
 from conformance.scenarios import LADDER, Scenario
@@ -35,13 +37,18 @@ def conformance_engines() -> list[type[Engine]]:
 
 @hookimpl
 def conformance_scenarios() -> list[Scenario]:
-    """The ladder, which any engine can climb as far as its capabilities reach."""
-    return list(LADDER)
+    """The ladder, which any engine can climb as far as its capabilities reach; the corpus."""
+    return [*LADDER, CORPUS]
 
 
 @hookimpl
 def conformance_faults() -> list[Fault]:
-    """Historic defects, for ``BatchGenerator``. Imported late: they import the library's parts."""
+    """Historic defects, for ``BatchGenerator``. Imported late: they import the library's parts.
+
+    The generator before 0.31.2 has not the parts that they are put into.
+    """
+    if not prefills_in_pieces():
+        return []
     from conformance.faults.mlx_lm import FAULTS  # noqa: PLC0415
 
     return list(FAULTS)

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlx_lm.models.cache import LRUPromptCache
-
+from conformance.plugins.mlx_lm.compat import prompt_caches
 from conformance.schedule import PrefixCaching, Request
 
 # The server's names for the pieces of a chat's prompt; a prompt in one piece is the last.
@@ -37,7 +36,7 @@ class KeptCaches:
     """
 
     def __init__(self, caching: PrefixCaching) -> None:
-        self._kept = LRUPromptCache(caching.snapshots)
+        self._kept = prompt_caches()(caching.snapshots)
         self._max_bytes = caching.max_bytes
         # Of each live request, the kinds of the pieces that are still to be kept.
         self._kinds: dict[int, list[str]] = {}

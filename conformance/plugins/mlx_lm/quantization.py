@@ -9,11 +9,11 @@ and values stay as they are. The reference engine states the same for itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, make_prompt_cache
 
+from conformance.backend.entries import leaves
 from conformance.errors import Unsupported
 from conformance.schedule import KvQuant
 
@@ -39,7 +39,7 @@ def head_sizes(used: list[Any]) -> frozenset[int]:
     """
     return frozenset(
         int(array.shape[-1])
-        for leaf in _leaves(used)
+        for leaf in leaves(used)
         if type(leaf) is KVCache
         for array in (leaf.keys, leaf.values)
         if array is not None and array.shape[-1]
@@ -52,11 +52,3 @@ def _quantized(entry: Any, kv: KvQuant) -> Any:
     if type(entry) is KVCache:
         return QuantizedKVCache(group_size=kv.group_size, bits=int(kv.bits))
     return entry
-
-
-def _leaves(entries: list[Any]) -> Iterator[Any]:
-    for entry in entries:
-        if isinstance(entry, CacheList):
-            yield from _leaves(list(entry.caches))
-        else:
-            yield entry

@@ -18,6 +18,7 @@ from mlx_vlm.utils import prepare_inputs
 from conformance.engine import Capability, Engine, Submission
 from conformance.errors import Unsupported
 from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.inputs import in_numpy
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor import text_of
@@ -92,6 +93,18 @@ class MlxVlmBatchGenerate(Engine):
     def stages(self) -> Mapping[str, Stage]:
         """What waits is queued."""
         return {s.request.request_id: Stage.QUEUED for s in self._waiting}
+
+    @classmethod
+    def joined(
+        cls, model: LoadedModel, requests: Sequence[Request]
+    ) -> Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]:
+        """See ``Engine.joined``: images of one size together, then what has none."""
+        groups: dict[tuple[int, ...], list[Request]] = {}
+        for request in sorted(requests, key=lambda r: not r.media):
+            groups.setdefault(_size(request), []).append(request)
+        return [
+            (tuple(r.request_id for r in group), _joint(model, group)) for group in groups.values()
+        ]
 
     def _check(self, request: Request, prompt: str) -> None:
         """The function must make of the text what the oracle gets."""
@@ -170,7 +183,8 @@ class _Recorder:
         return mx.array(chosen.astype(np.uint32))
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        raise NotImplementedError("this mlx-vlm does not tell its sampler the rows' positions")
+        del logprobs
+        raise Unsupported("this mlx-vlm does not tell its sampler the rows' positions")
 
 
 def _tokenizer(processor: Any) -> Any:
@@ -182,8 +196,34 @@ def _groups(rows: list[_Row]) -> list[list[_Row]]:
     """As the function makes them: images of one size together, then those without; by length."""
     groups: dict[tuple[int, ...], list[_Row]] = {}
     for row in rows:
-        groups.setdefault(row.request.media[0].size if row.request.media else (), []).append(row)
+        groups.setdefault(_size(row.request), []).append(row)
     return [sorted(group, key=lambda row: len(row.request.prompt)) for group in groups.values()]
+
+
+def _size(request: Request) -> tuple[int, ...]:
+    """Of its image, by which the function groups prompts; none of text."""
+    return request.media[0].size if request.media else ()
+
+
+def _joint(model: LoadedModel, group: Sequence[Request]) -> dict[str, Any]:
+    """What the processor makes of several prompts, as the function asks it.
+
+    Source: ``mlx_vlm.generate.ar._generate_batch``.
+    """
+    config, images = model.model.config, [draw(media) for r in group for media in r.media]
+    written = [
+        apply_chat_template(model.processor, config, _text(r), num_images=len(r.media))
+        for r in group
+    ]
+    made = prepare_inputs(
+        model.processor,
+        images=images or None,
+        prompts=written,
+        image_token_index=getattr(config, "image_token_index", None),
+        add_special_tokens=True,
+        pad_to_uniform_size=False,
+    )
+    return {name: in_numpy(value) for name, value in made.items() if value is not None}
 
 
 def _text(request: Request) -> str:

@@ -1,7 +1,8 @@
 """What differs between mlx-vlm releases in the batch generator. All such knowledge lives here.
 
-Covered: 0.5.0 to the newest. Up to 0.5 all of generation was one module, ``mlx_vlm.generate``;
-from 0.6 on the autoregressive part is ``mlx_vlm.generate.ar``. What a constructor does not take
+Covered: 0.4.4 to the newest. Up to 0.5 all of generation was one module, ``mlx_vlm.generate``;
+from 0.6 on the autoregressive part is ``mlx_vlm.generate.ar``. The generator was written anew in
+0.5; what it was before is made to look like it by ``one_step``. What a constructor does not take
 is left out where it says what the release does anyway, and refused otherwise.
 """
 
@@ -19,6 +20,7 @@ from mlx.utils import tree_flatten
 from mlx_vlm import utils
 
 from conformance.errors import Unsupported
+from conformance.plugins.mlx_vlm.one_step import OneStepGenerator
 from conformance.schedule import EngineOptions, KvQuant, Stage
 
 
@@ -47,12 +49,25 @@ def part(name: str) -> ModuleType:
         raise Unsupported(f"this mlx-vlm does not support it: {error}") from error
 
 
+def processor_maker() -> Any:
+    """The library's function that makes logits processors; up to 0.5 it is mlx-lm's."""
+    own = part("sample_utils")
+    if hasattr(own, "make_logits_processors"):
+        return own.make_logits_processors
+    return importlib.import_module("mlx_lm.sample_utils").make_logits_processors
+
+
 def model_package(config: dict[str, Any], folder: Path) -> Any:
     """The library's package for a config; ``model_file`` in it is read from ``folder``."""
     find = utils.get_model_and_args
     knows_files = "model_path" in inspect.signature(find).parameters
     package, _ = find(config=config, **({"model_path": folder} if knows_files else {}))
     return package
+
+
+def embeds_together() -> bool:
+    """Whether this release's generator takes the embeddings of a whole batch: up to 0.4."""
+    return "prompt_kwargs" not in inspect.signature(generation().BatchGenerator.insert).parameters
 
 
 def make_generator(model: Any, processor: Any, options: EngineOptions, **more: Any) -> Any:
@@ -68,7 +83,7 @@ def make_generator(model: Any, processor: Any, options: EngineOptions, **more: A
         **kv_arguments(options.kv),
         **more,
     }
-    make = generation().BatchGenerator
+    make: Any = OneStepGenerator if embeds_together() else generation().BatchGenerator
     _check(make, wanted, "BatchGenerator")
     return make(model, processor, **wanted)
 

@@ -10,7 +10,7 @@ import numpy as np
 from conformance.engine import Capability, Engine, Submission
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
 from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
-from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
+from conformance.plugins.mlx_vlm.inputs import embed, embed_together, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
 from conformance.plugins.mlx_vlm.sampling import Forcing, endless_processor, make_processors
@@ -61,7 +61,10 @@ class MlxVlmEngine(Engine):
             made = inputs_of(self._loaded, request)
             if self._manager is not None:
                 prefix_caching.prepare(self._generator, len(request.prompt))
-            prompt_kwargs = embed(self._loaded, made)
+            together = compat.embeds_together()
+            prompt_kwargs: dict[str, Any] = (
+                {"inputs": made} if together else embed(self._loaded, made)
+            )
             if self._manager is not None:
                 key = prefix_caching.semantic_hash(self._loaded, made)
                 prompt_kwargs["_apc_semantic_hash"] = key
@@ -165,6 +168,8 @@ class MlxVlmEngine(Engine):
             options["sampler"] = Forcing(
                 self._token, lambda: compat.sampled_positions(self._generator)
             )
+        if compat.embeds_together():
+            options["embed"] = lambda made: embed_together(self._loaded, made)
         if self._options.drafting is not None:
             options |= self._draft(self._options.drafting)
         if self._options.prefix_caching is not None:

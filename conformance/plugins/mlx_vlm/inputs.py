@@ -13,6 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 import msgspec
+import numpy as np
 from mlx_vlm.prompt_utils import apply_chat_template
 from mlx_vlm.utils import prepare_inputs
 
@@ -122,6 +123,28 @@ def embed(loaded: LoadedModel, made: Inputs) -> dict[str, Any]:
     return {**made.extra, **given}
 
 
+def embed_together(loaded: LoadedModel, many: Sequence[Inputs]) -> dict[str, Any]:
+    """The keyword arguments for several prompts at once, padded on the left as 0.4 pads them.
+
+    Source: ``mlx_vlm.generate._generate_batch`` of 0.4.4.
+    """
+    longest = max(made.input_ids.shape[1] for made in many)
+    pads = [[(0, 0), (longest - made.input_ids.shape[1], 0)] for made in many]
+    pixels = [made.pixel_values for made in many if made.pixel_values is not None]
+    names = dict.fromkeys(name for made in many for name in made.extra)
+    extra = {
+        name: mx.concatenate([made.extra[name] for made in many if name in made.extra])
+        for name in names
+    }
+    whole = Inputs(
+        mx.concatenate([mx.pad(m.input_ids, p) for m, p in zip(many, pads, strict=True)]),
+        mx.concatenate(pixels) if pixels else None,
+        mx.concatenate([mx.pad(m.attention_mask, p) for m, p in zip(many, pads, strict=True)]),
+        extra,
+    )
+    return embed(loaded, whole)
+
+
 def puts_image_last(loaded: LoadedModel) -> bool:
     """Whether the library's chat template writes the image of a prompt after its text."""
     if "image" not in loaded.family.facts.modalities:
@@ -132,6 +155,15 @@ def puts_image_last(loaded: LoadedModel) -> bool:
     except Exception:  # noqa: BLE001 - only `batch_generate` needs it, and says so then
         return False
     return str(written).strip().startswith(text)
+
+
+def in_numpy(value: Any) -> Any:
+    """The value with NumPy arrays in place of the library's, in lists too."""
+    if isinstance(value, mx.array):
+        return np.array(value.astype(mx.float32) if value.dtype == mx.bfloat16 else value)
+    if isinstance(value, (list, tuple)):
+        return [in_numpy(item) for item in value]
+    return value
 
 
 def _process(loaded: LoadedModel, parts: Sequence[Part]) -> Inputs:

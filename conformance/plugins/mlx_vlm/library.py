@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import mlx.core as mx
@@ -12,14 +13,23 @@ from mlx_vlm.models.cache import make_prompt_cache
 from conformance.backend.calibration import improve
 from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 from conformance.backend.device import device_name, package_versions
+from conformance.backend.fingerprint import fingerprint
 from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
 from conformance.family import Family
-from conformance.library import Coverage, Description, Library, Solo
-from conformance.plugins.mlx_vlm import compat, hearing, inputs, inventory, loading, quantization
-from conformance.plugins.mlx_vlm.inputs import inputs_of
+from conformance.library import Coverage, Description, Library, Outline, Solo
+from conformance.plugins.mlx_vlm import (
+    checkpoints,
+    compat,
+    hearing,
+    inputs,
+    inventory,
+    loading,
+    quantization,
+)
+from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.required import hearer, plain
 from conformance.plugins.mlx_vlm.sampling import make_processors
@@ -47,6 +57,10 @@ class MlxVlm(Library):
         """See ``Library.load``."""
         return loading.load(family, dtype=dtype, seed=seed)
 
+    def write(self, family: Family, folder: Path, *, dtype: str, seed: int) -> None:
+        """See ``Library.write``."""
+        loading.write_checkpoint(family, folder, dtype=dtype, seed=seed)
+
     def describe(self, model: LoadedModel) -> Description:
         """See ``Library.describe``: of the language model."""
         heard = hearer(model)
@@ -57,15 +71,39 @@ class MlxVlm(Library):
         states = state_kinds(cache, model.language_model, lambda: heard.forward([1, 2], cache))
         return Description(kinds, rope, states, cache_kinds(cache[:-1]))
 
+    def check(self, folder: Path, *, trusted: bool = False) -> None:
+        """See ``Library.check``."""
+        checkpoints.check(folder, trusted=trusted)
+
+    def tokenize(
+        self, folder: Path, texts: Sequence[str], *, trusted: bool = False
+    ) -> tuple[tuple[int, ...], ...]:
+        """See ``Library.tokenize``."""
+        return checkpoints.tokenize(folder, texts, trusted=trusted)
+
+    def outline(self, family: Family) -> Outline:
+        """See ``Library.outline``."""
+        return loading.outlined(family)
+
     def meter(self, model: LoadedModel, *, evaluate: bool = False) -> list[ForwardCall]:
         """See ``Library.meter``: calls of the language model."""
         return attach_meter(model.language_model, evaluate=evaluate)
+
+    def decoder(self, model: LoadedModel) -> Any:
+        """See ``Library.decoder``."""
+        return model.language_model
 
     def compose(
         self, model: LoadedModel, parts: Sequence[tuple[int, ...] | Media]
     ) -> tuple[tuple[int, ...], tuple[Media, ...]]:
         """See ``Library.compose``."""
         return inputs.compose(model, parts)
+
+    def processed(self, model: LoadedModel, request: Request) -> dict[str, Any]:
+        """See ``Library.processed``: pixels, and what the processor adds to them."""
+        made = inputs_of(model, request)
+        shown = {} if made.pixel_values is None else {"pixel_values": made.pixel_values}
+        return {name: in_numpy(value) for name, value in {**shown, **made.extra}.items()}
 
     def puts_media_last(self, model: LoadedModel) -> bool:
         """See ``Library.puts_media_last`` and ``mlx_vlm.prompt_utils.MODEL_CONFIG``."""
@@ -162,6 +200,10 @@ class MlxVlm(Library):
     def calibrate(self, family: Family) -> bool:
         """See ``Library.calibrate``."""
         return improve(family, lambda f: self.sensitivity(f, dtype="float32", seed=0))
+
+    def fingerprint(self, model: LoadedModel) -> str:
+        """See ``Library.fingerprint``."""
+        return fingerprint(model.fresh().model)
 
     def head_sizes(self, model: LoadedModel) -> frozenset[int]:
         """See ``Library.head_sizes``: as they are after a prompt of two tokens."""

@@ -12,14 +12,25 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx_vlm import utils
+from mlx_vlm.models.cache import make_prompt_cache
 
 from conformance.backend.checkpoint import draw, library_errors, verify
+from conformance.backend.outline import outline
+from conformance.errors import Unsupported
 from conformance.family import Family
-from conformance.plugins.mlx_vlm import compat
+from conformance.library import Outline
+from conformance.plugins.mlx_vlm import checkpoints, compat
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor import write_processor
 
 _TOWERS = ["text", "vision", "perceiver", "projector", "audio"]
+
+# What transformers says where it makes the processor for mlx-vlm 0.4, and what it misses there.
+# Later releases make their own, and families say of their processors only what those read.
+_WANTED = {
+    "torchvision": "torchvision",
+    "Unrecognized image processor": "image_processor_type in its config",
+}
 
 
 def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedModel:
@@ -33,6 +44,9 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
         Unsupported: the installed library has no such model, or says that it can't build it.
         ModelError: the library failed, or what it loaded is not what was written.
     """
+    if family.checkpoint is not None:
+        model, processor = checkpoints.load(family, family.checkpoint, dtype=dtype)
+        return LoadedModel(model, processor, family, dtype=dtype, seed=seed)
     folder = Path(tempfile.mkdtemp(prefix="conformance-"))
     try:
         written = write_checkpoint(family, folder, dtype=dtype, seed=seed)
@@ -49,7 +63,13 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
 def _loaded(family: Family, folder: Path) -> tuple[Any, Any]:
     stand_in = family.facts.stand_in
     if stand_in is None or not stand_in.unloadable:
-        made: tuple[Any, Any] = utils.load(str(folder), strict=True)
+        try:
+            made: tuple[Any, Any] = utils.load(str(folder), strict=True)
+        except ValueError as error:  # of transformers, about processors that 0.4 asks for
+            wanted = next((name for text, name in _WANTED.items() if text in str(error)), None)
+            if wanted is None or not compat.embeds_together():
+                raise
+            raise Unsupported(f"its processor is not supported without {wanted}") from error
         return made
     model = utils.load_model(folder, strict=True)
     # A folder without a config names no model, so its tokenizer is all that is found in it.
@@ -83,6 +103,23 @@ def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> 
     mx.save_safetensors(str(folder / "model.safetensors"), named, metadata={"format": "mlx"})
     write_processor(family, folder)
     return weights
+
+
+def outlined(family: Family) -> Outline:
+    """See ``Library.outline``: the model as its config says, its parameters never evaluated.
+
+    Raises:
+        Unsupported: the installed library has no such model, or says that it can't build it.
+        ModelError: the library failed to build the model.
+    """
+    config = dict(family.config)
+    if family.facts.model_file:
+        config["model_file"] = family.facts.model_file
+    with library_errors(family, "building"):
+        model: Any = _skeleton(config, Path(family.path).parent)
+        module = compat.model_package(dict(config), Path(family.path).parent).__name__
+        caches = make_prompt_cache(model.language_model)
+        return outline(model, module=module.rpartition(".")[2], caches=caches)
 
 
 def _skeleton(config: dict[str, Any], folder: Path) -> Module:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
-from mlx.nn.layers.base import Module
 from mlx_vlm.models.cache import make_prompt_cache
 
+from conformance.backend.attributes import Attributes
 from conformance.family import Family
 
 
@@ -37,14 +37,13 @@ class LoadedModel:
     inputs: dict[Any, Any] = field(default_factory=dict)
     composed: dict[Any, Any] = field(default_factory=dict)
     drafters: dict[str, Any] = field(default_factory=dict)
-    _state: list[tuple[Module, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    _loaded: Attributes = field(init=False)
     _makers: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         decoder = getattr(self.model, "language_model", self.model)  # a drafter has none
         self._makers.extend(_remembering(type(decoder).__module__))
-        for _, module in self.model.named_modules():
-            self._state.append((module, _copied(module), _copied(vars(module))))
+        object.__setattr__(self, "_loaded", Attributes(self.model))
 
     @property
     def language_model(self) -> Any:
@@ -80,25 +79,12 @@ class LoadedModel:
         """
         for maker in self._makers:
             maker.cache_clear()
-        for module, items, attributes in self._state:
-            _restore(module, items)
-            _restore(vars(module), attributes)
+        self._loaded.restore()
         return self
 
     def changed(self) -> tuple[str, ...]:
         """The names of attributes that differ from what they were after loading."""
-        return tuple(
-            sorted(
-                {
-                    name
-                    for module, items, attributes in self._state
-                    for now, was in ((module, items), (vars(module), attributes))
-                    for name in now.keys() | was.keys()
-                    if not name.startswith("__") and now.get(name) is not was.get(name)
-                    if not isinstance(was.get(name), list | dict)
-                }
-            )
-        )
+        return self._loaded.changed()
 
 
 def _remembering(module: str) -> list[Any]:
@@ -107,14 +93,3 @@ def _remembering(module: str) -> list[Any]:
     inside = [found for name, found in list(sys.modules.items()) if name.startswith(package)]
     values = [value for found in inside for value in vars(found).values()]
     return [v for v in values if callable(getattr(type(v), "cache_clear", None))]
-
-
-def _copied(state: dict[str, Any]) -> dict[str, Any]:
-    """A copy that later changes of lists and dictionaries in ``state`` do not reach."""
-    return {k: type(v)(v) if type(v) in (list, dict) else v for k, v in state.items()}
-
-
-def _restore(state: dict[str, Any], was: dict[str, Any]) -> None:
-    for name in state.keys() - was.keys():
-        del state[name]
-    dict.update(state, _copied(was))  # nn.Module.update takes parameters only

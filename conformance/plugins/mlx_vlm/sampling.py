@@ -7,34 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
-from mlx_vlm import sample_utils
 
-from conformance.backend.sampling import GrammarProcessor, ProcessorFn
-from conformance.errors import ScheduleError
-from conformance.grammar import Grammar
+from conformance.backend import sampling
+from conformance.backend.sampling import ProcessorFn
+from conformance.plugins.mlx_vlm import compat
 from conformance.schedule import Processor
 
 
 def make_processors(processors: tuple[Processor, ...]) -> list[ProcessorFn]:
-    """The callables for ``processors``, made by the library, or of our own.
-
-    Raises:
-        ScheduleError: there is no such kind of processor.
-    """
-    made: list[ProcessorFn] = []
-    for processor in processors:
-        if processor.kind == "grammar":
-            made.append(GrammarProcessor(Grammar(**processor.args)))
-            continue
-        if processor.kind != "library":
-            raise ScheduleError(
-                f"mlx_vlm: no processor of kind {processor.kind!r}; there are grammar, library"
-            )
-        arguments: dict[str, Any] = dict(processor.args)
-        if "logit_bias" in arguments:  # JSON has no integer keys
-            arguments["logit_bias"] = {int(k): v for k, v in arguments["logit_bias"].items()}
-        made += sample_utils.make_logits_processors(**arguments)
-    return made
+    """The callables for ``processors``; see ``backend.sampling.make_processors``."""
+    return sampling.make_processors(processors, "mlx_vlm", compat.processor_maker())
 
 
 class Forcing:

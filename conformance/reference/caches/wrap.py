@@ -7,6 +7,7 @@ from typing import Any
 
 from mlx_lm.models import cache as library
 
+from conformance.backend.entries import leaves
 from conformance.reference.caches import even
 from conformance.reference.caches.arrays import RowwiseArrays
 from conformance.reference.caches.keys import RowwiseKeys, RowwiseQuantized, RowwiseWindow
@@ -52,11 +53,3 @@ def shapes(caches: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
     """Of a row's recurrent states; ``None`` for one that has not begun, which goes with any."""
     states = [leaf.cache for leaf in leaves(caches) if isinstance(leaf, library.ArraysCache)]
     return tuple(None if s is None else tuple(s.shape) for own in states for s in own)
-
-
-def leaves(caches: Sequence[Any]) -> list[Any]:
-    """All caches of a row, those in lists one by one."""
-    found: list[Any] = []
-    for cache in caches:
-        found += leaves(cache.caches) if isinstance(cache, library.CacheList) else [cache]
-    return found

@@ -184,6 +184,19 @@ def test_continuations_from_other_places_are_other_streams():
     assert not np.array_equal(one.logprobs[0], two.logprobs[0])
 
 
+@pytest.mark.parametrize("by", ["max_tokens", "stop"])
+def test_a_continuation_of_a_source_that_ends_elsewhere_is_another_stream(by):
+    oracle = oracle_of(ToyLibrary())
+    long = oracle.solo(TO_THE_END, DEFAULT, CHAIN)
+    first = oracle.solo(SOURCE, DEFAULT, CHAIN).tokens[:1]
+    ends = {"max_tokens": {"max_tokens": 1}, "stop": {"stop": (first,)}}[by]
+    source = Request("source", SOURCE.prompt, **({"max_tokens": 5} | ends))
+    short = oracle.solo(TO_THE_END, DEFAULT, Schedule("short", (Arrival((source, TO_THE_END)),)))
+    whole = oracle.solo(Request("x", (*SOURCE.prompt, *first, 9, 8), 3), DEFAULT, None)
+    assert np.array_equal(short.logprobs, whole.logprobs)
+    assert not np.array_equal(short.logprobs, long.logprobs)
+
+
 def test_the_noise_of_a_continued_request_is_measured_over_all_its_history():
     library = ToyLibrary()
     oracle = oracle_of(library)

@@ -1,0 +1,48 @@
+"""Real checkpoints, by mlx-lm's own loader: read where they lie, and never written to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm import utils
+
+from conformance.backend.casting import cast
+from conformance.backend.checkpoint import library_errors
+from conformance.family import Checkpoint, Facts, Family
+
+
+def check(folder: Path, *, trusted: bool = False) -> None:
+    """See ``Library.check``: the weights are mapped, and none is read."""
+    with library_errors(_named(folder), "loading"):
+        utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
+
+
+def tokenize(folder: Path, texts: Sequence[str], *, trusted: bool) -> tuple[tuple[int, ...], ...]:
+    """See ``Library.tokenize``."""
+    with library_errors(_named(folder), "loading the tokenizer"):
+        # Left unsaid, transformers asks on the terminal whether to run the folder's code.
+        tokenizer = utils.load_tokenizer(folder, {"trust_remote_code": trusted})
+        return tuple(tuple(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
+
+
+def load(family: Family, checkpoint: Checkpoint, *, dtype: str) -> Any:
+    """The checkpoint's model in evaluation mode, cast to ``dtype``.
+
+    Raises:
+        Unsupported: the installed library has no such model, or says that it can't build it.
+        ModelError: the library failed to load it.
+    """
+    folder, trusted = Path(checkpoint.folder), checkpoint.trusted
+    with library_errors(family, "loading"):
+        model, _ = utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
+        cast(model, dtype)
+        mx.eval(model.parameters())
+    model.eval()
+    return model
+
+
+def _named(folder: Path) -> Family:
+    return Family(folder.name, Facts(), {})

@@ -1,0 +1,140 @@
+"""The batch generator of mlx-lm up to 0.31.1, seen as the later ones are.
+
+It brings prompts in whole, within one ``next()``: nothing of it is ever seen in prefill. It gives
+one list, takes stop tokens for all requests alike, and knows neither pieces of a prompt nor the
+tokens of a cache that a request goes on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from mlx_lm.generate import BatchGenerator
+
+from conformance.errors import Unsupported
+
+
+class OneStepGenerator:
+    """A ``BatchGenerator`` of that time under the names of 0.31.2, as far as ``compat`` reads them.
+
+    Its arguments go on to it unchanged.
+    """
+
+    _prompt_batch = SimpleNamespace(
+        uids=(), tokens=(), max_tokens=(), samplers=(), logits_processors=(), stop_sequences=()
+    )
+    _currently_processing = ()
+
+    def __init__(self, model: Any, **options: Any) -> None:
+        self._inner: Any = BatchGenerator(model, **options)
+        self._tokens: dict[int, list[int]] = {}
+
+    @property
+    def model(self) -> Any:
+        """What it decodes."""
+        return self._inner.model
+
+    @property
+    def prompt_cache_nbytes(self) -> int:
+        """Bytes of all caches, by its own count."""
+        return int(self._inner.prompt_cache_nbytes)
+
+    @property
+    def _uid_count(self) -> int:
+        return int(self._inner.uid_count)
+
+    @property
+    def _unprocessed_sequences(self) -> list[Any]:
+        return list(self._inner.unprocessed_prompts)
+
+    @property
+    def _generation_batch(self) -> SimpleNamespace:
+        """The rows that decode, one entry of each list a row."""
+        batch = self._inner.active_batch
+        uids = list(batch.uids) if batch is not None else []
+        return SimpleNamespace(
+            uids=uids,
+            prompt_cache=batch.cache if batch is not None else [],
+            tokens=[self._tokens[uid] for uid in uids if uid in self._tokens],
+            max_tokens=batch.max_tokens if batch is not None else [],
+            samplers=batch.samplers if batch is not None else [],
+            logits_processors=batch.logits_processors if batch is not None else [],
+            stop_sequences=(),
+            _num_tokens=batch.num_tokens if batch is not None else [],
+        )
+
+    def insert(
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_tokens: Sequence[int] | None = None,
+        *,
+        all_tokens: Sequence[Sequence[int]] | None = None,
+        **options: Any,
+    ) -> list[int]:
+        """Its own ``insert``; ``all_tokens`` are remembered here, as it keeps none."""
+        before = [list(tokens) for tokens in all_tokens or [[]] * len(prompts)]
+        uids = list(self._inner.insert([list(p) for p in prompts], max_tokens, **options))
+        # No strict zip: of an invalid call it may take some requests and drop others.
+        for uid, kept, prompt in zip(uids, before, prompts, strict=False):
+            self._tokens[uid] = kept + list(prompt)
+        return uids
+
+    def insert_segments(
+        self, segments: Sequence[Sequence[Sequence[int]]], **options: Any
+    ) -> list[int]:
+        """Prompts in one piece each.
+
+        Raises:
+            Unsupported: a prompt is in several.
+        """
+        if any(len(pieces) > 1 for pieces in segments):
+            raise Unsupported("this mlx-lm's BatchGenerator does not support prompts in pieces")
+        # A prompt that is kept to its end leaves no piece: the library is given an empty one.
+        return self.insert([pieces[0] if pieces else [] for pieces in segments], **options)
+
+    def next(self) -> tuple[list[Any], list[Any]]:
+        """The prompts that were brought in, and the tokens that came out."""
+        queued = [entry[0] for entry in self._unprocessed_sequences]
+        responses = [self._response(given) for given in self._inner.next()]
+        left = {entry[0] for entry in self._unprocessed_sequences}
+        answered = {response.uid: len(response.all_tokens) - 1 for response in responses}
+        live = {uid: len(self._tokens[uid]) for uid in self._generation_batch.uids}
+        done = {uid: answered.get(uid, live.get(uid, 0)) for uid in queued if uid not in left}
+        return [
+            SimpleNamespace(uid=uid, progress=(n, n), end_of_segment=True, end_of_prompt=True)
+            for uid, n in done.items()
+        ], responses
+
+    def remove(self, uids: Sequence[int]) -> None:
+        """Its own ``remove``."""
+        self._inner.remove(list(uids))
+
+    def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[list[Any], list[int]]]:
+        """Cache and tokens of rows that decode; one that waits has only what it came with."""
+        batch = self._inner.active_batch
+        rows = {uid: row for row, uid in enumerate(batch.uids)} if batch is not None else {}
+        waiting = {entry[0]: entry[3] for entry in self._unprocessed_sequences}
+        return {
+            uid: (batch.extract_cache(rows[uid]), self._tokens[uid])
+            if uid in rows
+            else (waiting[uid], [])
+            for uid in uids
+        }
+
+    def close(self) -> None:
+        """Its own ``close``."""
+        self._inner.close()
+
+    def _response(self, given: Any) -> SimpleNamespace:
+        tokens = self._tokens.setdefault(given.uid, [])
+        tokens.append(int(given.token))
+        return SimpleNamespace(
+            uid=given.uid,
+            token=given.token,
+            logprobs=given.logprobs,
+            finish_reason=given.finish_reason,
+            prompt_cache=given.prompt_cache,
+            all_tokens=tokens,
+        )

@@ -1,0 +1,62 @@
+"""Real checkpoints, by mlx-vlm's own loader: read where they lie, and never written to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx_vlm import utils
+from transformers import AutoTokenizer
+
+from conformance.backend.casting import cast
+from conformance.backend.checkpoint import library_errors
+from conformance.checkpoints.folder import look
+from conformance.errors import Unsupported
+from conformance.family import Checkpoint, Facts, Family
+
+
+def check(folder: Path, *, trusted: bool = False) -> None:
+    """See ``Library.check``: the weights are mapped, and none is read.
+
+    Source: ``mlx_vlm.utils._load_safetensors``, which opens some files for writing.
+    """
+    for tensor in look(folder).tensors.values():
+        if tensor.dtype in getattr(utils, "SAFETENSORS_DTYPE_FALLBACKS", ()):
+            raise Unsupported(
+                f"{tensor.file} holds {tensor.dtype}, and mlx-vlm rewrites the header of such a "
+                "file while it loads it; convert the checkpoint first"
+            )
+    with library_errors(_named(folder), "loading"):
+        utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
+
+
+def tokenize(folder: Path, texts: Sequence[str], *, trusted: bool) -> tuple[tuple[int, ...], ...]:
+    """See ``Library.tokenize``."""
+    with library_errors(_named(folder), "loading the tokenizer"):
+        made: Any = AutoTokenizer
+        tokenizer = made.from_pretrained(folder, trust_remote_code=trusted)
+        return tuple(tuple(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
+
+
+def load(family: Family, checkpoint: Checkpoint, *, dtype: str) -> tuple[Any, Any]:
+    """The checkpoint's model in evaluation mode, cast to ``dtype``, and its processor.
+
+    Raises:
+        Unsupported: the installed library has no such model, or says that it can't build it.
+        ModelError: the library failed to load it.
+    """
+    with library_errors(family, "loading"):
+        # Left unsaid, some of the library's processors run the folder's code.
+        model, processor = utils.load(
+            checkpoint.folder, lazy=True, strict=True, trust_remote_code=checkpoint.trusted
+        )
+        cast(model, dtype)
+        mx.eval(model.parameters())
+    model.eval()
+    return model, processor
+
+
+def _named(folder: Path) -> Family:
+    return Family(folder.name, Facts(), {})

@@ -1,0 +1,85 @@
+"""Real checkpoints are read where they lie, and never written to."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from checkpoint_folders import make_folder
+from transformers import AutoTokenizer, dynamic_module_utils
+
+from conformance.errors import ModelError, Unsupported
+from conformance.family import Checkpoint, Facts, Family
+from conformance.phases import Phases
+from conformance.plugins.mlx_vlm import checkpoints
+from conformance.plugins.mlx_vlm.library import MlxVlm
+from conformance.subject import Subject
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_folder(
+        tmp_path_factory.mktemp("vlm") / "sees", library="mlx_vlm", family="qwen2_vl"
+    )
+
+
+def snapshot(folder):
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def test_it_is_loaded_in_any_dtype_and_left_as_it_was(folder):
+    before = snapshot(folder)
+    checkpoints.check(folder)
+    family = Family("sees", Facts(library="mlx_vlm"), {})
+    model, processor = checkpoints.load(family, Checkpoint(str(folder)), dtype="bfloat16")
+    assert str(model.language_model.model.embed_tokens.weight.dtype).endswith("bfloat16")
+    assert processor is not None
+    assert not model.training
+    assert snapshot(folder) == before
+
+
+def test_text_becomes_tokens_of_its_own_tokenizer(folder):
+    (first, second) = checkpoints.tokenize(folder, ["The lighthouse", "the"], trusted=False)
+    assert len(first) > len(second) > 0
+    assert max(first) < 256
+
+
+def test_a_file_that_the_library_would_rewrite_is_refused_untouched(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2_vl"}))
+    header = {"a.scales": {"dtype": "F8_E8M0", "shape": [4], "data_offsets": [0, 4]}}
+    text = json.dumps(header).encode()
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
+    before = snapshot(tmp_path)
+    with pytest.raises(Unsupported, match=r"model.safetensors holds F8_E8M0, and mlx-vlm rewrites"):
+        checkpoints.check(tmp_path)
+    assert snapshot(tmp_path) == before
+
+
+def test_what_does_not_fit_is_told_in_the_library_s_words(tmp_path, folder):
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "intermediate_size": 999}))
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    with pytest.raises(ModelError, match=r"loading failed: ValueError: Expected shape"):
+        checkpoints.check(tmp_path)
+
+
+def test_a_processor_that_trusts_by_itself_runs_no_code_of_the_folder(tmp_path, monkeypatch):
+    """``processing_inkling.py`` says ``trust_remote_code=True`` whatever it is told."""
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = make_folder(tmp_path / "hostile", library="mlx_vlm", family="inkling")
+    mark, path = tmp_path / "mark", folder / "tokenizer_config.json"
+    (folder / "evil.py").write_text(
+        f"open({str(mark)!r}, 'w').close()\n"
+        "from transformers import PreTrainedTokenizerFast\n"
+        "class T(PreTrainedTokenizerFast): ...\n"
+    )
+    told = {**json.loads(path.read_text()), "auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}}
+    path.write_text(json.dumps(told))
+    family = Family("hostile", Facts(library="mlx_vlm"), {}, "", Checkpoint(str(folder)))
+    with contextlib.suppress(ModelError):  # the library may do without that tokenizer, or not
+        Subject.load(MlxVlm(), family, dtype="float32", seed=0, phases=Phases())
+    assert not mark.exists()
+    made: Any = AutoTokenizer
+    made.from_pretrained(folder, trust_remote_code=True)
+    assert mark.exists(), "the folder is one whose code would be run"

@@ -1,0 +1,161 @@
+"""What an oracle keeps on disk: the same again, whole or not at all, and never of another model."""
+
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from conformance.numerics import Envelope
+from conformance.reference.store import folder_of, keep, sweep, why_unwritable, write_whole
+from conformance.trace import Stream
+
+MADE_BY = {"mlx": "1.0", "device": "cpu", "dtype": "float32"}
+KEY = (b'{"prompt":[1,2]}', 1, None, None, None)
+STREAM = Stream((4, 5), np.array([[-1.5, -0.25], [-0.5, -1.0]], np.float32))
+NOISE = Envelope(np.array([1e-6, 2e-6]), np.array([3e-6, 4e-6]), 1e-7)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return lambda digest="ab" * 32, **more: keep(tmp_path, digest, {**MADE_BY, **more})
+
+
+def test_what_was_kept_is_there_in_the_next_run(kept):
+    kept().streams[KEY] = STREAM
+    kept().envelopes[KEY, True] = NOISE
+    again, noise = kept().streams[KEY], kept().envelopes[KEY, True]
+    assert again.tokens == STREAM.tokens
+    assert again.logprobs.dtype == np.float32
+    assert np.array_equal(again.logprobs, STREAM.logprobs)
+    assert np.array_equal(noise.top, NOISE.top)
+    assert np.array_equal(noise.full, NOISE.full)
+    assert (noise.floor, noise.measured) == (NOISE.floor, True)
+
+
+def test_another_request_is_not_there(kept):
+    kept().streams[KEY] = STREAM
+    assert kept().streams.get((*KEY[:1], 2, None, None, None)) is None
+    assert kept().envelopes.get((KEY, True)) is None
+
+
+@pytest.mark.parametrize(
+    "other", [{"digest": "cd" * 32}, {"dtype": "bfloat16"}, {"mlx": "1.1"}, {"device": "gpu"}]
+)
+def test_another_model_or_machine_is_not_asked(kept, other):
+    kept().streams[KEY] = STREAM
+    assert kept(**other).streams.get(KEY) is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "foreign"])
+def test_a_damaged_file_is_told_and_made_again(kept, tmp_path, damage):
+    kept().streams[KEY] = STREAM
+    (file,) = tmp_path.rglob("*.npz")
+    whole = bytearray(file.read_bytes())
+    if damage == "flipped":
+        at = whole.index(STREAM.logprobs.tobytes())
+        whole[at] ^= 1
+    changed = {"cut": whole[:-30], "flipped": whole, "emptied": b"", "foreign": b"PK nonsense"}
+    file.write_bytes(changed[damage])
+    opened = kept()
+    with pytest.warns(UserWarning, match="the kept oracle is damaged .* it is made again"):
+        assert opened.streams.get(KEY) is None
+    opened.streams[KEY] = STREAM
+    assert kept().streams[KEY].tokens == STREAM.tokens
+
+
+def test_a_file_under_another_s_name_is_not_believed(kept, tmp_path):
+    kept().streams[KEY] = STREAM
+    (file,) = tmp_path.rglob("*.npz")
+    opened = kept()
+    other = (b"other", 1, None, None, None)
+    opened.streams[other] = STREAM
+    (second,) = set(tmp_path.rglob("*.npz")) - {file}
+    second.write_bytes(file.read_bytes())
+    with pytest.warns(UserWarning, match="answers another request"):
+        assert kept().streams.get(other) is None
+
+
+def test_a_sweep_takes_damaged_files_out_and_leaves_the_others(kept, tmp_path):
+    opened = kept()
+    opened.streams[KEY] = STREAM
+    opened.envelopes[KEY, False] = NOISE
+    (file,) = tmp_path.rglob("streams/*.npz")
+    file.write_bytes(file.read_bytes()[:40])
+    (told,) = sweep(folder_of(tmp_path, "ab" * 32))
+    assert told.startswith(f"{file}: the kept oracle is damaged")
+    assert not file.exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kept().streams.get(KEY) is None
+        assert kept().envelopes.get((KEY, False)) is not None
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def interrupted(self, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pathlib.Path.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    cache = tmp_path / "file" / "cache"
+    streams = keep(cache, "ab" * 32, MADE_BY).streams
+    with pytest.warns(UserWarning, match=r"nothing can be kept there \(Not a directory\)"):
+        streams[KEY] = STREAM
+    assert streams[KEY] is STREAM
+    assert "Not a directory" in why_unwritable(cache)
+    assert why_unwritable(tmp_path / "new" / "cache") is None
+
+
+def test_two_runs_share_a_cache(tmp_path):
+    """Both write the same answers over and over; whoever reads finds a whole one."""
+    path, whole = tmp_path / "x", b"abc" * 30_000
+    over = threading.Event()
+
+    def write():
+        while not over.is_set():
+            write_whole(path, whole)
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        until = time.monotonic() + 10
+        while not path.exists() and time.monotonic() < until:
+            time.sleep(0.001)
+        assert {path.read_bytes() for _ in range(200)} == {whole}
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_pickle_in_the_cache_is_damage(kept, tmp_path):
+    """NumPy would run it if it were allowed to."""
+    kept().streams[KEY] = STREAM
+    (file,) = tmp_path.rglob("*.npz")
+    np.savez(file, key=np.array([Hostile(tmp_path / "mark")], dtype=object))
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert kept().streams.get(KEY) is None
+    assert not (tmp_path / "mark").exists()
+
+
+class Hostile:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
