@@ -6,6 +6,7 @@ prefills, step 1 gives all first tokens, and so on; two more steps in which noth
 
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from conformance.checks import Play
@@ -126,10 +127,14 @@ class Take:
 class Script:
     """The right takes of a schedule and the oracle's answers, to be changed and then played."""
 
-    def __init__(self, *, margins=None, sampler=None, alone=False):
+    def __init__(self, *, margins=None, sampler=None, alone=False, twins=False):
         self.schedule = SCHEDULE
         if alone:
             self.schedule = Schedule("by_hand", (Arrival(SCHEDULE.requests[:1]),))
+        if twins:
+            first = SCHEDULE.requests[0]
+            second = msgspec.structs.replace(first, request_id="twin")
+            self.schedule = Schedule("by_hand", (Arrival((first, second)),))
         if sampler:
             first = Request("a", (1, 2, 3), 5, sampler)
             requests = (first, *SCHEDULE.requests[1:])
@@ -138,6 +143,8 @@ class Script:
             request.request_id: stream(seed, request.max_tokens, margins=margins)
             for seed, request in enumerate(self.schedule.requests)
         }
+        if twins:
+            self.want["twin"] = self.want["a"]
         self.forced = self._take(Mode.FORCED)
         self.free = self._take(Mode.FREE)
         self.third: Take | None = None

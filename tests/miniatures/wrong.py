@@ -129,6 +129,22 @@ class RowZeroOffset(ContinuousBatching):
         return [len(rows[0].fed)] * len(rows)
 
 
+class CountsColumnsAlone(ContinuousBatching):
+    """A row that a removal leaves alone before its padding is done is at the column it is in."""
+
+    def remove(self, request_ids):
+        before = list(self.prefill)
+        super().remove(request_ids)
+        if len(self.prefill) == 1:
+            (left,) = self.prefill
+            columns = max(len(row.request.prompt) - len(row.fed) for row in before)
+            self.shifts = {left.name: max(0, columns - len(left.request.prompt))}
+
+    def offsets(self, rows):
+        shifts = getattr(self, "shifts", {})
+        return [len(row.fed) + shifts.get(row.name, 0) for row in rows]
+
+
 class AnswersFirstRow(ContinuousBatching):
     """All rows get the numbers of the first."""
 
@@ -380,6 +396,15 @@ class HalfAppliesInvalid(ContinuousBatching):
         return {"uid counter": self.refused}
 
 
+class WaitsForWholePrefill(ContinuousBatching):
+    """Nobody is let in until there are slots for as many as may be prefilled together."""
+
+    def admit(self):
+        free = self.options.completion_batch_size - len(self.decode) - len(self.prefill)
+        if free >= self.options.prefill_batch_size:
+            super().admit()
+
+
 class CrashesOnJoin(ContinuousBatching):
     """A request that joins rows at work ends the run."""
 
@@ -453,6 +478,7 @@ WRONG = (
     AttendsToPadding,
     NanInPadding,
     RowZeroOffset,
+    CountsColumnsAlone,
     AnswersFirstRow,
     JoinsOneOff,
     WrongBeyondEightRows,
@@ -476,6 +502,7 @@ WRONG = (
     AcceptsInvalid,
     RefusesUnclearly,
     HalfAppliesInvalid,
+    WaitsForWholePrefill,
     CrashesOnJoin,
     SaysUnsupported,
     NeverEnds,
