@@ -1,0 +1,142 @@
+"""A config while it is made small: what it said, what it says now, and why.
+
+Rules look up what the config *said*, so that none depends on which ran before it; what one rule
+decided for others to fit (the width, say) is in ``Tower.sizes``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One field of the config: what became of it.
+
+    Attributes:
+        field: its path, ``text_config.hidden_size``.
+        rule: the rule that decided.
+        before, after: its values; ``after`` is ``None`` for a field that was dropped.
+    """
+
+    field: str
+    rule: str
+    before: Any
+    after: Any
+    why: str
+
+
+@dataclass(frozen=True)
+class Unshrunk:
+    """A field that stays as large as it was, and the reason."""
+
+    field: str
+    value: Any
+    why: str
+
+
+@dataclass
+class Place:
+    """One object in the config: its path (empty for the config itself), and its fields.
+
+    Attributes:
+        said: the fields before any rule.
+        filled: those that the config left to the library's defaults.
+    """
+
+    path: str
+    now: Fields
+    said: Fields
+    filled: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, path: str, now: Fields) -> Place:
+        """A place that no rule has touched."""
+        return cls(path, now, copy.deepcopy(now))
+
+    def name(self, key: str) -> str:
+        """The path of one of its fields."""
+        return f"{self.path}.{key}" if self.path else key
+
+
+@dataclass
+class Draft:
+    """A config and all that was decided about it. ``looked`` are fields that a rule has judged."""
+
+    config: Fields
+    decisions: list[Decision] = field(default_factory=list)
+    looked: set[str] = field(default_factory=set)
+    rule: str = ""
+
+    def put(self, place: Place, key: str, value: Any, why: str) -> None:
+        """Set a field; a decision only where that changes it."""
+        path = place.name(key)
+        self.looked.add(path)
+        before = place.said.get(key)
+        place.now[key] = value
+        if before != value:
+            why += "; the config left it to the library" if key in place.filled else ""
+            self.decisions = [d for d in self.decisions if d.field != path]
+            self.decisions.append(Decision(path, self.rule, before, value, why))
+
+    def drop(self, place: Place, key: str, why: str) -> None:
+        """Take a field out."""
+        path = place.name(key)
+        self.looked.add(path)
+        before = place.now.pop(key)
+        self.decisions.append(Decision(path, self.rule, before, None, why))
+
+
+@dataclass
+class Tower:
+    """The objects of a config that describe one tower: its own first, then what is around it.
+
+    Attributes:
+        kind: ``text``, ``vision`` or ``audio``.
+        sizes: what rules have decided so far, for other rules to fit.
+        layers_least: the fewest layers that the depth rule may leave.
+    """
+
+    kind: str
+    places: list[Place]
+    draft: Draft
+    sizes: dict[str, int] = field(default_factory=dict)
+    layers_least: int = 0
+
+    def get(self, *keys: str) -> Any:
+        """What the config said under the first of these keys that it has; ``None`` if none."""
+        return next((value for _, _, value in self.each(*keys)), None)
+
+    def number(self, *keys: str) -> int | None:
+        """Like ``get``, if it is a whole number."""
+        value = self.get(*keys)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def each(self, *keys: str) -> Iterator[tuple[Place, str, Any]]:
+        """Every occurrence of these keys that says something, keys in order."""
+        for key in keys:
+            for place in self.places:
+                if place.said.get(key) is not None:
+                    yield place, key, place.said[key]
+
+    def put(self, keys: tuple[str, ...], value: Any, why: str) -> None:
+        """Set every occurrence of these keys."""
+        for place, key, _ in self.each(*keys):
+            self.draft.put(place, key, value, why)
+
+    def cap(self, keys: tuple[str, ...], most: int, why: str) -> None:
+        """Set every number that is larger than ``most`` to it; what is smaller stays."""
+        for place, key, value in self.each(*keys):
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                # A number stays of its type: some configs insist on it.
+                self.draft.put(place, key, min(value, type(value)(most)), why)
+
+    def keep(self, *keys: str) -> None:
+        """These may stay as they are."""
+        for place, key, _ in self.each(*keys):
+            self.draft.looked.add(place.name(key))

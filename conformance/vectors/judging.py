@@ -1,0 +1,162 @@
+"""Judges a foreign engine's trace by the checks that judge our own; pure, no model is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from conformance.checks import CHECKS, Play
+from conformance.checks.forced import measure
+from conformance.errors import VectorsError
+from conformance.judging.judge import Numbers, figures_of, worst, worst_numbers
+from conformance.judging.picturing import picture_of
+from conformance.judging.witnessed import missed
+from conformance.report.message import failure_message
+from conformance.vectors.parsing import Run, read_trace
+from conformance.vectors.playing import play_of
+from conformance.vectors.reading import Vectors
+from conformance.verdict import (
+    MOST_FINDINGS,
+    CaseId,
+    CaseResult,
+    Finding,
+    ScheduleResult,
+    Verdict,
+)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What came of a trace.
+
+    Attributes:
+        results: one for each engine, family and scenario, in the order they come.
+        unplayed: schedules of the played families that the trace has not, as
+            ``family/scenario/schedule``; families of which it has none.
+    """
+
+    results: tuple[CaseResult, ...]
+    unplayed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One run and what came of it."""
+
+    run: Run
+    play: Play
+    findings: tuple[Finding, ...]
+    numbers: tuple[Numbers, ...]
+
+
+def judge_trace(trace: Path, vectors: Path) -> Judgement:
+    """The verdicts on a trace.
+
+    All runs of a scenario, forced and free, make one case. A scenario's witnesses are not asked
+    for: a trace does not tell what the engine's passes looked like.
+
+    Raises:
+        VectorsError: trace or vectors are malformed, or do not belong together.
+        GoldenError: a golden of the vectors is malformed.
+    """
+    source = Vectors(vectors)
+    cases: dict[CaseId, list[_Judged]] = {}
+    runs = read_trace(trace)
+    for run in runs:
+        case, judged = _judge(run, source)
+        cases.setdefault(case, []).append(judged)
+    results = tuple(_result(case, found, source) for case, found in cases.items())
+    return Judgement(results, tuple(_unplayed(runs, source)))
+
+
+def told(result: CaseResult, *, rerun: str) -> str:
+    """The result as text: one line if it is good, else the message of a failure."""
+    if not result.verdict.good:
+        return failure_message(result, rerun=rerun)
+    ratio = "" if result.ratio is None else f", at most {result.ratio:.2g} times the noise"
+    names = ", ".join(schedule.name for schedule in result.schedules)
+    return f"{result.verdict}: {result.case} (schedules: {names}{ratio})"
+
+
+def _unplayed(runs: Sequence[Run], source: Vectors) -> Iterator[str]:
+    played = {(r.header.family, r.header.scenario, r.header.schedule) for r in runs}
+    families = {family for family, _, _ in played}
+    for family, there in source.manifest.families.items():
+        if family not in families:
+            yield family
+            continue
+        for scenario in there.scenarios:
+            for exported in source.scenario(family, scenario).schedules:
+                if (family, scenario, exported.schedule.name) not in played:
+                    yield f"{family}/{scenario}/{exported.schedule.name}"
+
+
+def _judge(run: Run, source: Vectors) -> tuple[CaseId, _Judged]:
+    header, manifest = run.header, source.manifest
+    if header.dtype != manifest.dtype:
+        raise VectorsError(
+            f"{run.where}: field 'dtype' is {header.dtype!r}, the vectors are of "
+            f"{manifest.dtype}: other dtypes have other noise (`conformance export --dtype`)"
+        )
+    try:
+        exported = source.schedule(header.family, header.scenario, header.schedule)
+        golden = source.golden(header.family)
+    except VectorsError as error:
+        raise VectorsError(f"{run.where}: {error}") from error
+    vocab = source.family(header.family).vocab_size
+    played = play_of(run, exported, golden, vocab)
+    findings = [finding for check in CHECKS for finding in check(played)]
+    findings += missed(played)
+    case = CaseId(header.engine, header.family, header.scenario, header.dtype, manifest.seed)
+    return case, _Judged(run, played, tuple(findings), tuple(_numbers(played)))
+
+
+def _numbers(played: Play) -> Iterator[Numbers]:
+    for request in played.schedule.requests:
+        found = measure(played, played.traces[0], request.request_id)
+        if found is not None:
+            yield figures_of(*found)
+
+
+def _result(case: CaseId, judged: Sequence[_Judged], source: Vectors) -> CaseResult:
+    adds = f"what this rung adds: {source.scenario(case.family, case.scenario).summary}"
+    findings = [
+        f if f.cause or f.verdict.good else msgspec.structs.replace(f, cause=adds)
+        for one in judged
+        for f in one.findings
+    ]
+    findings.sort(key=lambda f: -f.verdict.severity)
+    verdict = worst(findings)
+    at = [f.step for f in findings if f.step is not None and not f.verdict.good]
+    numbers = worst_numbers([figures for one in judged for figures in one.numbers])
+    return CaseResult(
+        case=str(case),
+        engine=case.engine,
+        family=case.family,
+        scenario=case.scenario,
+        dtype=case.dtype,
+        seed=case.seed,
+        verdict=verdict,
+        expected=verdict.good,
+        max_abs_diff=numbers.difference if numbers else None,
+        noise=numbers.noise if numbers else None,
+        ratio=numbers.ratio if numbers else None,
+        first_bad_step=min(at, default=None),
+        evidence=tuple(findings[:MOST_FINDINGS]),
+        versions=dict(judged[0].run.header.versions),
+        device=judged[0].run.header.device,
+        seconds=0.0,
+        schedules=tuple(_schedules(judged)),
+        picture=picture_of([one.play for one in judged], findings),
+    )
+
+
+def _schedules(judged: Sequence[_Judged]) -> Iterator[ScheduleResult]:
+    found: dict[str, list[Verdict]] = {}
+    for one in judged:
+        found.setdefault(one.run.header.schedule, []).append(worst(one.findings))
+    for name, verdicts in found.items():
+        yield ScheduleResult(name, max(verdicts, key=lambda verdict: verdict.severity))

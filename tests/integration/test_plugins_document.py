@@ -1,0 +1,108 @@
+"""What ``docs/plugins.md`` shows is short, and does what it says; a defect in it is found."""
+
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+from conformance.engine import Engine
+from conformance.registry import build_registry
+from conformance.selection import Selection, cases
+from conformance.session import Session
+from conformance.smoke import State, smoke
+from conformance.verdict import Verdict
+
+TEXT = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+LADDER = ["repeat", "batch_of_one", "identical", "equal_length", "ragged", "early_finish", "wide"]
+
+
+def block(name):
+    """The code of the block that is marked with ``name``."""
+    return re.search(rf"^```python {name}\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)[1]
+
+
+def lines(code):
+    """Lines that are not empty."""
+    return [line for line in code.splitlines() if line.strip()]
+
+
+def plugin(code, name="shown"):
+    """A module of the code."""
+    module = types.ModuleType(name)
+    exec(compile(code, f"{name}.py", "exec"), vars(module))
+    return module
+
+
+FAMILY = plugin(block("family"), "shown_family")
+ENGINE = block("engine") + block("hook")
+
+
+def results(code, family, scenarios=()):
+    """Verdicts of the document's engine on a family, by scenario."""
+    registry = build_registry([plugin(code), FAMILY])
+    session = Session(registry)
+    selection = Selection(("static_batch",), (family,), tuple(scenarios))
+    return {case.scenario: session.run(case).verdict for case in cases(registry, selection)}
+
+
+def test_a_family_takes_less_than_10_lines_and_an_engine_less_than_40():
+    assert len(lines(block("family"))) < 10
+    assert len(lines(block("engine"))) < 40
+    assert max(len(line) for line in lines(block("family") + ENGINE)) <= 100
+
+
+@pytest.mark.parametrize("family", ["llama", "my_llama"])
+def test_the_engine_climbs_the_ladder(family):
+    found = results(ENGINE, family)
+    assert list(found) == LADDER
+    assert set(found.values()) <= {Verdict.EXACT, Verdict.TIE}
+
+
+DEFECTS = {
+    "padding is attended to": ("BatchKVCache(padding)", "BatchKVCache([0] * len(padding))"),
+    "rows leave, their caches stay": ("layer.filter(mx.array(stay))", "pass"),
+    "the last token is fed twice": ("self.fed[:, :-1], cache", "self.fed, cache"),
+    "the neighbour's token is given out": ("int(own.argmax())", "int(logprobs[0].argmax())"),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_in_it_is_found(defect):
+    right, wrong = DEFECTS[defect]
+    assert ENGINE.count(right) == 1
+    found = results(ENGINE.replace(right, wrong), "llama", ["ragged", "early_finish"])
+    bad = {Verdict.DIVERGED, Verdict.DRIFT, Verdict.CRASH, Verdict.PROTOCOL}
+    assert bad & set(found.values())
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "state"),
+    [
+        ("name, library", "name, library", State.FINE),
+        ("BatchKVCache(padding)", "BatchKVCache([0] * len(padding))", State.WRONG),
+        ("own, None, ended", "own[None], None, ended", State.BROKEN),
+        ("s.request.request_id, tokens[-1]", "'nobody', tokens[-1]", State.BROKEN),
+    ],
+)
+def test_smoke_tells_a_broken_adapter_from_a_wrong_engine(right, wrong, state):
+    registry = build_registry([plugin(ENGINE.replace(right, wrong))])
+    assert smoke(registry, "static_batch", "llama").state is state
+
+
+def test_all_that_it_declares_is_abstract_in_the_protocol():
+    told = set(re.findall(r"    def (\w+)\(", block("engine")))
+    assert told == set(Engine.__abstractmethods__)
+
+
+def test_hooks_are_found_in_a_conftest_and_in_a_module_by_dash_p(start, tmp_path):
+    (tmp_path / "conftest.py").write_text(ENGINE)
+    (tmp_path / "my_family.py").write_text(block("family"))
+    options = ["--conformance-engine", "static_batch", "--conformance-family", "my_llama"]
+    done = start(
+        *("-m", "pytest", "--pyargs", "conformance.suite", "-p", "no:cacheprovider"),
+        *("-p", "my_family", *options, "--conformance-scenario", "ragged"),
+        PYTHONPATH="",
+    )
+    assert done.code == 0, done
+    assert "OK: 1 case, all as expected" in done.out
