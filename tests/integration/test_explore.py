@@ -1,0 +1,80 @@
+"""``conformance explore``: what it prints, writes and keeps, and how it ends."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conformance.schedule import from_json
+
+
+@pytest.fixture
+def llama(tmp_path):
+    """The command on the smallest real family."""
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "conformance", "explore", "--family", "llama"]
+        environment = os.environ | {"TRANSFORMERS_VERBOSITY": "error"}
+        return subprocess.run(
+            [*command, "--jobs", "1", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
+
+
+def test_what_is_right_ends_well_and_shows_what_was_covered(llama, tmp_path):
+    done = llama("--examples", "45", "--json", "r.jsonl")
+    assert done.returncode == 0, done
+    assert "mlx_lm/llama: 45 schedules (" in done.stdout
+    assert "pairs of features:" in done.stdout
+    assert "witnesses:" in done.stdout
+    assert "OK: 0 findings in 45 schedules, 1 families;" in done.stdout
+    line = json.loads((tmp_path / "r.jsonl").read_text())
+    assert line["examples"] == sum(line["rates"]) == 45
+    assert line["discoveries"] == []
+
+
+def test_a_fault_is_found_and_not_kept(llama, tmp_path):
+    found = ("--fault", "mlx_lm/B1.first-sampled-token-lost", "--corpus", "kept")
+    done = llama(*found, "--json", "r.jsonl")
+    assert done.returncode == 1, done
+    assert "found by example 1 (schedules), shrunk to 1 request" in done.stdout
+    line = json.loads((tmp_path / "r.jsonl").read_text())
+    schedule = from_json(json.dumps(line["discoveries"][0]["schedule"]))
+    assert len(schedule.requests) == 1
+    assert not (tmp_path / "kept").exists()
+
+
+def test_time_ends_it(llama):
+    done = llama("--minutes", "0.02")
+    assert done.returncode == 0, done
+    assert "mlx_lm/llama: " in done.stdout
+
+
+@pytest.fixture
+def explore(conformance):
+    return lambda *arguments: conformance("explore", "--jobs", "1", "--engine", "toy", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--family", "nowhere"), "no family matches 'nowhere'"),
+        (("--family", "calm", "--fault", "toy/no"), "no fault matches 'toy/no'"),
+        (("--family", "calm", "--json", "no/r.jsonl"), "--json: there is no folder"),
+        (("--family", "calm", "--corpus", "no/kept"), "--corpus: there is no folder"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(explore, arguments, words):
+    done = explore(*arguments)
+    assert done.code == 2, done
+    assert words in done.err
+    assert "Traceback" not in done.err
