@@ -1,0 +1,180 @@
+"""``conformance releases``: real environments, made without the network of a few tiny wheels."""
+
+import base64
+import hashlib
+import zipfile
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from conformance.cli.main import group
+from conformance.errors import ReleaseError
+from conformance.releases import environments, package, running
+from conformance.verdict import CaseResult, Finding, ScheduleResult, Verdict
+
+CASE = "mlx_lm/llama/ragged/float32/0"
+# Stands for this project in an environment: right from mlx-lm 0.31.3 on, broken in 0.32.0 and
+# killed in 0.31.1.
+MAIN = """
+import importlib.metadata, os, pathlib, shutil, sys
+version = importlib.metadata.version("mlx-lm")
+if version == "0.31.1" and "killed" in sys.argv:
+    print("2 cases", flush=True)
+    os.kill(os.getpid(), 11)
+if version == "0.32.0":
+    sys.exit("conformance: plugin 'mlx_lm' could not be loaded")
+answer = "wrong" if version < "0.31.3" else "right"
+target = sys.argv[sys.argv.index("--json") + 1]
+shutil.copy(pathlib.Path(__file__).parent / answer, target)
+sys.exit(answer == "wrong")
+"""
+
+
+def wheel(folder, name, version):
+    """A distribution with nothing in it."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    info = f"{stem}.dist-info"
+    files = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        "Provides-Extra: cpu\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+    }
+    record = "".join(f"{path},sha256={_digest(text)},{len(text)}\n" for path, text in files.items())
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
+        for path, text in (files | {f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}).items():
+            archive.writestr(path, text)
+
+
+def _digest(text):
+    digest = hashlib.sha256(text.encode()).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def result(verdict):
+    return CaseResult(
+        case=CASE,
+        engine="mlx_lm",
+        family="llama",
+        scenario="ragged",
+        dtype="float32",
+        seed=0,
+        verdict=verdict,
+        expected=verdict.good,
+        max_abs_diff=None,
+        noise=None,
+        first_bad_step=None,
+        evidence=(Finding(verdict, "free", "token 3 is 6", schedule="ragged"),),
+        versions={},
+        device="cpu",
+        seconds=0.0,
+        schedules=(ScheduleResult("ragged", verdict),),
+    )
+
+
+@pytest.fixture
+def releases(tmp_path, monkeypatch):
+    """The command, on a wheelhouse and a stand-in for this project; its result."""
+    house, project = tmp_path / "wheelhouse", tmp_path / "project"
+    house.mkdir()
+    (project / "conformance").mkdir(parents=True)
+    for version in ("0.31.1", "0.31.2", "0.31.3", "0.32.0"):
+        wheel(house, "mlx-lm", version)
+    for version in ("0.31.1", "0.31.2", "0.32.2"):
+        wheel(house, "mlx", version)
+    wheel(house, "transformers", "5.23.0")
+    (project / "conformance" / "__main__.py").write_text(MAIN)
+    for name, verdict in (("right", Verdict.EXACT), ("wrong", Verdict.DIVERGED)):
+        text = msgspec.json.encode(result(verdict)).decode()
+        (project / "conformance" / name).write_text(text + "\n")
+    for tool in ("PIP", "UV"):
+        monkeypatch.setenv(f"{tool}_NO_INDEX", "1")
+        monkeypatch.setenv(f"{tool}_FIND_LINKS", str(house))
+    # What uv keeps of real downloads it would use without the network, too.
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    monkeypatch.setattr(package, "needs", lambda without: ())
+    monkeypatch.setattr(package, "unpack", lambda folder, plugins: project)
+
+    def run(*arguments):
+        options = ["--cache-dir", str(tmp_path / "cache")]
+        return CliRunner().invoke(group, ["releases", *arguments, *options])
+
+    return run
+
+
+def test_the_table_says_when_a_defect_went_and_which_releases_cannot_be_run(releases, tmp_path):
+    file, folder = tmp_path / "table.md", tmp_path / "results"
+    done = releases(
+        "mlx-lm==0.31.2,0.31.3,0.32.0,0.32.1", "--markdown", str(file), "--json", str(folder)
+    )
+    assert done.exit_code == 0, done.output
+    assert "diverged in 0.31.2; right in 0.31.3 - token 3 is 6" in done.output
+    assert "mlx-lm 0.32.0 cannot be run: plugin 'mlx_lm' could not be loaded" in done.output
+    assert "mlx-lm 0.32.1 cannot be installed: " in done.output
+    assert "| llama | X 1/1 | . 0/1 | cannot be run | cannot be run |" in file.read_text()
+    assert [path.name for path in sorted(folder.iterdir())] == [
+        "mlx-lm-0.31.2.jsonl",
+        "mlx-lm-0.31.3.jsonl",
+    ]
+    # An environment is kept, but nothing of one that could not be made.
+    kept = sorted(path.name for path in (tmp_path / "cache").iterdir())
+    assert [name.rpartition("-")[0] for name in kept] == [
+        "mlx-lm-0.31.2",
+        "mlx-lm-0.31.3",
+        "mlx-lm-0.32.0",
+    ]
+
+
+def test_a_kept_environment_is_used_again(releases, monkeypatch):
+    assert releases("mlx-lm==0.31.2").exit_code == 0
+    monkeypatch.setattr(environments, "_make", pytest.fail)
+    done = releases("mlx-lm==0.31.2")
+    assert "X 1/1" in done.output
+
+
+def test_a_release_with_results_is_not_run_again(releases, tmp_path, monkeypatch):
+    folder = ("--json", str(tmp_path / "results"), "--resume")
+    assert releases("mlx-lm==0.31.2", *folder).exit_code == 0
+    monkeypatch.setattr(running, "prepare", _refused)
+    done = releases("mlx-lm==0.31.2,0.31.3", *folder)
+    assert "mlx-lm 0.31.2: 1 cases, from " in done.output
+    assert "mlx-lm 0.31.3 asked for" in done.output
+    assert "X 1/1" in done.output
+
+
+def _refused(release, *_):
+    raise ReleaseError(f"{release} asked for")
+
+
+def test_bisection_names_the_first_good_release(releases):
+    done = releases("mlx-lm==0.31.1,0.31.2,0.31.3,0.32.0", "--bisect", CASE)
+    assert f"{CASE}: the first good release is mlx-lm 0.31.3 (wrong in 0.31.2; 4" in done.output
+
+
+def test_a_release_that_a_signal_ends_says_which(releases):
+    done = releases("mlx-lm==0.31.1,0.31.3", "--family", "killed")
+    assert "mlx-lm 0.31.1 cannot be run: it was ended by SIGSEGV; with --jobs 2" in done.output
+
+
+def test_without_uv_an_environment_is_made_by_pip(releases, monkeypatch):
+    monkeypatch.setattr(environments, "_uv", lambda: None)
+    done = releases("mlx-lm==0.31.3")
+    assert ". 0/1" in done.output, done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("mlx-lm==0.20.0",), "older than 0.31.1"),
+        (("mlx-lm==0.31.3", "--pin", "mlx"), "write NAME==VERSION"),
+        (("mlx-lm==0.31.3", "--bisect", "llama"), "is no case id"),
+        (("mlx-lm==0.31.3", "--resume"), "--resume needs --json DIR"),
+    ],
+)
+def test_a_mistake_is_one_sentence(releases, arguments, told):
+    done = releases(*arguments)
+    assert done.exit_code == 2
+    assert told in done.output
+    assert "Traceback" not in done.output

@@ -1,0 +1,136 @@
+"""``conformance repro``, on real cases: what it writes must run without this project."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from conformance.cli.main import group
+
+CASE = "mlx_lm/mamba/ragged/float32/0"
+
+
+@pytest.fixture
+def repro(tmp_path):
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "conformance", "repro", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=200,
+            check=False,
+        )
+
+    return run
+
+
+def imported(text):
+    nodes = list(ast.walk(ast.parse(text)))
+    names = {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names
+
+
+def test_the_script_is_short_and_shows_the_defect(repro, tmp_path):
+    done = repro(CASE, "--out", "repro.py", "--seconds", "5")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "repro.py").read_text()
+    assert text.count("\n") <= 60
+    assert imported(text) == {"mlx", "mlx_lm"}
+    assert "mlx_lm/models/mamba.py:" in text
+    shown = subprocess.run(
+        [sys.executable, "-I", "repro.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert shown.returncode == 1, shown.stderr
+    assert "alone" in shown.stdout
+    assert "nats apart" in shown.stdout
+    # Prompts of one length have no padding: the same script must find nothing wrong then.
+    tree = ast.parse(text)
+    requests = assigned(tree, "REQUESTS")
+    requests.value = ast.parse("{'a': ([5, 6, 7], 2), 'b': ([8, 9, 10], 2)}", mode="eval").body
+    right = subprocess.run(
+        [sys.executable, "-I", "-c", ast.unparse(tree)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert right.returncode == 0, right.stdout + right.stderr
+
+
+def test_as_a_method_of_a_test_case(repro):
+    done = repro(CASE, "--unittest", "--seconds", "3")
+    assert done.returncode == 0, done.stderr
+    (case,) = [n for n in ast.parse(done.stdout).body if isinstance(n, ast.ClassDef)]
+    assert [node.name for node in case.body] == ["test_mamba_ragged"]
+    assert "FAILED (failures=1)" in done.stderr
+
+
+def assigned(tree, name):
+    return next(
+        node
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+    )
+
+
+def test_prompts_that_batch_generate_embeds_together(repro, tmp_path):
+    """Alone there is no padding to count: then the same script must find nothing wrong."""
+    case = "mlx_vlm_batch_generate/qwen2_vl/ragged/float32/0"
+    done = repro(case, "--out", "repro.py", "--seconds", "3")
+    assert done.returncode == 0, done.stderr
+    tree = ast.parse((tmp_path / "repro.py").read_text())
+    assert imported(ast.unparse(tree)) == {"mlx", "mlx_vlm"}
+    assert "nats apart" in done.stderr
+    requests, group = assigned(tree, "REQUESTS"), assigned(tree, "group")
+    requests.value = ast.parse("{'a': ([5, 6, 7], 2), 'b': ([8, 9, 10], 2)}", mode="eval").body
+    group.value = ast.parse("['a', 'b']", mode="eval").body
+    right = subprocess.run(
+        [sys.executable, "-I", "-c", ast.unparse(tree)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert right.returncode == 0, right.stdout + right.stderr
+
+
+def test_a_sweep_goes_on_from_its_own_table(repro, tmp_path):
+    known = ("--known", "finished-caches-hold-the-batch", "--to", "found")
+    done = repro(*known)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 known defects shown" in done.stdout
+    script = (tmp_path / "found" / "finished_caches_hold_the_batch.py").read_text()
+    assert imported(script) == {"mlx", "mlx_lm"}
+    assert "bytes and held" in done.stdout
+    table = tmp_path / "found" / "table.jsonl"
+    table.write_text(table.read_text().replace("bytes and held", "bytes and kept"))
+    assert "bytes and kept" in repro(*known).stdout
+    table.write_text("nothing\n")
+    refused = repro(*known)
+    assert refused.returncode == 2
+    assert "line 1 is no line of its table" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["mlx_lm/llama/repeat/float32/0"], "no schedule of it fails"),
+        (["mlx_lm/llama/raged/float32/0"], "there is no case"),
+        ([CASE, "--schedule", "no_such"], "there is no schedule 'no_such'"),
+        (["--known", "no-such-defect"], "no known defect matches"),
+    ],
+)
+def test_what_cannot_be_said_is_one_sentence(arguments, words):
+    done = CliRunner().invoke(group, ["repro", *arguments])
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("conformance: ")
+    assert words in line

@@ -1,0 +1,89 @@
+"""Exploring finds historic defects within a budget, and shrinks each to its known minimum.
+
+By default the first few; all of them with ``CONFORMANCE_QUALITY=all``, which takes minutes.
+"""
+
+import os
+
+import pytest
+
+from conformance.explore.hunting import explore
+from conformance.explore.records import ExploreUnit
+from conformance.registry import build_registry
+from conformance.session import Session
+
+FAMILY = "llama"
+SECONDS = 60
+
+# Fault, examples within which it is found, and what it needs at least: requests, events (calls of
+# insert and remove), why no fewer will do.
+KNOWN = (
+    ("B1.first-sampled-token-lost", 10, 1, 1, "each request loses its first token"),
+    ("B6.mask-without-padding", 40, 2, 1, "padding takes a longer prompt beside"),
+    ("B7.removed-row-decodes-on", 40, 1, 2, "a row and its removal"),
+    ("B4.offset-of-row-0", 40, 2, 1, "rows of two lengths"),
+    ("C1.padding-subtracted-twice", 40, 2, 1, "padding takes a longer prompt beside"),
+    ("B14.padding-of-row-0", 40, 2, 1, "rows of two lengths"),
+    ("D1.fill-of-the-wrong-sign", 40, 1, 1, "any prompt with a mask"),
+    ("A9.filter-keeps-the-first-rows", 80, 2, 1, "a row that ends and one that stays"),
+    ("A7.extend-drops-offsets", 80, 2, 1, "rows of two lengths that come together"),
+    ("B18.joining-row-attends-its-padding", 300, 2, 1, "a prompt in two pieces beside another"),
+    ("F13.token-counted-twice", 80, 1, 1, "a prompt in two pieces"),
+    ("F13.token-left-out", 80, 1, 1, "a prompt in two pieces"),
+    ("B2.logprobs-of-other-rows", 80, 2, 1, "a row that joins another"),
+    ("F15.limit-of-another-row", 80, 2, 1, "a row that ends and one that stays"),
+    ("F15.count-of-another-row", 200, 2, 1, "a row that joins another"),
+    ("B10.prefill-not-removed", 80, 2, 2, "a prompt that is removed, and one beside it"),
+    ("B10.neighbour-in-prefill-removed", 80, 2, 2, "a prompt that is removed, and one beside it"),
+    ("B10.prompts-of-the-neighbours", 80, 2, 2, "a prompt that is removed, and one beside it"),
+    ("F11.step-done-again", 80, 2, 2, "a removal while another row decodes"),
+    ("B9.old-tokens-speak", 80, 2, 1, "a row that joins another"),
+    ("F1.sampler-inherited", 400, 2, 1, "a row with a sampler and one without"),
+    ("D8.history-of-another-row", 200, 2, 1, "a row with a penalty beside another"),
+    ("F14.match-goes-on-in-another-request", 300, 2, 1, "a stop sequence and a row beside it"),
+    ("F14.match-begins-anew-at-a-join", 500, 2, 1, "a stop sequence and a row that joins"),
+    ("A9.extend-by-empty-unpadded", 400, 2, 2, "a row that comes when all others have ended"),
+    ("D9.restored-row-counts-from-zero", 300, 2, 2, "a request and one that goes on from it"),
+    ("F5.one-token-too-few", 300, 2, 2, "a request and one that goes on from it"),
+    ("F4.entry-aliases-a-live-row", 300, 2, 2, "a request and one that goes on from it"),
+    ("A9.cold-rows-unpadded", 400, 3, 2, "one to go on from, one that does, one beside it"),
+    ("F3.keys-cut-off", 800, 2, 2, "a prompt that is kept, and one that begins as it does"),
+    ("F5.cut-one-token-too-late", 800, 2, 2, "a prompt that is kept, and one that begins so"),
+    ("F2.top-p-threshold-over-rows", 500, 2, 1, "two rows with one sampler"),
+)
+CHEAP = 3
+
+
+@pytest.fixture(scope="module")
+def registry():
+    return build_registry()
+
+
+@pytest.fixture(scope="module")
+def session(registry):
+    return Session(registry)
+
+
+def chosen():
+    """All of the table, or its begin."""
+    return KNOWN if os.environ.get("CONFORMANCE_QUALITY") == "all" else KNOWN[:CHEAP]
+
+
+@pytest.mark.parametrize("known", chosen(), ids=lambda known: known[0])
+def test_a_fault_is_found_and_shrunk_to_its_minimum(registry, session, known):
+    name, budget, requests, events, _ = known
+    unit = ExploreUnit("mlx_lm", FAMILY, "float32", 0, budget, fault=f"mlx_lm/{name}")
+    found = explore(registry, unit, session=session)
+    assert found.discoveries, f"not found in {found.examples} examples"
+    (discovery,) = found.discoveries
+    schedule = discovery.schedule
+    assert discovery.reproduced
+    assert len(schedule.requests) <= requests
+    assert len(schedule.arrivals) + len(schedule.removals) <= events
+    assert discovery.seconds <= SECONDS + 5
+
+
+def test_the_table_is_of_twenty_faults_that_there_are(registry):
+    names = {name for name, *_ in KNOWN}
+    assert len(names) == len(KNOWN) >= 20
+    assert {f"mlx_lm/{name}" for name in names} <= set(registry.faults)
