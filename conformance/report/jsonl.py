@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from conformance.errors import ResultError
 from conformance.verdict import CaseResult, decode
@@ -16,50 +20,121 @@ class ResultFile(Generic[R]):
     """A result file in the making: results are added to ``FILE.partial`` as they come.
 
     ``finish`` replaces ``FILE`` in one go; without it ``FILE`` stays what it was, and the partial
-    file keeps what an interrupted run had found.
+    file keeps what an interrupted run had found. One run at a time writes a file.
 
     Args:
         encode: a result as one line, without the newline.
+
+    Raises:
+        ResultError: nothing can be written there, or another run is at it.
     """
 
     def __init__(self, path: Path, encode: Callable[[R], str]) -> None:
         self.path = path
         self.partial = path.with_name(path.name + ".partial")
         self._encode = encode
-        try:
-            self._file: IO[str] = self.partial.open("w", encoding="utf-8")
-        except OSError as error:
-            raise ResultError(f"{path}: cannot write results there: {error.strerror}") from error
+        with _told(path):
+            self._file: FileIO = _only_writer(path, self.partial)
 
     def add(self, result: R) -> None:
-        """Append one line to the partial file."""
-        self._file.write(self._encode(result) + "\n")
-        self._file.flush()
+        """Append one line to the partial file, which keeps whole lines only.
+
+        Raises:
+            ResultError: it cannot be written, as where the disk is full.
+        """
+        data, end = (self._encode(result) + "\n").encode(), self._file.tell()
+        try:
+            while data:
+                data = data[self._file.write(data) or 0 :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(end)
+            raise _unwritable(self.path, error) from error
 
     def finish(self, results: Iterable[R]) -> None:
-        """Write all ``results``, in this order, under the final name; drop the partial file."""
-        self.close()
-        whole = self.path.with_name(self.path.name + ".whole")
-        lines = "".join(self._encode(result) + "\n" for result in results)
-        whole.write_text(lines, encoding="utf-8")
-        whole.replace(self.path)
+        """Write all ``results``, in this order, under the final name; drop the partial file.
+
+        Raises:
+            ResultError: it cannot be written; then the partial file stays.
+        """
+        write_lines(self.path, map(self._encode, results))
         self.partial.unlink(missing_ok=True)
+        self.close()
 
     def close(self) -> None:
         """Stop writing; the partial file stays."""
         self._file.close()
 
 
+def _only_writer(path: Path, partial: Path) -> FileIO:
+    """The partial file, empty and locked until it is closed or this process is over.
+
+    Raises:
+        ResultError: another run has locked it.
+    """
+    while True:
+        file = partial.open("ab", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.close()
+            raise ResultError(
+                f"{path}: another run writes its results there now; wait for its end, or choose "
+                "another file"
+            ) from error
+        except OSError:
+            pass  # some network folders know no locks
+        with contextlib.suppress(FileNotFoundError):
+            if os.fstat(file.fileno()).st_ino == partial.stat().st_ino:
+                file.seek(file.truncate(0))
+                return file
+        file.close()  # the other run ended between our two steps, and took its file away
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """A text file of these lines, whole or not at all.
+
+    Raises:
+        ResultError: it cannot be written.
+    """
+    # Named after the process: another may be writing the same file.
+    whole = path.with_name(f"{path.name}.{os.getpid()}.whole")
+    with _told(path):
+        try:
+            whole.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            whole.replace(path)
+        finally:
+            whole.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn what the system says of a file that can't be written into our error."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ResultError:
+    return ResultError(f"{path}: cannot write results there: {error.strerror}")
+
+
 def read_results(path: Path) -> tuple[CaseResult, ...]:
-    """The results of a file.
+    """The results of a file; of a partial one all whole lines.
 
     Raises:
         ResultError: the file cannot be read, or one of its lines is no result; says which.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ResultError(f"{path}: cannot read results: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ResultError(f"{path}: cannot read results: it is not UTF-8 text") from error
+    lines = text.split("\n")
+    if path.suffix == ".partial":
+        lines = lines[:-1]  # what follows the last newline was being written as the run died
     return tuple(
         decode(line, where=f"{path}, line {number}")
         for number, line in enumerate(lines, start=1)

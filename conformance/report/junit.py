@@ -1,10 +1,22 @@
-"""A result as named properties, for JUnit files and for pytest's ``user_properties``."""
+"""Results for what reads JUnit files: a file of our own, and the properties for pytest's.
+
+Source: the schema of Jenkins' xUnit plugin (``junit-10.xsd``), the strictest in common use. It has
+no properties of a test case, so the file's figures stand in ``system-out``.
+"""
 
 from __future__ import annotations
 
-from conformance.verdict import CaseResult
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET
+
+from conformance.report.message import failure_message, worst
+from conformance.verdict import CaseResult, Verdict
 
 PREFIX = "conformance."
+
+# What XML 1.0 cannot hold in any way.
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def properties(result: CaseResult) -> list[tuple[str, str]]:
@@ -23,3 +35,74 @@ def properties(result: CaseResult) -> list[tuple[str, str]]:
         "versions": ", ".join(f"{name} {version}" for name, version in result.versions.items()),
     }
     return [(PREFIX + name, str(value)) for name, value in values.items() if value is not None]
+
+
+def junit_xml(
+    results: Sequence[CaseResult], problems: Sequence[str] = (), *, options: Sequence[str] = ()
+) -> str:
+    """The file: one suite for each engine and dtype, one for what is wrong beside cases.
+
+    An unexpected verdict is a failure. What a library cannot do, and a known defect, are skipped
+    with the reason: neither is a test that passed.
+
+    Args:
+        results: of a run.
+        problems: sentences about what is wrong beside cases.
+        options: of the run, which a rerun of one case needs too.
+    """
+    root = ET.Element("testsuites", name="conformance")
+    lanes: dict[str, list[CaseResult]] = {}
+    for result in results:
+        lanes.setdefault(f"{result.engine} {result.dtype}", []).append(result)
+    for name, lane in lanes.items():
+        suite = _suite(root, name, len(lane), sum(not r.expected for r in lane))
+        suite.set("skipped", str(sum(r.expected and not r.verdict.good for r in lane)))
+        suite.set("time", _seconds(sum(r.seconds for r in lane)))
+        for result in lane:
+            _case(suite, result, options)
+    if problems:
+        suite = _suite(root, "beside the cases", len(problems), len(problems))
+        for number, problem in enumerate(problems, start=1):
+            case = ET.SubElement(suite, "testcase", name=f"problem {number}", time="0.000")
+            ET.SubElement(case, "failure", type="problem", message=_legal(problem))
+    failures = len(problems) + sum(not r.expected for r in results)
+    root.set("tests", str(len(results) + len(problems)))
+    root.set("failures", str(failures))
+    root.set("errors", "0")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, "unicode") + "\n"
+
+
+def _suite(root: ET.Element, name: str, tests: int, failures: int) -> ET.Element:
+    counts = {"tests": str(tests), "failures": str(failures), "errors": "0"}
+    return ET.SubElement(root, "testsuite", {"name": _legal(name), **counts})
+
+
+def _case(suite: ET.Element, result: CaseResult, options: Sequence[str]) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        name=_legal(f"{result.scenario}/{result.dtype}/{result.seed}"),
+        classname=_legal(f"{result.engine}.{result.family}"),
+        time=_seconds(result.seconds),
+    )
+    verdict = str(result.verdict)
+    finding = worst(result)
+    what = _legal(finding.what if finding else verdict)
+    if not result.expected:
+        failure = ET.SubElement(case, "failure", type=verdict, message=what)
+        failure.text = _legal(failure_message(result, options=options))
+    elif not result.verdict.good:
+        reason = what if result.verdict is Verdict.UNSUPPORTED else f"known: {result.known}"
+        ET.SubElement(case, "skipped", type=verdict, message=_legal(reason))
+    lines = (f"{name.removeprefix(PREFIX)}: {value}" for name, value in properties(result))
+    ET.SubElement(case, "system-out").text = _legal("\n".join(lines))
+
+
+def _legal(text: str) -> str:
+    """``text`` with what XML cannot hold as U+FFFD."""
+    return _ILLEGAL.sub("\ufffd", text)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}"

@@ -16,24 +16,32 @@ DIAGNOSIS = "diagnosis"
 UNKNOWN_CAUSE = "not known; `conformance show` prints the whole evidence"
 
 
-def failure_message(result: CaseResult, *, options: Sequence[str] = ()) -> str:
+def failure_message(result: CaseResult, *, options: Sequence[str] = (), rerun: str = "") -> str:
     """Six lines of plain text about a case whose verdict is not the wanted one.
 
     Args:
         result: of that case. Its worst finding is told, and how many others there are.
         options: of the run, which a rerun needs too (``--family-file FILE``).
+        rerun: the command, where it is not ours to play the case again.
     """
+    lines = [f"{result.verdict}: {result.case}"]
+    parts = message_parts(result, options=options, rerun=rerun)
+    lines += [f"  {label + ':':<10}{_indented(text)}" for label, text in parts]
+    return "\n".join(lines)
+
+
+def message_parts(
+    result: CaseResult, *, options: Sequence[str] = (), rerun: str = ""
+) -> tuple[tuple[str, str], ...]:
+    """The five parts of ``failure_message``, each with its label."""
     finding = worst(result)
-    parts = [
+    return (
         ("what", _what(result, finding)),
         ("where", where(finding) if finding else "the whole case"),
         ("expected", _expected_and_got(result, finding)),
         ("cause", _cause(result, finding)),
-        ("rerun", rerun_command(result.case, options=options)),
-    ]
-    lines = [f"{result.verdict}: {result.case}"]
-    lines += [f"  {label + ':':<10}{_indented(text)}" for label, text in parts]
-    return "\n".join(lines)
+        ("rerun", rerun or rerun_command(result.case, options=options)),
+    )
 
 
 def rerun_command(case: str, *, options: Sequence[str] = ()) -> str:

@@ -27,18 +27,18 @@ def derived_schema() -> dict[str, Any]:
         "$schema": DIALECT,
         "title": "mlx-conformance result",
         "description": "One line of a result file of `conformance run --json`: one case.",
-        **_clean(msgspec.json.schema(CaseResult)),
+        **cleaned(msgspec.json.schema(CaseResult)),
     }
 
 
-def _clean(node: Any) -> Any:
+def cleaned(node: Any) -> Any:
     """Descriptions as every Python gives them; before 3.13 docstrings keep their indentation."""
     if isinstance(node, dict):
         return {
-            key: inspect.cleandoc(value) if key == "description" else _clean(value)
+            key: inspect.cleandoc(value) if key == "description" else cleaned(value)
             for key, value in node.items()
         }
-    return [_clean(item) for item in node] if isinstance(node, list | tuple) else node
+    return [cleaned(item) for item in node] if isinstance(node, list | tuple) else node
 
 
 def schema_text() -> str:

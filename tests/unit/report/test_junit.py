@@ -1,6 +1,10 @@
-"""Properties of a result."""
+"""Properties of a result, and the JUnit file."""
 
-from conformance.report.junit import properties
+from xml.etree import ElementTree as ET
+
+import junitparser
+
+from conformance.report.junit import junit_xml, properties
 from conformance.verdict import Verdict
 
 
@@ -24,3 +28,46 @@ def test_what_was_not_measured_is_left_out(result):
     names = {name for name, _ in properties(result(max_abs_diff=None, noise=None))}
     assert "conformance.max_abs_diff" not in names
     assert "conformance.known" not in names
+
+
+def test_the_file_has_the_shape_that_the_schema_wants(result, finding):
+    bad = result("e/a/x/d/0", Verdict.DIVERGED, evidence=(finding(),), seconds=1.0)
+    known = result("e/b/x/d/0", Verdict.DRIFT, expected=True, known="padding")
+    refused = finding(Verdict.UNSUPPORTED, what="no sinks")
+    refused = result("e/c/x/d/0", Verdict.UNSUPPORTED, expected=True, evidence=(refused,))
+    other = result("f/a/x/d/0")
+    root = ET.fromstring(junit_xml([bad, known, refused, other], ["novel is uncovered"]))
+    assert root.attrib == {"name": "conformance", "tests": "5", "failures": "2", "errors": "0"}
+    counts = [[s.get(k) for k in ("name", "tests", "failures", "skipped")] for s in root]
+    assert counts == [
+        ["e d", "3", "1", "2"],
+        ["f d", "1", "0", "0"],
+        ["beside the cases", "1", "1", None],
+    ]
+    assert [[child.tag for child in case] for case in root.iter("testcase")] == [
+        ["failure", "system-out"],
+        ["skipped", "system-out"],
+        ["skipped", "system-out"],
+        ["system-out"],
+        ["failure"],
+    ]
+    failure = root.find(".//failure")
+    assert failure.attrib == {"type": "diverged", "message": "the token differs"}
+    assert "rerun:    conformance show e/a/x/d/0" in failure.text
+    assert [s.get("message") for s in root.iter("skipped")] == ["known: padding", "no sinks"]
+
+
+def test_parsers_in_common_use_read_it(result, finding):
+    bad = result("e/a/x/d/0", Verdict.CRASH, evidence=(finding(what="\x00\x1b[31m<&>]]>\ud800"),))
+    text = junit_xml([bad, result("e/\ufffe\"'/x/d/0")])
+    (suite,) = junitparser.JUnitXml.fromstring(text.encode())
+    crash, exact = suite
+    assert (suite.tests, suite.failures, suite.errors) == (2, 1, 0)
+    assert crash.result[0].message == "\ufffd\ufffd[31m<&>]]>\ufffd"
+    assert (exact.classname, exact.is_passed) == ("e.\ufffd\"'", True)
+    assert "verdict: crash" in crash.system_out
+
+
+def test_the_rerun_command_has_the_run_s_options(result):
+    text = junit_xml([result(verdict=Verdict.DRIFT)], options=("--family-file", "my.json"))
+    assert "conformance show --family-file my.json" in text

@@ -5,7 +5,8 @@ import re
 from rich.text import Text
 
 from conformance.report.outcome import Outcome
-from conformance.report.terminal import FEW_FAMILIES, render, summary
+from conformance.report.terminal import render, summary
+from conformance.report.terminal_matrix import FEW_FAMILIES
 from conformance.verdict import Verdict
 
 LADDER = ("repeat", "ragged", "early_finish")
@@ -115,3 +116,12 @@ def test_colour_and_none():
 def test_long_lines_are_not_broken():
     line = "word " * 80
     assert render(Text(line), colour=False).count("\n") == 0
+
+
+def test_brief_leaves_failures_problems_and_the_last_line(result):
+    bad = result("e/a/ragged/d/0", Verdict.DRIFT)
+    text = text_of(result(), bad, problems=("novel is uncovered",), brief=True)
+    assert text.startswith("drift: e/a/ragged/d/0\n")
+    assert "\n\nnovel is uncovered\n\nFAILED: " in text
+    assert "totals" not in text
+    assert "slowest" not in text

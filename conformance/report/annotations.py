@@ -1,0 +1,70 @@
+"""Failures as annotations of a GitHub run: a step shows ten at most, so they are few and full.
+
+Source: GitHub's workflow commands; the escapes are those of the official toolkit's ``command.ts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from conformance.report.markdown import one_line
+from conformance.report.message import rerun_command, worst
+from conformance.verdict import CaseResult
+
+MOST = 10
+"""Errors that GitHub shows of one step."""
+
+_NAMED = 20  # cases or families that "n more" names
+_CHARACTERS = 400  # of one finding
+
+
+def error_annotations(
+    results: Iterable[CaseResult], problems: Sequence[str] = (), *, most: int = MOST
+) -> tuple[str, ...]:
+    """At most ``most`` commands ``::error``, one for each family and engine, the worst first.
+
+    Args:
+        results: of a run; those that are expected are not told.
+        problems: sentences about what is wrong beside cases; they share the last annotation.
+        most: how many to give.
+    """
+    groups: dict[tuple[str, str], list[CaseResult]] = {}
+    for result in sorted(results, key=lambda r: (-r.verdict.severity, r.case)):
+        if not result.expected:
+            groups.setdefault((result.engine, result.family), []).append(result)
+    names = list(groups)
+    room = most - bool(problems)
+    shown = names if len(names) <= room else names[: room - 1]
+    told = [_error("/".join(name), _of_group(groups[name])) for name in shown]
+    if left := names[len(shown) :]:
+        cases = sum(len(groups[name]) for name in left)
+        text = f"{_named(['/'.join(name) for name in left])}: {cases} cases not as expected"
+        told.append(_error(f"{len(left)} more families", [text]))
+    if problems:
+        told.append(_error("beside the cases", problems))
+    return tuple(told)
+
+
+def _of_group(found: Sequence[CaseResult]) -> list[str]:
+    first, *others = found
+    finding = worst(first)
+    what = one_line(finding.what)[:_CHARACTERS] if finding else "without a finding"
+    lines = [f"{first.verdict}: {first.case}", what, f"rerun: {rerun_command(first.case)}"]
+    if others:
+        lines.append(f"and {len(others)} more: {_named([r.case for r in others])}")
+    return lines
+
+
+def _named(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _error(title: str, lines: Sequence[str]) -> str:
+    message = _escaped("\n".join(map(one_line, lines)))
+    name = _escaped(one_line(f"conformance {title}")).replace(":", "%3A").replace(",", "%2C")
+    return f"::error title={name}::{message}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,0 +1,84 @@
+"""What a run came to, in a few words on a badge: as SVG, and as shields' endpoint JSON.
+
+Source: the JSON is the schema of shields.io's endpoint badge, version 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from xml.sax.saxutils import escape, quoteattr
+
+from conformance.report.markdown import one_line
+from conformance.verdict import CaseResult, Verdict
+
+LABEL = "batched decoding"
+
+_COLOURS = {"brightgreen": "#4c1", "green": "#97ca00", "red": "#e05d44", "lightgrey": "#9f9f9f"}
+_HEIGHT = 20  # pixels
+_LETTER = 6.6  # pixels of one letter at 11 px, on the average; `textLength` makes it exact
+_MARGIN = 6  # pixels on each side of a text
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A label, what is said of it, and one of shields' names of colours."""
+
+    message: str
+    colour: str
+    label: str = LABEL
+
+
+def badge(results: Iterable[CaseResult], label: str = LABEL) -> Badge:
+    """How many of the cases that apply are exact or tie; red where a verdict is not expected.
+
+    What a library says it cannot do counts neither way, a known defect counts against it.
+    """
+    found = [r for r in results if r.verdict is not Verdict.UNSUPPORTED or not r.expected]
+    good = sum(r.verdict.good for r in found)
+    unexpected = sum(not r.expected for r in found)
+    if not found:
+        return Badge("no cases", "lightgrey", label)
+    share = f"{good} of {len(found)} conform"
+    if unexpected:
+        return Badge(f"{unexpected} unexpected, {share}", "red", label)
+    return Badge(share, "brightgreen" if good == len(found) else "green", label)
+
+
+def endpoint_json(shown: Badge) -> str:
+    """What shields' endpoint wants to read."""
+    fields = {"label": shown.label, "message": shown.message, "color": shown.colour}
+    return json.dumps({"schemaVersion": 1, **fields}) + "\n"
+
+
+def svg(shown: Badge) -> str:
+    """The badge as an image that needs nothing from elsewhere."""
+    label, message = one_line(shown.label), one_line(shown.message)
+    left, right = _width(label), _width(message)
+    title = f"{label}: {message}"
+    size = f'width="{left + right}" height="{_HEIGHT}"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label={quoteattr(title)}>',
+        f"<title>{escape(title)}</title>",
+        f'<clipPath id="r"><rect {size} rx="3"/></clipPath>',
+        '<g clip-path="url(#r)">',
+        f'<rect width="{left}" height="{_HEIGHT}" fill="#555"/>',
+        f'<rect x="{left}" width="{right}" height="{_HEIGHT}" fill="{_COLOURS[shown.colour]}"/>',
+        "</g>",
+        '<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" '
+        'font-size="11">',
+        _text(label, left / 2, left),
+        _text(message, left + right / 2, right),
+        "</g>",
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _width(text: str) -> int:
+    return round(len(text) * _LETTER) + 2 * _MARGIN
+
+
+def _text(text: str, middle: float, width: int) -> str:
+    return f'<text x="{middle:g}" y="14" textLength="{width - 2 * _MARGIN}">{escape(text)}</text>'

@@ -1,0 +1,186 @@
+"""Two runs compared, from their results alone: what fails newly, what is mended, what changed."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from conformance.errors import ResultError
+from conformance.verdict import CaseResult, Verdict
+
+NOISE_FACTOR = 4.0
+"""Noise that grew or shrank by this is told; a run to run change is far below it."""
+
+
+class Kind(enum.StrEnum):
+    """How a case of the second run differs from the first, the worst first."""
+
+    FAILING = "newly failing"
+    WORSE = "worse verdict"
+    LOST = "lost coverage"
+    FIXED = "fixed"
+    CHANGED = "changed verdict"
+    EXPLAINED = "failing as before, now known"
+    NOISE = "changed noise"
+    NEW = "new coverage"
+
+    @property
+    def regression(self) -> bool:
+        """Whether it is one."""
+        return self in (Kind.FAILING, Kind.WORSE, Kind.LOST)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One case that differs; ``before`` and ``after`` are ``None`` where it was not run.
+
+    ``factor`` is how many times the noise is what it was; 1 where it is not known.
+    """
+
+    kind: Kind
+    before: CaseResult | None
+    after: CaseResult | None
+    factor: float = 1.0
+
+    @property
+    def result(self) -> CaseResult:
+        """The later result that there is."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+    @property
+    def text(self) -> str:
+        """The change in a few words."""
+        if self.kind is Kind.NOISE:
+            assert self.before is not None
+            assert self.after is not None
+            return f"{self.before.noise:.2g} -> {self.after.noise:.2g} nats, x{self.factor:.2g}"
+        return f"{_verdict(self.before)} -> {_verdict(self.after)}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All changes, the worst first, by case.
+
+    Attributes:
+        changes: what differs; a case may be in two of them, by its verdict and by its noise.
+        same: how many cases have the verdict that they had.
+        versions: packages whose version differs: before and after.
+    """
+
+    changes: tuple[Change, ...]
+    same: int
+    versions: dict[str, tuple[str, str]]
+
+    def of(self, kind: Kind) -> tuple[Change, ...]:
+        """The changes of one kind."""
+        return tuple(change for change in self.changes if change.kind is kind)
+
+    @property
+    def regressed(self) -> bool:
+        """Whether something is worse than it was."""
+        return any(change.kind.regression for change in self.changes)
+
+
+def compare(
+    before: Sequence[CaseResult],
+    after: Sequence[CaseResult],
+    *,
+    noise_factor: float = NOISE_FACTOR,
+    common: bool = False,
+) -> Comparison:
+    """What changed from one run to another.
+
+    Args:
+        noise_factor: noise that changed by less is not told.
+        common: look only at cases that both have, as when the second run is of a part.
+
+    Raises:
+        ResultError: a run has no case, or one of them twice.
+    """
+    old, new = _by_case(before, "first"), _by_case(after, "second")
+    both = [name for name in old if name in new]
+    changes = [c for name in both for c in _changes(old[name], new[name], noise_factor)]
+    if not common:
+        changes += [Change(Kind.LOST, r, None) for name, r in old.items() if name not in new]
+        changes += [
+            Change(Kind.NEW if r.expected else Kind.FAILING, None, r)
+            for name, r in new.items()
+            if name not in old
+        ]
+    order = list(Kind)
+    changes.sort(key=lambda change: (order.index(change.kind), change.result.case))
+    same = sum(old[name].verdict is new[name].verdict for name in both)
+    return Comparison(tuple(changes), same, _versions(before, after))
+
+
+def _by_case(results: Iterable[CaseResult], which: str) -> dict[str, CaseResult]:
+    found: dict[str, CaseResult] = {}
+    for result in results:
+        if result.case in found:
+            raise ResultError(f"the {which} file has the case {result.case} twice")
+        found[result.case] = result
+    if not found:
+        raise ResultError(f"the {which} file has no results")
+    return found
+
+
+def _changes(old: CaseResult, new: CaseResult, noise_factor: float) -> list[Change]:
+    found = []
+    kind = _kind(old, new)
+    if kind is not None:
+        found.append(Change(kind, old, new))
+    if old.noise and new.noise:
+        factor = new.noise / old.noise
+        if max(factor, 1 / factor) >= noise_factor:
+            found.append(Change(Kind.NOISE, old, new, factor))
+    return found
+
+
+def _kind(old: CaseResult, new: CaseResult) -> Kind | None:
+    if old.expected != new.expected:
+        if old.expected:
+            return Kind.FAILING
+        return Kind.FIXED if _rank(new) == 0 else Kind.EXPLAINED
+    if old.verdict is new.verdict:
+        return None
+    if new.verdict is Verdict.UNSUPPORTED:
+        return Kind.LOST if old.verdict.good else Kind.CHANGED
+    if _rank(new) > _rank(old):
+        return Kind.WORSE
+    return Kind.FIXED if new.verdict.good > old.verdict.good else Kind.CHANGED
+
+
+def _rank(result: CaseResult) -> int:
+    """0 of what is right, else the verdict's severity."""
+    return 0 if result.verdict.good else result.verdict.severity
+
+
+def _versions(
+    before: Sequence[CaseResult], after: Sequence[CaseResult]
+) -> dict[str, tuple[str, str]]:
+    old, new = _told(before), _told(after)
+    names = sorted(old.keys() | new.keys())
+    return {
+        name: (old.get(name, "none"), new.get(name, "none"))
+        for name in names
+        if old.get(name) != new.get(name)
+    }
+
+
+def _told(results: Sequence[CaseResult]) -> dict[str, str]:
+    """Each package's versions, and the devices; several where a file is of several runs."""
+    found: dict[str, set[str]] = {}
+    for result in results:
+        for name, version in {**result.versions, "device": result.device}.items():
+            found.setdefault(name, set()).add(version)
+    return {name: ", ".join(sorted(versions)) for name, versions in found.items()}
+
+
+def _verdict(result: CaseResult | None) -> str:
+    if result is None:
+        return "not run"
+    known = f" (known: {result.known})" if result.known else ""
+    return result.verdict.value + ("" if result.expected else "!") + known

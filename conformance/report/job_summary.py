@@ -1,0 +1,111 @@
+"""The summary page of a GitHub job: what changed first, then what is wrong, then all there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from conformance.report.comparison import Comparison
+from conformance.report.comparison_markdown import comparison_lines
+from conformance.report.markdown import code, limited, table
+from conformance.report.matrix import GLYPHS, Matrix, Row, matrices
+from conformance.report.message import rerun_command, worst
+from conformance.report.outcome import Outcome, count, tallies
+from conformance.verdict import CaseResult
+
+MOST_BYTES = 1024 * 1024
+"""What GitHub takes of one step; a byte more and it shows nothing."""
+
+_MOST_FAILURES = 500
+_MOST_PROBLEMS = 50
+_CHARACTERS = 300  # of one finding
+
+
+def job_summary(
+    outcome: Outcome, found: Comparison | None = None, *, most_bytes: int = MOST_BYTES
+) -> str:
+    """Markdown of at most ``most_bytes``; what does not fit is counted at its end.
+
+    Args:
+        outcome: of the run.
+        found: how it differs from an older one, where there is one.
+        most_bytes: what the step has left.
+    """
+    lines = [f"## {_headline(outcome)}", ""]
+    if found is not None:
+        lines += [*comparison_lines(found), ""]
+    lines += [*_problems(outcome.problems), ""]
+    lines += [*_failures(outcome.unexpected), *_totals(outcome)]
+    for matrix in matrices(outcome.results, outcome.scenarios):
+        lines += _matrix(matrix)
+    lines += ["", *_conditions(outcome.results)]
+    return limited(lines, most_bytes)
+
+
+def _headline(outcome: Outcome) -> str:
+    cases = count(len(outcome.results), "case")
+    if outcome.ok:
+        return f"Conformance: {cases}, all as expected"
+    wrong = [f"{len(outcome.unexpected)} of {cases} not as expected"]
+    wrong += [count(len(outcome.problems), "other problem")] if outcome.problems else []
+    return f"Conformance: {', '.join(wrong)}"
+
+
+def _problems(problems: Sequence[str]) -> Iterator[str]:
+    yield from (f"- {code(problem)}" for problem in problems[:_MOST_PROBLEMS])
+    if len(problems) > _MOST_PROBLEMS:
+        yield f"- and {len(problems) - _MOST_PROBLEMS} more"
+
+
+def _failures(unexpected: Sequence[CaseResult]) -> Iterator[str]:
+    if not unexpected:
+        return
+    yield from (f"### Not as expected ({len(unexpected)})", "")
+    rows = [(code(r.case), str(r.verdict), _what(r)) for r in unexpected[:_MOST_FAILURES]]
+    yield from table(("case", "verdict", "what"), rows)
+    if len(unexpected) > _MOST_FAILURES:
+        yield from ("", f"and {len(unexpected) - _MOST_FAILURES} more")
+    yield from ("", f"Evidence: {code(rerun_command(unexpected[0].case))}, and so on.")
+
+
+def _what(result: CaseResult) -> str:
+    finding = worst(result)
+    return code(finding.what[:_CHARACTERS]) if finding else ""
+
+
+def _totals(outcome: Outcome) -> Iterator[str]:
+    yield from ("", "### Totals by verdict", "")
+    rows = [
+        (f"`{GLYPHS[t.verdict]}`", str(t.verdict), str(t.cases), str(t.unexpected or ""))
+        for t in tallies(outcome.results)
+    ]
+    yield from table(("", "verdict", "cases", "not expected"), rows)
+
+
+def _matrix(matrix: Matrix) -> Iterator[str]:
+    shown = [row for row in matrix.rows if not row.clean and not row.unsupported]
+    name = code(f"{matrix.engine} {matrix.dtype}")
+    families, scenarios = count(len(matrix.rows), "family"), len(matrix.scenarios)
+    yield from ("", f"### {name}: {families} x {count(scenarios, 'scenario')}", "")
+    if shown:
+        head = ("family", *map(code, matrix.scenarios))
+        yield from table(head, [(code(row.family), *_cells(row)) for row in shown])
+        yield ""
+    clean = sum(row.clean for row in matrix.rows)
+    refused = sum(row.unsupported and not row.clean for row in matrix.rows)
+    yield f"Exact or tie in every scenario: {count(clean, 'family')}; unsupported: {refused}."
+
+
+def _cells(row: Row) -> Iterator[str]:
+    for cell in row.cells:
+        if cell is None:
+            yield ""
+        else:
+            yield f"`{cell.text}`" if cell.expected else f"**`{cell.text}`**"
+
+
+def _conditions(results: Sequence[CaseResult]) -> Iterator[str]:
+    """On what the numbers depend."""
+    devices = sorted({r.device for r in results})
+    versions = sorted({f"{name} {v}" for r in results for name, v in r.versions.items()})
+    if results:
+        yield f"On {code(', '.join(devices))}; {code(', '.join(versions))}."

@@ -1,0 +1,49 @@
+"""Markdown that GitHub shows as it is meant, whatever a model, a config or a server is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_ROOM = 200  # bytes, for the line that says how much is left out
+
+# Control characters, and those that turn the direction of the text around them.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def one_line(text: str) -> str:
+    """``text`` with white space as single blanks and what cannot be seen as U+FFFD."""
+    return _UNSEEN.sub("\ufffd", " ".join(text.split()))
+
+
+def code(text: str) -> str:
+    """``text`` as code within a table: no markup, no HTML, no mention of a user takes effect."""
+    line = one_line(text)
+    if not line:
+        return ""
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    blank = " " if line[0] == "`" or line[-1] == "`" else ""
+    return f"{fence}{blank}{line}{blank}{fence}".replace("|", "\\|")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table; cells are Markdown already."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return [lines[0], "|---" * len(head) + "|", *lines[1:]]
+
+
+def limited(lines: Sequence[str], most_bytes: int) -> str:
+    """The first lines that fit into so many bytes of UTF-8; how many are left out is said."""
+    kept: list[str] = []
+    size = 0
+    whole = sum(len(line.encode()) + 1 for line in lines) <= most_bytes
+    if not whole and most_bytes < _ROOM:
+        return ""
+    for index, line in enumerate(lines):
+        size += len(line.encode()) + 1
+        if not whole and size > most_bytes - _ROOM:
+            kept += ["", f"{len(lines) - index} more lines are left out."]
+            break
+        kept.append(line)
+    return "\n".join(kept) + "\n"

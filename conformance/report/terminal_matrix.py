@@ -1,0 +1,115 @@
+"""A matrix as text that fits its terminal: columns that do not fit go into further blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from conformance.report.matrix import GLYPHS, UNEXPECTED, Cell, Matrix, Row
+from conformance.report.outcome import count
+from conformance.verdict import Verdict
+
+FEW_FAMILIES = 20
+"""Up to so many rows a matrix shows every family; beyond, only those with something to tell."""
+
+UNEXPECTED_STYLE = "bold red"
+
+_KNOWN_STYLE = "yellow"
+_STYLES = {
+    Verdict.EXACT: "green",
+    Verdict.TIE: "cyan",
+    Verdict.UNSUPPORTED: "bright_black",
+}
+_LEAST = 4  # columns of cells for which a long name of a family is cut
+_CUT = ".."
+
+
+def matrix_text(matrix: Matrix, width: int, *, every_family: bool = False) -> Text:
+    """The matrix in lines of at most ``width`` columns, as long as these are 20 or more."""
+    counts = f"{count(len(matrix.rows), 'family')} x {count(len(matrix.scenarios), 'scenario')}"
+    head = f"{matrix.engine} {matrix.dtype}: {counts}"
+    lines = [Text(line, style="bold") for line in _broken(head.split(" "), width)]
+    shown = matrix.rows if every_family else _worth_showing(matrix)
+    if shown:
+        names = min(max(len(row.family) for row in shown), max(width - 4 - 2 * _LEAST, 4))
+        cell = 3 if names + 3 + 3 * len(matrix.scenarios) <= width else 2
+        room = max((width - names - 4) // cell, 1)
+        for start in range(0, len(matrix.scenarios), room):
+            part = slice(start, start + room)
+            lines += _header(matrix.scenarios[part], indent=names + 4, cell=cell)
+            lines += [_row(row, part, names, cell) for row in shown]
+    for sentence in _left_out(matrix, len(shown)):
+        lines += [Text(f"  {line}", "bright_black") for line in _broken(sentence, width - 2)]
+    return Text("\n").join(lines)
+
+
+def legend_text(found: Sequence[Matrix], width: int) -> Text:
+    """What the glyphs that occur mean, in lines of at most ``width`` columns."""
+    cells = {cell for matrix in found for row in matrix.rows for cell in row.cells if cell}
+    seen = [verdict for verdict in Verdict if any(cell.verdict is verdict for cell in cells)]
+    items = [
+        Text(GLYPHS[verdict], style_of(Cell(verdict, expected=True))).append(f" {verdict}", "none")
+        for verdict in seen
+    ]
+    if any(not cell.expected for cell in cells):
+        items.append(Text(UNEXPECTED, UNEXPECTED_STYLE).append(" not expected", "none"))
+    items.append(Text("(blank: does not apply)"))
+    lines = [Text()]
+    for item in items:
+        if len(lines[-1]) + 3 + len(item) > width and lines[-1]:
+            lines.append(Text())
+        lines[-1].append("   " if lines[-1] else "  ").append_text(item)
+    return Text("\n").join(lines)
+
+
+def style_of(cell: Cell) -> str:
+    """The colour of a cell: red where the verdict is not wanted, yellow where a defect is known."""
+    return _STYLES.get(cell.verdict, _KNOWN_STYLE) if cell.expected else UNEXPECTED_STYLE
+
+
+def _worth_showing(matrix: Matrix) -> tuple[Row, ...]:
+    if len(matrix.rows) <= FEW_FAMILIES:
+        return matrix.rows
+    return tuple(row for row in matrix.rows if not row.clean and not row.unsupported)
+
+
+def _left_out(matrix: Matrix, shown: int) -> Iterator[list[str]]:
+    if shown == len(matrix.rows):
+        return
+    clean = sum(row.clean for row in matrix.rows)
+    unsupported = sum(row.unsupported for row in matrix.rows)
+    more = "more " if shown else ""
+    if clean:
+        yield f"{more}{count(clean, 'family')}: exact or tie in every scenario".split(" ")
+    if unsupported:
+        yield f"{more}{count(unsupported, 'family')}: unsupported in every scenario".split(" ")
+
+
+def _header(scenarios: Sequence[str], *, indent: int, cell: int) -> Iterator[Text]:
+    """Names from top to bottom, one column each, standing on the first row of cells."""
+    height = max(len(name) for name in scenarios)
+    for level in range(height):
+        letters = (name.rjust(height)[level].replace("_", "|") for name in scenarios)
+        line = " " * indent + "".join(f"{letter:<{cell}}" for letter in letters)
+        yield Text(line.rstrip(), style="bright_black")
+
+
+def _row(row: Row, part: slice, names: int, cell: int) -> Text:
+    name = row.family if len(row.family) <= names else row.family[: names - len(_CUT)] + _CUT
+    line = Text(f"  {name:<{names}}  ")
+    for item in row.cells[part]:
+        line.append(f"{item.text if item else '':<{cell}}", style=style_of(item) if item else "")
+    line.rstrip()
+    return line
+
+
+def _broken(words: Sequence[str], width: int) -> list[str]:
+    """The words in lines of at most ``width`` columns, a word being never broken."""
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return lines

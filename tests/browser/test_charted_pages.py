@@ -1,0 +1,83 @@
+"""The faults, a comparison and the trend."""
+
+import pytest
+from html_looks import CONTRAST
+from html_pictures import CASE, hostile_charted
+from results_by_hand import HOSTILE
+
+from conformance.html.site import write_site
+from conformance.html.slugs import case_slug
+
+HOVER = """() => document.querySelectorAll("*").forEach(
+  (e) => e.dispatchEvent(new MouseEvent("mouseover")))"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["faults", "comparison", "trend"])
+def test_they_load_in_both_themes_with_contrast(new_page, charted, picture, name, scheme):
+    page = new_page(scheme=scheme)
+    page.goto(f"{charted}/{name}.html")
+    assert page.locator("nav [aria-current=page]").count() == 1
+    assert page.evaluate(CONTRAST) == []
+    picture(page, f"{name}-{scheme}", full_page=True)
+
+
+@pytest.mark.parametrize(
+    ("choice", "shown"),
+    [
+        ("are here", {"A1.mask", "A2.idle", "B4.offset"}),
+        ("were killed somewhere", {"B4.offset"}),
+        ("survived somewhere", {"A1.mask"}),
+        ("are hidden somewhere", {"A1.mask"}),
+        ("are applicable nowhere", {"A2.idle"}),
+    ],
+)
+def test_faults_are_filtered_without_a_script(browser, charted, choice, shown):
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto(f"{charted}/faults.html")
+    page.get_by_label(choice).check()
+    rows = page.locator(".faults tbody tr:not(.class):visible th").all_inner_texts()
+    assert set(rows) == shown
+    context.close()
+
+
+def test_a_class_leads_to_its_faults(page, charted):
+    page.goto(f"{charted}/faults.html")
+    page.get_by_role("link", name="rope offset").click()
+    assert page.locator("tbody:target th[scope=row]").inner_text() == "B4.offset"
+
+
+def test_a_changed_cell_leads_to_its_case(page, charted):
+    page.goto(f"{charted}/comparison.html")
+    page.get_by_role("link", name="X!").click()
+    page.wait_for_url(f"**/{case_slug(CASE)}.html")
+    assert CASE in page.locator("h1").inner_text()
+
+
+def test_the_trend_has_a_column_for_each_run(page, charted):
+    page.goto(f"{charted}/trend.html")
+    heads = page.locator("#families ~ div thead th").all_inner_texts()
+    assert heads == ["family", "0.1", "0.2"]
+    assert page.locator(".plot .bar").count() == 4
+
+
+def test_narrow_windows_do_not_scroll_sideways(new_page, charted):
+    page = new_page(width=360)
+    for name in ("faults", "comparison", "trend"):
+        page.goto(f"{charted}/{name}.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_are_only_text(page, tmp_path, name):
+    folder = tmp_path / "report"
+    write_site(folder, hostile_charted(name))
+    there = [folder / f"{n}.html" for n in ("faults", "comparison", "trend")]
+    for path in (*there, *(folder / "cases").iterdir()):
+        page.goto(path.as_uri())
+        page.evaluate(HOVER)
+        assert page.evaluate("window.pwned") is None
+        assert page.locator("img, main script").count() == 0
+        hrefs = page.eval_on_selector_all("a", "links => links.map(a => a.protocol)")
+        assert set(hrefs) == {"file:"}

@@ -1,0 +1,81 @@
+"""Two runs compared."""
+
+import pytest
+
+from conformance.errors import ResultError
+from conformance.report.comparison import Kind, compare
+from conformance.verdict import Verdict
+
+CASE = "mlx_lm/llama/ragged/float32/0"
+
+
+def kinds(before, after, **options):
+    return [change.kind for change in compare(before, after, **options).changes]
+
+
+def test_equal_runs_have_no_change(result):
+    found = compare([result()], [result()])
+    assert (found.changes, found.same, found.regressed) == ((), 1, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ((Verdict.EXACT, True), (Verdict.DIVERGED, False), Kind.FAILING),
+        ((Verdict.DIVERGED, True), (Verdict.EXACT, False), Kind.FAILING),
+        ((Verdict.DIVERGED, True), (Verdict.DIVERGED, False), Kind.FAILING),
+        ((Verdict.EXACT, True), (Verdict.DIVERGED, True), Kind.WORSE),
+        ((Verdict.DRIFT, False), (Verdict.CRASH, False), Kind.WORSE),
+        ((Verdict.UNSUPPORTED, True), (Verdict.CRASH, True), Kind.WORSE),
+        ((Verdict.EXACT, True), (Verdict.UNSUPPORTED, True), Kind.LOST),
+        ((Verdict.CRASH, True), (Verdict.UNSUPPORTED, True), Kind.CHANGED),
+        ((Verdict.CRASH, False), (Verdict.EXACT, True), Kind.FIXED),
+        ((Verdict.CRASH, True), (Verdict.EXACT, True), Kind.FIXED),
+        ((Verdict.CRASH, False), (Verdict.CRASH, True), Kind.EXPLAINED),
+        ((Verdict.CRASH, False), (Verdict.DRIFT, False), Kind.CHANGED),
+        ((Verdict.EXACT, True), (Verdict.TIE, True), Kind.CHANGED),
+    ],
+)
+def test_a_change_of_verdict_has_its_kind(result, before, after, kind):
+    (old, old_expected), (new, new_expected) = before, after
+    assert kinds(
+        [result(verdict=old, expected=old_expected)], [result(verdict=new, expected=new_expected)]
+    ) == [kind]
+
+
+@pytest.mark.parametrize("factor", [5.0, 0.2])
+def test_noise_that_changed_much_is_told_and_is_no_regression(result, factor):
+    found = compare([result(noise=1e-5)], [result(noise=1e-5 * factor)])
+    (change,) = found.changes
+    assert change.kind is Kind.NOISE
+    assert change.factor == pytest.approx(factor)
+    assert not found.regressed
+
+
+def test_noise_that_changed_less_than_asked_for_is_not_told(result):
+    runs = [result(noise=1e-5)], [result(noise=3e-5)]
+    assert kinds(*runs) == []
+    assert kinds(*runs, noise_factor=2) == [Kind.NOISE]
+
+
+def test_cases_that_came_and_went(result):
+    other = result(case="mlx_lm/llama/wide/float32/0")
+    assert kinds([result()], [result(), other]) == [Kind.NEW]
+    assert kinds([result(), other], [result()]) == [Kind.LOST]
+    assert kinds([result(), other], [result()], common=True) == []
+
+
+def test_a_new_case_that_fails_is_a_regression(result):
+    bad = result(case="mlx_lm/llama/wide/float32/0", verdict=Verdict.CRASH)
+    assert kinds([result()], [result(), bad]) == [Kind.FAILING]
+
+
+def test_releases_that_differ_are_told(result):
+    found = compare([result(versions={"mlx": "1"})], [result(versions={"mlx": "2", "numpy": "3"})])
+    assert found.versions == {"mlx": ("1", "2"), "numpy": ("none", "3")}
+
+
+@pytest.mark.parametrize(("many", "words"), [(0, "has no results"), (2, f"{CASE} twice")])
+def test_a_run_that_cannot_be_compared(result, many, words):
+    with pytest.raises(ResultError, match=words):
+        compare([result()], [result()] * many)
