@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance import bench
-from conformance.cli.choices import JOBS, cores
+from conformance.cli.choices import cores, globs, jobs_option, json_lines
 from conformance.errors import ConformanceError
 from conformance.registry import Registry, build_registry, select
 from conformance.selection import DEFAULT_ENGINES, Selection
@@ -20,21 +20,10 @@ from conformance.throughput import Throughput, measure_throughput
 
 
 @click.command("bench")
-@click.option(
-    "--engine", "engines", multiple=True, metavar="GLOB", help="Engines; default: as for run."
-)
-@click.option("--family", "families", multiple=True, metavar="GLOB", help="Families; default: all.")
-@click.option(
-    "--scenario", "scenarios", multiple=True, metavar="GLOB", help="Scenarios; default: all."
-)
-@click.option(
-    "--jobs",
-    type=JOBS,
-    default="auto",
-    show_default=True,
-    metavar="auto|N",
-    help="Worker processes to compare with one.",
-)
+@globs("engine", "Engines; default: as for run.")
+@globs("family", "Families; default: all.")
+@globs("scenario", "Scenarios; default: all.")
+@jobs_option("Worker processes to compare with one.")
 @click.option(
     "--skip",
     type=click.Choice(["overhead", "speedup"]),
@@ -47,13 +36,7 @@ from conformance.throughput import Throughput, measure_throughput
     help="Tokens per second of the engines, in the given order, on each selected family; they must "
     "be of one library.",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the figures as JSON.",
-)
+@json_lines("Write the figures as JSON.")
 def command(
     *,
     engines: tuple[str, ...],

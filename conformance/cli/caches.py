@@ -17,8 +17,9 @@ from conformance.caches.discovery import Found, discover
 from conformance.caches.finding import FindingError
 from conformance.caches.known import CacheDefect, explain, load_cache_defects, shows
 from conformance.caches.machine import Outcome, explore
-from conformance.cli.choices import writable
+from conformance.cli.choices import json_lines, writable
 from conformance.errors import ConformanceError
+from conformance.report.jsonl import write_lines
 
 
 @click.command("caches")
@@ -38,13 +39,7 @@ from conformance.errors import ConformanceError
     help="Sequences of verbs for each class.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write what each class showed as JSON lines.",
-)
+@json_lines("Write what each class showed as JSON lines.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -72,8 +67,7 @@ def command(
             outcomes.append(explore(found, examples=examples, seed=seed, known=known))
     console.print(_table(chosen, outcomes))
     if target:
-        lines = map(_as_line, chosen, outcomes)
-        target.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_lines(target, map(_as_line, chosen, outcomes))
     uncovered = [found.name for found in chosen if not found.kinds]
     failures = [outcome.failure for outcome in outcomes if outcome.failure]
     stale = _stale(defects, chosen)

@@ -9,33 +9,22 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from conformance.cli.choices import EXISTING_FILE, JOBS, writable
+from conformance.cli.choices import EXISTING_FILE, globs, jobs_option, json_lines, writable
 from conformance.cli.parallel import in_processes
 from conformance.cli.sensitivity_table import Measured, as_line, table, verdict
 from conformance.errors import ConformanceError, ModelError, Unsupported
 from conformance.family import Family, load_family
 from conformance.library import Library
 from conformance.registry import build_registry, select
+from conformance.report.jsonl import write_lines
 from conformance.selection import DTYPES
 
 Subject = tuple[Library, Family]
 
 
 @click.command("calibrate")
-@click.option(
-    "--engine",
-    "engines",
-    multiple=True,
-    metavar="GLOB",
-    help="Measure the families of these engines; may be repeated. Default: all.",
-)
-@click.option(
-    "--family",
-    "families",
-    multiple=True,
-    metavar="GLOB",
-    help="Families to measure; may be repeated. Default: all.",
-)
+@globs("engine", "Measure the families of these engines; may be repeated. Default: all.")
+@globs("family", "Families to measure; may be repeated. Default: all.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
 @click.option(
@@ -44,21 +33,8 @@ Subject = tuple[Library, Family]
     help="Search a better weights recipe for families that fall short, and put it into their "
     "files.",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write all signals and roundings as JSON lines, one for each family.",
-)
-@click.option(
-    "--jobs",
-    type=JOBS,
-    default="auto",
-    show_default=True,
-    metavar="auto|N",
-    help="Worker processes. 'auto': one for each core.",
-)
+@json_lines("Write all signals and roundings as JSON lines, one for each family.")
+@jobs_option()
 @click.option(
     "--family-file",
     "family_files",
@@ -99,8 +75,7 @@ def command(
             status.update(f"{len(measured)}/{len(chosen)} families, {item.family}")
     console.print(table(measured))
     if target:
-        lines = (as_line(item, dtype=dtype, seed=seed) for item in measured)
-        target.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_lines(target, (as_line(item, dtype=dtype, seed=seed) for item in measured))
     console.print(verdict(measured), soft_wrap=True)
     ctx.exit(0 if all(item.good for item in measured) else 1)
 

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from conformance.cli.choices import EXISTING_FILE
+from conformance.cli.choices import EXISTING_FILE, globs
 from conformance.cli.describing import described
 from conformance.coverage import Account, account
 from conformance.engine import Engine
@@ -32,12 +32,9 @@ _WIDE = 240
 
 @click.command("list")
 @click.argument("what", type=click.Choice(["families", "engines", "scenarios", "plugins"]))
-@click.option(
-    "--engine",
-    "engines",
-    multiple=True,
-    metavar="GLOB",
-    help="families: only those of these engines, each loaded to tell its caches and positions, "
+@globs(
+    "engine",
+    "families: only those of these engines, each loaded to tell its caches and positions, "
     "with the scenarios that apply and why others do not. May be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with more detail.")

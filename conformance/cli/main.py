@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from typing import Any
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import thread as pools
+from io import TextIOWrapper
+from typing import Any, ClassVar
 
 import click
 
@@ -17,10 +22,22 @@ _COMMANDS = {
     "run": ("conformance.cli.run", "Run cases and judge each: the main command."),
     "list": ("conformance.cli.listing", "List families, engines, scenarios or plugins."),
     "show": ("conformance.cli.show", "Print the whole evidence of one case."),
+    "explain": ("conformance.cli.explain", "Take a failing case apart: what, where, like what."),
+    "repro": ("conformance.cli.repro", "Write a failing case as a short script."),
+    "diff": ("conformance.cli.diff", "Compare the results of two runs."),
+    "summary": ("conformance.cli.summary", "Tell a CI system what result files come to."),
+    "report": ("conformance.cli.report", "Make pages of results, to look at and to link to."),
+    "new-family": ("conformance.cli.new_family", "Make a family of a new model and prove it."),
     "calibrate": ("conformance.cli.calibrate", "Measure how loudly families answer to defects."),
+    "smoke": ("conformance.cli.smoke", "Tell a broken adapter from a wrong engine."),
     "power": ("conformance.cli.power", "Put historic defects in; see which are caught."),
     "soak": ("conformance.cli.soak", "Play random schedules on what is right."),
+    "explore": ("conformance.cli.explore", "Look for schedules that show a defect; shrink them."),
     "caches": ("conformance.cli.caches", "Test the verbs of every batch cache."),
+    "golden": ("conformance.cli.golden", "Review what each family gave, and make it anew."),
+    "export": ("conformance.cli.export", "Write vectors for engines in any language."),
+    "judge": ("conformance.cli.judge", "Judge the trace of such an engine."),
+    "releases": ("conformance.cli.releases", "Compare releases: what came, and what went."),
     "bench": ("conformance.cli.bench", "Measure coverage, overhead and speed-up of runs."),
 }
 
@@ -28,21 +45,24 @@ _COMMANDS = {
 class LazyGroup(click.Group):
     """Knows its commands by name; imports a command's module when it is called."""
 
+    table: ClassVar[Mapping[str, tuple[str, str]]] = _COMMANDS
+    """The module of each command, and its line in the help."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names, in the order in which a user meets them."""
-        return list(_COMMANDS)
+        return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The command of that name, imported."""
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in self.table:
             return None
-        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        command: click.Command = importlib.import_module(self.table[cmd_name][0]).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an error that the user can mend becomes one sentence."""
@@ -50,6 +70,12 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except ConformanceError as error:
             click.echo(f"conformance: {error}", err=True)
+            ctx.exit(EXIT_USER_ERROR)
+        except OSError as error:
+            failures = importlib.import_module("conformance.failures")  # it needs numpy
+            if (words := failures.machine_said(error)) is None:
+                raise
+            click.echo(f"conformance: {words}", err=True)
             ctx.exit(EXIT_USER_ERROR)
 
 
@@ -70,4 +96,22 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``conformance`` command. Ends the process."""
-    group.main(args=None if arguments is None else list(arguments), prog_name="conformance")
+    # Processes that are started import nothing from the current folder, which may be a checkpoint.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may not have every letter
+    try:
+        group.main(args=None if arguments is None else list(arguments), prog_name="conformance")
+    except SystemExit as end:
+        _leave_threads(end.code)
+        raise
+
+
+def _leave_threads(code: object) -> None:
+    """End the process at once if a model left threads that would hold it."""
+    held = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
+    if any(thread not in pools._threads_queues for thread in held):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))

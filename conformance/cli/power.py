@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from conformance.cli.choices import EXISTING_FILE, JOBS, writable
+from conformance.cli.choices import EXISTING_FILE, globs, jobs_option, json_lines, writable
 from conformance.cli.parallel import as_they_come
 from conformance.cli.power_table import print_matrix
 from conformance.errors import ConformanceError
@@ -25,17 +25,9 @@ EXIT_INTERRUPTED = 2
 
 
 @click.command("power")
-@click.option(
-    "--fault", "faults", multiple=True, metavar="GLOB", help="Faults to try. Default: all."
-)
-@click.option(
-    "--engine",
-    "engines",
-    multiple=True,
-    metavar="GLOB",
-    help="Only faults that are put under these engines. Default: all.",
-)
-@click.option("--family", "families", multiple=True, metavar="GLOB", help="Families. Default: all.")
+@globs("fault", "Faults to try. Default: all.")
+@globs("engine", "Only faults that are put under these engines. Default: all.")
+@globs("family", "Families. Default: all.")
 @click.option(
     "--quick", is_flag=True, help="One family for each kind of cache, instead of all families."
 )
@@ -47,13 +39,9 @@ EXIT_INTERRUPTED = 2
 )
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write one JSON line for each fault in each family. An interrupted run leaves "
-    "FILE.partial instead.",
+@json_lines(
+    "Write one JSON line for each fault in each family. An interrupted run leaves "
+    "FILE.partial instead."
 )
 @click.option(
     "--read",
@@ -65,7 +53,7 @@ EXIT_INTERRUPTED = 2
     "and --json then merges them. "
     "Of the same fault in the same family, dtype and seed the last one counts.",
 )
-@click.option("--jobs", type=JOBS, default="auto", show_default=True, metavar="auto|N")
+@jobs_option()
 @click.pass_context
 def command(
     ctx: click.Context,

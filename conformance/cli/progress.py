@@ -10,21 +10,26 @@ from rich import progress as bars
 from rich.console import Console
 from rich.text import Text
 
+from conformance.cli.telling import Loudness
 from conformance.pytest_plugin import find_ledger
 from conformance.pytest_plugin.ledger import Ledger
 from conformance.pytest_plugin.options import ATTRIBUTES, RESULT
 from conformance.report import Outcome, duration
+from conformance.report.matrix import UNEXPECTED
 from conformance.verdict import CaseResult, decode
 
 LINE_EVERY_SECONDS = 10.0
 BAR_EVERY_SECONDS = 0.1
+NOTE_COLUMNS = 76
+"""A terminal of fewer has a short note behind the bar."""
 
 
 class Progress:
     """A pytest plugin of the reporting process; afterwards it knows the outcome."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, loudness: Loudness = Loudness.NORMAL) -> None:
         self._console = console
+        self._loudness = loudness
         self._ledger: Ledger | None = None
         self._bar: bars.Progress | None = None
         self._task = bars.TaskID(0)
@@ -46,7 +51,7 @@ class Progress:
         """Say on what the numbers depend."""
         self._exitfirst = bool(session.config.option.maxfail)
         self._ledger = find_ledger(session.config)
-        if self._ledger:
+        if self._ledger and self._loudness is not Loudness.QUIET:
             for line in self._ledger.pytest_report_header():
                 self._console.print(Text(line, style="bright_black"), soft_wrap=True)
 
@@ -69,8 +74,8 @@ class Progress:
             return
         result = decode(text)
         self._done += 1
-        if not result.expected:
-            self._unexpected += 1
+        self._unexpected += not result.expected
+        if self._loudness is Loudness.VERBOSE or not result.expected:
             self._tell(result)
         self._update()
 
@@ -81,7 +86,7 @@ class Progress:
             self._bar.stop()
 
     def _start(self) -> None:
-        if self._total or self._ledger is None:
+        if self._total or self._ledger is None or self._loudness is Loudness.QUIET:
             return
         self._total = self._ledger.selected
         self._begin = self._told = time.monotonic()
@@ -101,10 +106,17 @@ class Progress:
         self._bar.start()
 
     def _tell(self, result: CaseResult) -> None:
-        line = Text(f"{result.verdict}: {result.case}", style="bold red")
+        if self._loudness is Loudness.QUIET:
+            return
+        line = Text(f"{result.verdict}: {result.case}", "" if result.expected else "bold red")
+        if self._loudness is Loudness.VERBOSE:
+            known = f", known: {result.known}" if result.known else ""
+            line.append(f"  {duration(result.seconds)}{known}", "bright_black")
         (self._bar.console if self._bar else self._console).print(line, soft_wrap=True)
 
     def _update(self) -> None:
+        if not self._total:
+            return
         now = time.monotonic()
         if now - self._told < (BAR_EVERY_SECONDS if self._bar else LINE_EVERY_SECONDS):
             return
@@ -122,4 +134,6 @@ class Progress:
     def _note(self) -> str:
         spent = time.monotonic() - self._begin
         left = spent / max(self._done, 1) * (self._total - self._done)
+        if self._console.width < NOTE_COLUMNS and self._bar:
+            return f"{self._unexpected}{UNEXPECTED} {duration(left)} left"
         return f"{self._unexpected} not expected, {duration(spent)}, {duration(left)} left"

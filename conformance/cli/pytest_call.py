@@ -88,8 +88,17 @@ def _suite_options(settings: Settings) -> list[str]:
         "json": (settings.json,) if settings.json else (),
         "expectations": (settings.expectations,) if settings.expectations else (),
         "timeout": (settings.timeout,),
+        "memory": (settings.memory,) if settings.memory is not None else (),
+        "shard": (settings.shard,) if settings.shard else (),
     }
+    real = settings.checkpoint
+    if real is not None:
+        many |= {"model": (real.folder,), "cache-dir": (real.cache_folder,)}
+        many |= {"prompts": (real.prompts,)} if real.prompts else {}
     options = [f"--conformance-{name}={value}" for name, given in many.items() for value in given]
+    if real is not None:
+        flags = {"trust-remote-code": real.trusted, "force": real.force}
+        options += [f"--conformance-{name}" for name, on in flags.items() if on]
     return options + ([] if settings.use_expectations else ["--conformance-no-expectations"])
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from conformance.cli.choices import EXISTING_FILE, case_options, case_settings
+from conformance.checkpoints.given import Given
+from conformance.cli.choices import (
+    EXISTING_FILE,
+    case_options,
+    case_settings,
+    checkpoint_options,
+)
 from conformance.errors import ConformanceError
 from conformance.pytest_plugin.setup import make_setup
 from conformance.report import evidence_text
@@ -26,6 +32,7 @@ from conformance.verdict import CaseId, CaseResult, encode
     help="Read the case from a result file of `conformance run --json` instead of running it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@checkpoint_options
 @case_options
 @click.pass_context
 def command(
@@ -37,6 +44,7 @@ def command(
     family_files: tuple[Path, ...],
     expectations: Path | None,
     no_expectations: bool,
+    checkpoint: Given | None,
 ) -> None:
     """Print the whole evidence of one case, for example mlx_lm/llama/ragged/float32/0.
 
@@ -52,6 +60,7 @@ def command(
             family_files=family_files,
             expectations=expectations,
             no_expectations=no_expectations,
+            checkpoint=checkpoint,
         )
     click.echo(encode(result) if as_json else evidence_text(result))
     ctx.exit(0 if result.expected else 1)
@@ -70,12 +79,20 @@ def _run(
     family_files: tuple[Path, ...],
     expectations: Path | None,
     no_expectations: bool,
+    checkpoint: Given | None,
 ) -> CaseResult:
     setup = make_setup(
         case_settings(
-            family_files=family_files, expectations=expectations, no_expectations=no_expectations
+            engines=(case.engine,),
+            dtypes=(case.dtype,),
+            family_files=family_files,
+            expectations=expectations,
+            no_expectations=no_expectations,
+            checkpoint=checkpoint,
         )
     )
+    for line in (*setup.told, *setup.sweep()):
+        click.echo(line, err=True)
     everything = Selection(
         engines=tuple(setup.registry.engines), dtypes=(case.dtype,), seeds=(case.seed,)
     )

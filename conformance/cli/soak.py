@@ -10,13 +10,14 @@ import click
 import msgspec
 from rich.console import Console
 
-from conformance.cli.choices import JOBS, writable
+from conformance.cli.choices import globs, jobs_option, json_lines, writable
 from conformance.cli.parallel import in_processes
 from conformance.errors import ConformanceError
 from conformance.expectations import load_expectations
 from conformance.proof.drawing import Drawing, Way
 from conformance.proof.soak import Soaked, SoakUnit, alarm, clean, soak
 from conformance.registry import Registry, build_registry, select
+from conformance.report.jsonl import write_lines
 from conformance.schedule import Schedule
 from conformance.selection import DTYPES
 from conformance.verdict import Verdict
@@ -31,16 +32,8 @@ from conformance.verdict import Verdict
     metavar="N",
     help="Requests to judge, at least; each is a row of some batch.",
 )
-@click.option(
-    "--engine", "engines", multiple=True, metavar="GLOB", help="Engines. Default: mlx_lm."
-)
-@click.option(
-    "--family",
-    "families",
-    multiple=True,
-    metavar="GLOB",
-    help="Families. Default: all without a known defect.",
-)
+@globs("engine", "Engines. Default: mlx_lm.")
+@globs("family", "Families. Default: all without a known defect.")
 @click.option(
     "--dtype",
     "dtypes",
@@ -50,15 +43,10 @@ from conformance.verdict import Verdict
     help="Working dtypes, in turn. Default: float32, float16 and bfloat16.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write one JSON line for each family that was played, its false alarms with their "
-    "schedules.",
+@json_lines(
+    "Write one JSON line for each family that was played, its false alarms with their schedules."
 )
-@click.option("--jobs", type=JOBS, default="auto", show_default=True, metavar="auto|N")
+@jobs_option()
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -88,8 +76,7 @@ def command(
                 status.update(f"{drawing.rows} of {cases} rows, {alarms} alarms")
     found = drawing.found
     if target:
-        lines = (msgspec.json.encode(item).decode() + "\n" for item in found)
-        target.write_text("".join(lines), encoding="utf-8")
+        write_lines(target, (msgspec.json.encode(item).decode() for item in found))
     for line in _told(drawing, cases):
         console.print(line, soft_wrap=True)
     ctx.exit(0 if _passed(drawing) else 1)

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.pytest_plugin import options
-from conformance.pytest_plugin.nodeids import SUITE_NODE
+from conformance.pytest_plugin.nodeids import GOLDEN_NODE, SUITE_NODE
 
 if TYPE_CHECKING:
     from conformance.pytest_plugin.ledger import Ledger
 
 SUITE_FILE = Path(__file__).parents[1] / "suite" / "cases.py"
+GOLDEN_FILE = SUITE_FILE.with_name("goldens.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,11 +66,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     if ledger is None or config.getoption("dist") != "loadgroup":
         return None
     distribution = importlib.import_module("conformance.pytest_plugin.distribution")
-    return distribution.FamilyScheduling(config, log, ledger.setup)
+    return distribution.FamilyScheduling(config, log, ledger.setup, ledger.processes.retired)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """The suite's file gives cases."""
+    """The suite's files give cases, and goldens where there is a folder of them."""
+    if file_path.name == GOLDEN_FILE.name and file_path == GOLDEN_FILE:
+        golden_items = importlib.import_module("conformance.pytest_plugin.golden_items")
+        if not golden_items.asked(parent.config):
+            return None
+        module: pytest.Collector = golden_items.GoldenModule.from_parent(
+            parent, path=file_path, nodeid=GOLDEN_NODE
+        )
+        return module
     if file_path.name != SUITE_FILE.name or file_path != SUITE_FILE:
         return None
     items = importlib.import_module("conformance.pytest_plugin.items")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
-from conformance.pytest_plugin.nodeids import case_of
+from conformance.pytest_plugin.nodeids import case_of, golden_of
 from conformance.pytest_plugin.setup import Setup
 from conformance.verdict import CaseId
 
 
 class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
-    """``--dist loadgroup``, with five differences.
+    """``--dist loadgroup``, with six differences.
 
     - Cases are grouped by what their ids say. xdist 3.8 reads a mark that it appends to node ids,
       which pytest 9.2 no longer lets it do: each item would be a group of its own.
@@ -23,16 +24,25 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
       A worker begins an item only when it knows the next; with one item it would wait for ever.
     - A worker that ends by itself with an item undone has crashed in it.
     - A worker that has not told its items yet is given none, even if another dies meanwhile.
+    - A worker may retire after a case: nothing died, and a fresh one goes on.
     """
 
-    def __init__(self, config: pytest.Config, log: Any, setup: Setup) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        log: Any,
+        setup: Setup,
+        retired: Callable[[Any], bool],
+    ) -> None:
         super().__init__(config, log)
         self._setup = setup
+        self._retired = retired
 
     def _split_scope(self, nodeid: str) -> str:
         case = case_of(nodeid)
         if case is None:
-            return str(super()._split_scope(nodeid))
+            # A golden is held against the model that its family's cases run on.
+            return golden_of(nodeid) or str(super()._split_scope(nodeid))
         return self._setup.group_of(CaseId.parse(case))
 
     def schedule(self) -> None:
@@ -60,6 +70,8 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
             scope: unit for scope, unit in work.items() if not all(unit.values())
         }
         super().remove_node(node)
+        if self._retired(node):
+            return None
         if crashed is not None and hasattr(node, "workeroutput"):
             # It says that it finished, its memory so spoilt that it forgot an item; xdist takes
             # that for a defect of its own, ends the whole session, and puts no other in its place.

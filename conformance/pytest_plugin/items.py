@@ -7,13 +7,14 @@ import faulthandler
 import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance.coverage import account
 from conformance.errors import ConformanceError
-from conformance.pytest_plugin.deaths import outlet
+from conformance.pytest_plugin.deaths import SPOILT, outlet
 from conformance.pytest_plugin.failures import hang, harness_failure
 from conformance.pytest_plugin.options import PROBLEM, RESULT
 from conformance.pytest_plugin.setup import Setup, find_setup
@@ -21,7 +22,7 @@ from conformance.report import failure_message, properties
 from conformance.verdict import CaseId, encode
 
 _GRACE = 1.5
-"""A worker that is stuck where no signal reaches it is ended after so many times the timeout."""
+"""A process that is stuck where no signal reaches it is ended after so many times the timeout."""
 
 
 class Unexpected(Exception):  # noqa: N818
@@ -37,7 +38,7 @@ class SuiteFile(pytest.File):
             setup = find_setup(self.config)
             for case in setup.cases:
                 yield CaseItem.from_parent(self, name=str(case), case=case, setup=setup)
-            if setup.selection.whole:
+            if setup.selection.leads:
                 for library in setup.libraries:
                     yield CoverageItem.from_parent(
                         self, name=f"coverage[{library}]", library=library, setup=setup
@@ -92,12 +93,15 @@ class CaseItem(SuiteItem):
         except pytest.fail.Exception as stopped:
             if not str(stopped).startswith("Timeout"):
                 raise
-            self.setup_.forget_session()
-            result = hang(self.setup_, self.case, time.perf_counter() - started)
+            self._spoilt()
+            seconds = time.perf_counter() - started
+            result = hang(self.setup_, self.case, seconds, _interrupted_at(stopped))
         except Exception as caught:  # noqa: BLE001  (a defect of ours is reported as one)
             error = caught
             seconds = time.perf_counter() - started
             result = harness_failure(self.setup_, self.case, caught, seconds)
+        if self.setup_.session.spoilt:
+            self._spoilt()
         result = self.setup_.judged(result)
         if not result.expected and not result.verdict.good and error is None:
             result = self.setup_.diagnosed(self.case, result)
@@ -106,6 +110,11 @@ class CaseItem(SuiteItem):
         if not result.expected:
             message = failure_message(result, options=self.setup_.settings.rerun_options)
             raise Unexpected(message) from error
+
+    def _spoilt(self) -> None:
+        """What is loaded may be half done, and threads may be left: a worker is replaced."""
+        self.setup_.forget_session()
+        self.config.stash[SPOILT] = True
 
 
 class CoverageItem(SuiteItem):
@@ -127,9 +136,22 @@ class CoverageItem(SuiteItem):
             raise Unexpected(problem)
 
 
+def _interrupted_at(stopped: BaseException) -> str:
+    """Where the case was when pytest-timeout's signal came: the frame that its handler is above."""
+    frames = traceback.extract_tb(stopped.__traceback__)
+    names = [Path(frame.filename).name for frame in frames]
+    if "pytest_timeout.py" not in names[1:]:
+        return ""
+    last = frames[names.index("pytest_timeout.py", 1) - 1]
+    return f"in {'/'.join(Path(last.filename).parts[-3:])}:{last.lineno}, {last.name}"
+
+
 @contextlib.contextmanager
 def _watchdog(item: SuiteItem) -> Iterator[None]:
-    """End a worker that hangs in native code, where pytest-timeout's signal is never handled."""
+    """End a process that hangs in native code, where pytest-timeout's signal is never handled.
+
+    A debugger that pytest enters calls it off.
+    """
     seconds = item.setup_.settings.timeout
     file = outlet(item.config)
     if file is None or seconds <= 0:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import pytest
 
 import conformance
-from conformance.errors import ConformanceError
-from conformance.pytest_plugin.deaths import LastWords
-from conformance.pytest_plugin.failures import crashed, unjudged
+from conformance.errors import ConformanceError, ResultError
+from conformance.pytest_plugin.failures import unjudged
 from conformance.pytest_plugin.nodeids import SUITE_NODE, case_of
 from conformance.pytest_plugin.options import ATTRIBUTES, LEDGER, PROBLEM, RESULT
+from conformance.pytest_plugin.processes import Processes, stop_run
 from conformance.pytest_plugin.setup import Setup, find_setup
 from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
@@ -30,25 +31,35 @@ def install(config: pytest.Config) -> None:
         return
     try:
         setup = find_setup(config)
-        assert setup.cases, "a selection that matches nothing raises"
+        assert setup.cases or setup.selection.shard.count > 1, "what matches nothing raises"
         file = ResultFile(setup.settings.json, encode) if setup.settings.json else None
     except ConformanceError as error:
         raise pytest.UsageError(str(error)) from error
-    config.pluginmanager.register(Ledger(setup, file), LEDGER)
+    processes = Processes(setup, config)
+    config.pluginmanager.register(processes)
+    ledger = Ledger(setup, file, processes, config)
+    config.pluginmanager.register(ledger, LEDGER)
 
 
 class Ledger:
     """Hears of every case, in the one process that reports."""
 
-    def __init__(self, setup: Setup, file: ResultFile[CaseResult] | None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        file: ResultFile[CaseResult] | None,
+        processes: Processes,
+        config: pytest.Config,
+    ) -> None:
         self.setup = setup
+        self._config = config
+        self.processes = processes
         self._file = file
         self._results: dict[str, CaseResult] = {}
         self._problems: list[str] = []
         self._selected: frozenset[str] = frozenset()
         self._started_items: dict[str, float] = {}
         self._interrupted = False
-        self._last_words = LastWords()
         self._begin = time.perf_counter()
 
     # What is heard -------------------------------------------------------------------------------
@@ -56,11 +67,6 @@ class Ledger:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """In this process: what will be run."""
         self._select(item.nodeid for item in session.items)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """A worker is about to start."""
-        self._last_words.assign(node)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
@@ -90,9 +96,10 @@ class Ledger:
         case = case_of(crashitem)
         if case is None:
             return
+        known = self._results.get(case) if self.processes.retired(report.node) else None
         seconds = time.perf_counter() - self._started_items.get(crashitem, time.perf_counter())
-        said = self._last_words.of(report.node.gateway.id)
-        result = self.setup.judged(crashed(self.setup, CaseId.parse(case), seconds, said))
+        died = self.processes.death(CaseId.parse(case), report.node, seconds)
+        result = known or self.setup.judged(died)
         setattr(report, ATTRIBUTES[RESULT], encode(result))
         report.user_properties = properties(result)
         report.location = (SUITE_NODE, None, case)
@@ -126,7 +133,11 @@ class Ledger:
         return Outcome(
             results=tuple(results),
             scenarios=tuple(self.setup.registry.scenarios),
-            problems=(*self._problems, *(self._stale(results) if whole else ())),
+            problems=(
+                *self._problems,
+                *self.processes.problems,
+                *(self._stale(results) if whole else ()),
+            ),
             missing=missing,
             seconds=time.perf_counter() - self._begin,
         )
@@ -142,17 +153,24 @@ class Ledger:
         lines.append(f"conformance: {count} cases; those of a family share a process")
         return lines
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int
+    ) -> Generator[None, Any, Any]:
         """Complete the result file; a stale expectation fails the run."""
         if self._file:
             if self._interrupted or exitstatus == pytest.ExitCode.INTERNAL_ERROR:
                 self._file.close()
             else:
-                self._file.finish(self.outcome().results)
-        self._last_words.close()
+                with self._file_told():
+                    self._file.finish(self.outcome().results)
+        self.processes.close()
         if exitstatus == pytest.ExitCode.OK and self.outcome().problems:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        told = yield  # syrupy puts the first status back
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not self.setup.cases:
+            session.exitstatus = pytest.ExitCode.OK  # a shard more than there are families
+        return told
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The matrix and the totals, once; pytest itself tells the failures."""
@@ -164,7 +182,26 @@ class Ledger:
     def _record(self, result: CaseResult) -> None:
         self._results[result.case] = result
         if self._file:
-            self._file.add(result)
+            with self._file_told():
+                self._file.add(result)
+
+    @contextlib.contextmanager
+    def _file_told(self) -> Iterator[None]:
+        """Where results can't be written, as on a full disk, the run ends; what was found stays."""
+        assert self._file is not None
+        try:
+            yield
+        except ResultError as error:
+            kept = (
+                f"; {self._file.partial.name} has those before"
+                if self._file.partial.exists()
+                else ""
+            )
+            why = f"{error}{kept}"
+            self._file.close()
+            self._file = None
+            self._problems.append(why)
+            stop_run(self._config, why)
 
     def _message(self, result: CaseResult) -> str:
         return failure_message(result, options=self.setup.settings.rerun_options)

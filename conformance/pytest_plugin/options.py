@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from conformance.checkpoints.given import Given
+
 LEDGER = "conformance-ledger"
 LOADGROUP = "conformance_loadgroup"
 RESULT = pytest.StashKey[str]()
@@ -32,11 +34,32 @@ _ONE = (
     ("json", "FILE", "Write results as JSON lines, one per case."),
     ("expectations", "DIR", "Folder of the files that name known defects."),
     (
+        "golden",
+        "DIR",
+        "Folder of goldens to compare with, and to write with --snapshot-update (default: "
+        "golden/ where pytest is started, if it is there).",
+    ),
+    ("model", "FOLDER", "Run the cases on this real checkpoint, in place of tiny families."),
+    ("prompts", "FILE", "Texts for prompts of --conformance-model, one a line."),
+    ("cache-dir", "DIR", "Where oracles of --conformance-model are kept."),
+    ("shard", "K/N", "Run only the K-th of N parts; a family stays in one of them."),
+    (
         "timeout",
         "SECONDS",
         f"A case that takes longer is a hang (default: {TIMEOUT_SECONDS:.0f}; "
         "needs pytest-timeout; 0 turns it off).",
     ),
+    (
+        "memory",
+        "GB",
+        "A process that takes more is ended, and its case has crashed (default: a fair part of "
+        "the machine's; 0: no limit).",
+    ),
+)
+_FLAGS = (
+    ("no-expectations", "Judge every case as if no defect were known."),
+    ("trust-remote-code", "Python files in the folder of --conformance-model may be run."),
+    ("force", "Run --conformance-model even where its memory does not suffice."),
 )
 
 
@@ -54,11 +77,15 @@ class Settings:
     expectations: Path | None
     use_expectations: bool
     timeout: float
+    checkpoint: Given | None = None
+    shard: str = ""
+    memory: float | None = None
 
     @property
     def rerun_options(self) -> tuple[str, ...]:
         """The options of ``conformance show`` without which a case would not be the same."""
         found = [text for path in self.family_files for text in ("--family-file", str(path))]
+        found += self.checkpoint.options if self.checkpoint else ()
         if self.expectations:
             found += ["--expectations", str(self.expectations)]
         return (*found, *(() if self.use_expectations else ("--no-expectations",)))
@@ -79,12 +106,8 @@ def add_options(parser: pytest.Parser) -> None:
     for name, metavar, text in _ONE:
         group.addoption(f"--conformance-{name}", default=None, metavar=metavar, help=text)
         parser.addini(_dest(name), text, default="")
-    group.addoption(
-        "--conformance-no-expectations",
-        action="store_true",
-        default=False,
-        help="Judge every case as if no defect were known.",
-    )
+    for name, text in _FLAGS:
+        group.addoption(f"--conformance-{name}", action="store_true", default=False, help=text)
 
 
 def settings(config: pytest.Config) -> Settings:
@@ -103,12 +126,15 @@ def settings(config: pytest.Config) -> Settings:
     def one(name: str) -> str:
         return str(config.getoption(_dest(name)) or config.getini(_dest(name)) or "")
 
-    try:
-        timeout = float(one("timeout") or TIMEOUT_SECONDS)
-    except ValueError as error:
-        raise pytest.UsageError(
-            f"--conformance-timeout: {one('timeout')!r} is no number of seconds"
-        ) from error
+    def number(name: str, unit: str) -> float | None:
+        try:
+            return float(one(name)) if one(name) else None
+        except ValueError as error:
+            raise pytest.UsageError(
+                f"--conformance-{name}: {one(name)!r} is no number of {unit}"
+            ) from error
+
+    timeout = number("timeout", "seconds")
     return Settings(
         engines=many("engine"),
         families=many("family"),
@@ -119,7 +145,18 @@ def settings(config: pytest.Config) -> Settings:
         json=path(one("json")) if one("json") else None,
         expectations=path(one("expectations")) if one("expectations") else None,
         use_expectations=not config.getoption("conformance_no_expectations"),
-        timeout=timeout,
+        timeout=TIMEOUT_SECONDS if timeout is None else timeout,
+        checkpoint=Given(
+            path(one("model")),
+            prompts=path(one("prompts")) if one("prompts") else None,
+            cache=path(one("cache-dir")) if one("cache-dir") else None,
+            trusted=config.getoption("conformance_trust_remote_code"),
+            force=config.getoption("conformance_force"),
+        )
+        if one("model")
+        else None,
+        shard=one("shard"),
+        memory=number("memory", "GB"),
     )
 
 
@@ -145,6 +182,8 @@ def prepare_distribution(config: pytest.Config) -> None:
     option.dist = "loadgroup"
     # Workers inherit it: processes that each use every core slow each other down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Without it a worker's first imports come from the current folder, which may be a checkpoint.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     # Our order is on purpose, and a crash is a verdict: the run goes on.
     option.loadscopereorder = False
     if option.maxworkerrestart is None:

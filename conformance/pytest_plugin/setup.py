@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from conformance import hookspecs
+from conformance.checkpoints.goldens import Held, hold
+from conformance.checkpoints.opening import open_checkpoint
 from conformance.diagnosis import diagnose
 from conformance.errors import ConformanceError
 from conformance.expectations import Expectations, load_expectations
 from conformance.pytest_plugin.options import Settings, settings
+from conformance.reference.store import folder_of, sweep
 from conformance.registry import Registry, build_registry, select
-from conformance.selection import DEFAULT_ENGINES, DTYPES, Selection, cases
+from conformance.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
 from conformance.session import Session
 from conformance.verdict import CaseId, CaseResult, Verdict
 
@@ -24,31 +29,70 @@ from conformance.verdict import CaseId, CaseResult, Verdict
 class Setup:
     """The registry, what is selected of it, and the defects that are known.
 
-    ``expectations`` is ``None`` where the run is to judge every case as if none were.
+    ``expectations`` is ``None`` where the run is to judge every case as if none were. ``told`` is
+    what a user should know of a checkpoint before it is run.
     """
 
     settings: Settings
     registry: Registry
     selection: Selection
     expectations: Expectations | None
+    told: tuple[str, ...] = ()
 
     @functools.cached_property
     def cases(self) -> tuple[CaseId, ...]:
-        """The selected cases, a family's together.
+        """The selected cases, a family's together; none where there are fewer families than shards.
 
         Raises:
             ConformanceError: a glob matches nothing.
         """
-        return cases(self.registry, self.selection)
+        return self.selection.shard.of(cases(self.registry, self.selection), self.group_of)
 
     @functools.cached_property
     def session(self) -> Session:
         """This process's session; families stay loaded in it."""
         return Session(self.registry)
 
+    def sweep(self) -> list[str]:
+        """Take damaged files out of what is kept of a checkpoint's oracle; a sentence for each."""
+        real = [family.checkpoint for family in self.registry.families.values()]
+        kept = {folder_of(Path(c.cache), c.digest) for c in real if c is not None}
+        return [line for folder in sorted(kept) for line in sweep(folder)]
+
+    def hold_goldens(self) -> list[Held]:
+        """Hold a checkpoint against its golden, for each library; where the user names a folder.
+
+        Raises:
+            ConformanceError: it needs more memory than there is, or can't be written.
+        """
+        given = self.settings.checkpoint
+        if given is None or given.golden is None:
+            return []
+        engines = select(self.registry.engines, self.selection.engines, what="engine")
+        return [
+            hold(
+                self.registry.libraries[library],
+                self.registry.families[library, self.selection.families[0]],
+                given.golden,
+                engines=[self.registry.engines[name] for name in engines],
+                expectations=self.expectations,
+                force=given.force,
+            )
+            for library in self.libraries
+        ]
+
     def forget_session(self) -> None:
         """Begin a new session at the next case: the old one was interrupted in the middle."""
         self.__dict__.pop("session", None)
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """The selected engines.
+
+        Raises:
+            ConformanceError: a glob matches nothing.
+        """
+        return select(self.registry.engines, self.selection.engines, what="engine")
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -57,8 +101,7 @@ class Setup:
         Raises:
             ConformanceError: a glob matches nothing.
         """
-        engines = select(self.registry.engines, self.selection.engines, what="engine")
-        return tuple(sorted({self.registry.engines[name].library for name in engines}))
+        return tuple(sorted({self.registry.engines[name].library for name in self.engines}))
 
     def library_of(self, case: CaseId) -> str:
         """The name of the library whose model the case runs."""
@@ -69,10 +112,20 @@ class Setup:
         return f"{self.library_of(case)}/{case.family}"
 
     def judged(self, result: CaseResult) -> CaseResult:
-        """``result`` with ``expected`` and ``known`` as the expectations want them."""
+        """``result`` with ``expected`` and ``known`` as the expectations want them.
+
+        What they say of the tiny family of its module is known of a checkpoint too, where it shows.
+        """
         if self.expectations is None:
             return result
-        return self.expectations.apply(result)
+        judged = self.expectations.apply(result)
+        if judged.expected or self.settings.checkpoint is None:
+            return judged
+        module = self.registry.families[self.library_of(CaseId.parse(result.case)), result.family]
+        like = self.expectations.apply(msgspec.structs.replace(result, family=module.module))
+        if not like.expected:
+            return judged
+        return msgspec.structs.replace(result, expected=True, known=like.known)
 
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
         """``result`` of a failing case with what engines that are right by construction say."""
@@ -102,17 +155,33 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
     Raises:
         ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
     """
+    registry = build_registry(plugins or (), family_files=given.family_files)
+    selection = Selection(
+        engines=given.engines or DEFAULT_ENGINES,
+        families=given.families,
+        scenarios=given.scenarios,
+        dtypes=tuple(_dtype(name) for name in given.dtypes),
+        seeds=tuple(_seed(text) for text in given.seeds) or (0,),
+        shard=Shard.parse(given.shard),
+    )
+    told: tuple[str, ...] = ()
+    if given.checkpoint is not None:
+        if given.families:
+            raise ConformanceError("--model is a family of its own: leave --family out")
+        opened = open_checkpoint(registry, given.checkpoint, given.engines, selection.dtypes)
+        registry, told = opened.registry, opened.told
+        selection = dataclasses.replace(
+            selection,
+            engines=opened.engines,
+            families=(opened.name,),
+            dtypes=selection.dtypes or (opened.dtype,),
+        )
     return Setup(
         settings=given,
-        registry=build_registry(plugins or (), family_files=given.family_files),
-        selection=Selection(
-            engines=given.engines or DEFAULT_ENGINES,
-            families=given.families,
-            scenarios=given.scenarios,
-            dtypes=tuple(_dtype(name) for name in given.dtypes) or ("float32",),
-            seeds=tuple(_seed(text) for text in given.seeds) or (0,),
-        ),
+        registry=registry,
+        selection=dataclasses.replace(selection, dtypes=selection.dtypes or ("float32",)),
         expectations=_expectations(given.expectations) if given.use_expectations else None,
+        told=told,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conformance.expectations import Defect, load_expectations
+from conformance.explore.replay import CORPUS
 from conformance.scenarios import LADDER
 from conformance.verdict import Verdict
 
@@ -91,7 +92,7 @@ def test_each_script_has_an_entry_and_each_entry_a_script():
 
 
 def test_entries_name_scenarios_that_there_are():
-    known = {scenario.name for scenario in LADDER}
+    known = {scenario.name for scenario in (*LADDER, CORPUS)}
     assert {name for entry in DEFECTS for name in entry.verdicts} <= known
 
 

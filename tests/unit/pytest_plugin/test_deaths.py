@@ -1,8 +1,12 @@
 """Last words of a worker, made into one line."""
 
+import subprocess
+import sys
+from types import SimpleNamespace
+
 import pytest
 
-from conformance.pytest_plugin.deaths import LastWords, condense
+from conformance.pytest_plugin.deaths import LastWords, condense, exit_of
 
 SEGFAULT = """\
 Fatal Python error: Segmentation fault
@@ -55,3 +59,20 @@ def test_each_worker_has_a_file_of_its_own(tmp_path):
     assert words.of("gw1").startswith("Segmentation fault")
     words.close()
     assert words.of("gw1") == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL"),
+        ("import os; os._exit(3)", "exit status 3"),
+    ],
+)
+def test_how_a_worker_ended_is_its_process_s_word(code, told):
+    node = Node("gw0")
+    node.gateway._io = SimpleNamespace(popen=subprocess.Popen([sys.executable, "-c", code]))
+    assert exit_of(node) == told
+
+
+def test_a_worker_of_another_machine_says_nothing():
+    assert exit_of(Node("gw0")) == ""

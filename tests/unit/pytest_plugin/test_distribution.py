@@ -5,13 +5,14 @@ from types import SimpleNamespace
 from xdist.scheduler import LoadGroupScheduling
 
 from conformance.pytest_plugin.distribution import FamilyScheduling
+from conformance.pytest_plugin.nodeids import GOLDEN_NODE
 
 
 class Node:
     gateway = SimpleNamespace(id="gw0")
 
 
-def removed(monkeypatch, node, queue=()):
+def removed(monkeypatch, node, queue=(), retired=()):
     """What the scheduler answers for a worker with one item done and one not; and what it told."""
     told = []
     session = SimpleNamespace(
@@ -22,6 +23,7 @@ def removed(monkeypatch, node, queue=()):
     scheduling.config = SimpleNamespace(
         pluginmanager=SimpleNamespace(getplugin=lambda name: session)
     )
+    scheduling._retired = lambda worker: worker in retired
     scheduling.workqueue = dict.fromkeys(queue)
     scheduling.assigned_work = {node: {"family": {"done": True, "begun": False, "next": False}}}
     monkeypatch.setattr(LoadGroupScheduling, "remove_node", lambda self, node: None)
@@ -43,6 +45,16 @@ def test_a_worker_that_says_it_finished_has_crashed_in_what_it_left(monkeypatch)
     assert told == ["begun"]
 
 
+def test_a_worker_that_retired_died_of_nothing(monkeypatch):
+    node = Node()
+    crashed, told, left = removed(monkeypatch, node, retired=[node])
+    assert crashed is None
+    assert told == []
+    assert left == {"family": {"done": True, "begun": True, "next": False}}, (
+        "it had told its result"
+    )
+
+
 def test_another_takes_its_place_where_work_is_left(monkeypatch):
     node = Node()
     node.workeroutput = {"exitstatus": 0}
@@ -58,3 +70,9 @@ def test_a_worker_that_has_not_told_its_items_is_given_none(monkeypatch):
     for node in ("new", "ready"):
         scheduling._reschedule(node)
     assert given == ["ready"]
+
+
+def test_a_golden_goes_where_its_familys_cases_go():
+    scheduling = FamilyScheduling.__new__(FamilyScheduling)
+    assert scheduling._split_scope(f"{GOLDEN_NODE}::golden[mlx_lm/llama]") == "mlx_lm/llama"
+    assert scheduling._split_scope("tests/test_own.py::test_it") == "tests/test_own.py::test_it"

@@ -1,0 +1,273 @@
+"""``--model``: real checkpoints, as the tests make and convert them, and damaged ones."""
+
+import json
+import shutil
+import sys
+
+import mlx.core as mx
+import pytest
+from checkpoint_folders import make_folder, quantized, sharded, write_tokenizer
+from click.testing import CliRunner
+
+from conformance.checkpoints.given import Given
+from conformance.cli.choices import case_settings
+from conformance.cli.main import group
+from conformance.faults.base import Hits
+from conformance.pytest_plugin.setup import make_setup
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Folders by what is special about them, all of the same tiny llama."""
+    root = tmp_path_factory.mktemp("checkpoints")
+    plain = make_folder(root / "plain")
+    return {
+        "plain": plain,
+        "eight": quantized(plain, root / "eight", 8),
+        "four": quantized(plain, root / "four", 4),
+        "sharded": sharded(plain, root / "sharded"),
+        "tied": make_folder(root / "tied", tie_word_embeddings=True, dtype="bfloat16"),
+    }
+
+
+@pytest.fixture
+def run(conformance, tmp_path):
+    """``conformance run --model`` with the installed plugins, in one process."""
+
+    def call(folder, *arguments):
+        cache = ["--cache-dir", tmp_path / "cache"]
+        options = [*cache, "--jobs", "1", "--json", "r.jsonl", *arguments]
+        return conformance("run", "--model", folder, *options, PYTHONPATH="")
+
+    return call
+
+
+def opened(folder, tmp_path, *scenarios, no_expectations=True, **more):
+    """The setup of a run on a checkpoint, in this process."""
+    given = Given(folder, cache=tmp_path / "cache", **more)
+    return make_setup(
+        case_settings(
+            scenarios=scenarios,
+            checkpoint=given,
+            family_files=(),
+            expectations=None,
+            no_expectations=no_expectations,
+        )
+    )
+
+
+def test_the_ladder_is_climbed_on_four_bits(run, folders):
+    done = run(folders["four"])
+    assert done.code == 0, done
+    assert "OK: 23 cases, all as expected" in done.out
+    assert "four: float32, 0.000125 GB of weights and about" in done.err
+    assert set(done.verdicts()) >= {"four/ragged", "four/window", "four/prefix_caching"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("eight", "float32"), ("sharded", "float32"), ("tied", "bfloat16")]
+)
+def test_padded_rows_and_late_joins_are_right(kind, dtype, folders, tmp_path):
+    setup = opened(folders[kind], tmp_path, "repeat", "ragged", "staggered")
+    results = [setup.session.run(case) for case in setup.cases]
+    assert [result.case for result in results] == [
+        f"mlx_lm/{kind}/{name}/{dtype}/0" for name in ("repeat", "ragged", "staggered")
+    ]
+    assert all(result.verdict.good for result in results), results
+
+
+def test_prompts_dtype_and_the_kept_oracle_are_the_user_s(run, folders, tmp_path):
+    (tmp_path / "p.txt").write_text("What is the tallest tree?\nCount to nine: one, two,\n")
+    chosen = ["--prompts", "p.txt", "--dtype", "float16", "--no-expectations"]
+    chosen += ["--scenario", "ragged", "--scenario", "invalid"]
+    first = run(folders["plain"], *chosen)
+    assert first.code == 1, first
+    assert first.verdicts()["plain/ragged"] in ("exact", "tie")
+    again = (
+        f"conformance show --model {folders['plain']} --prompts {tmp_path / 'p.txt'} "
+        f"--cache-dir {tmp_path / 'cache'} --no-expectations mlx_lm/plain/invalid/float16/0"
+    )
+    assert again in first.out
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npz")}
+    assert len(kept) >= 5
+    damaged = min(path for path in kept if path.parent.name == "streams")
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    second = run(folders["plain"], *chosen)
+    assert f"{damaged}: the kept oracle is damaged" in second.err
+    assert second.verdicts() == first.verdicts()
+    now = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npz")}
+    assert now.keys() == kept.keys()
+    assert [path for path in kept if now[path] != kept[path]] == [damaged]
+
+
+@pytest.mark.parametrize("name", ["B6.mask-without-padding", "B4.offset-of-row-0"])
+def test_a_defect_shows_on_real_weights_too(name, folders, tmp_path):
+    setup = opened(folders["eight"], tmp_path, "ragged")
+    fault = setup.registry.faults[f"mlx_lm/{name}"]
+    (case,) = setup.cases
+    hits = Hits()
+    assert not setup.session.run(case, around=lambda _: fault.inject(hits)).verdict.good
+    assert hits.count
+    assert setup.session.run(case).verdict.good
+
+
+def held(folder, tmp_path, **more):
+    """What became of the golden in the user's folder."""
+    (found,) = opened(folder, tmp_path, golden=tmp_path / "golden", **more).hold_goldens()
+    return found
+
+
+def test_a_golden_is_written_once_and_then_held_against(folders, tmp_path):
+    folder = shutil.copytree(folders["four"], tmp_path / "four")
+    path = tmp_path / "golden" / "mlx_lm" / "four.json"
+    first = held(folder, tmp_path)
+    assert (first.good, first.told) == (True, (f"{path}: written, as there was none",))
+    written = path.read_bytes()
+    again = held(folder, tmp_path)
+    assert (again.good, again.told) == (True, (f"{path}: the golden holds",))
+    assert path.read_bytes() == written
+
+
+def test_a_golden_of_other_weights_or_prompts_does_not_hold(folders, tmp_path):
+    folder = shutil.copytree(folders["plain"], tmp_path / "one")
+    held(folder, tmp_path)
+    (tmp_path / "p.txt").write_text("Other texts than before, of which prompts are cut.\n")
+    path = tmp_path / "golden" / "mlx_lm" / "one.json"
+    written = path.read_bytes()
+    weights = mx.load(str(folder / "model.safetensors"))
+    weights["model.norm.weight"] = weights["model.norm.weight"] * 1.5
+    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
+    for more in ({}, {"prompts": tmp_path / "p.txt"}):
+        found = held(folder, tmp_path, **more)
+        assert not found.good
+        assert (
+            "stale: the family's config, weights recipe or prompts are not those" in found.told[0]
+        )
+        assert found.told[-1].endswith("remove it, and the next run writes it anew")
+    assert path.read_bytes() == written
+
+
+def test_a_golden_that_was_edited_does_not_hold(folders, tmp_path):
+    held(folders["plain"], tmp_path)
+    path = tmp_path / "golden" / "mlx_lm" / "plain.json"
+    path.write_text(path.read_text().replace('"tokens":[', '"tokens":[7,', 1))
+    found = held(folders["plain"], tmp_path)
+    assert not found.good
+    assert str(path) in found.told[0]
+
+
+def test_a_vision_language_model_is_run_by_its_library(tmp_path):
+    folder = make_folder(tmp_path / "sees", library="mlx_vlm", family="qwen2_vl")
+    setup = opened(folder, tmp_path, "ragged", "invalid", no_expectations=False)
+    results = {r.case: r for r in (setup.judged(setup.session.run(c)) for c in setup.cases)}
+    assert results["mlx_vlm/sees/ragged/float32/0"].verdict.good
+    invalid = results["mlx_vlm/sees/invalid/float32/0"]
+    assert invalid.expected, "what is known of the module's tiny family is known of it too"
+    assert invalid.known
+
+
+def cut(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def without_tokenizer(folder):
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").unlink()
+
+
+def spoilt_tokenizer(folder):
+    (folder / "tokenizer.json").write_text('{"model": ')
+
+
+def larger_tokenizer(folder):
+    write_tokenizer(folder, 400)
+
+
+def without_field(folder):
+    config = json.loads((folder / "config.json").read_text())
+    del config["num_attention_heads"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def other_width(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 128}))
+
+
+def more_layers(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 5}))
+
+
+def unknown_type(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "novel"}))
+
+
+def own_code(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "model.py").write_text("raise SystemExit('the code was run')")
+    (folder / "config.json").write_text(json.dumps({**config, "model_file": "model.py"}))
+
+
+def too_large(folder):
+    """A file of 2 TB, of which the disk holds the header alone."""
+    header = {"a.weight": {"dtype": "U8", "shape": [1 << 41], "data_offsets": [0, 1 << 41]}}
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + (1 << 41))
+
+
+BAD = {
+    cut: "model.safetensors: was cut off: it has",
+    without_tokenizer: "holds no tokenizer (tokenizer.json,",
+    spoilt_tokenizer: "its tokenizer can't be loaded",
+    larger_tokenizer: "and 'vocab_size' in config.json is 320",
+    without_field: "config.json: lacks the field 'num_attention_heads', which mlx_lm needs",
+    other_width: "model.safetensors: bad: loading failed: ValueError: Expected shape",
+    more_layers: "bad: loading failed: ValueError: Missing 9 parameters",
+    unknown_type: "Model type novel not supported",
+    own_code: "'model_file' asks for Python code of the folder to be run",
+    too_large: "2.2e+03 GB of weights and about 0.00865 GB of caches are needed",
+}
+
+
+@pytest.mark.parametrize("damage", BAD, ids=lambda damage: damage.__name__)
+def test_bad_input_is_one_sentence_and_nothing_is_written(damage, folders, tmp_path):
+    folder = shutil.copytree(folders["plain"], tmp_path / "bad")
+    damage(folder)
+    here = sorted(tmp_path.rglob("*"))
+    options = ["--cache-dir", str(tmp_path / "cache"), "--json", str(tmp_path / "r.jsonl")]
+    done = CliRunner().invoke(group, ["run", "--model", str(folder), "--jobs", "1", *options])
+    assert done.exit_code == 2, done.output
+    assert BAD[damage] in done.stderr
+    assert str(folder) in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert sorted(tmp_path.rglob("*")) == here
+    assert "the code was run" not in done.output
+    assert "model" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ["--prompts", "p.txt"],
+            "--prompts, --cache-dir, --golden, --trust-remote-code and --forc",
+        ),
+        (["--model", "nowhere"], "nowhere: is no folder; --model takes a checkpoint's folder"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(options, told):
+    done = CliRunner().invoke(group, ["run", *options])
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def test_a_family_beside_a_checkpoint_is_refused(folders):
+    options = ["--model", str(folders["plain"]), "--family", "llama"]
+    done = CliRunner().invoke(group, ["run", *options])
+    assert done.exit_code == 2
+    assert "--model is a family of its own: leave --family out" in done.stderr

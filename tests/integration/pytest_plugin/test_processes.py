@@ -1,0 +1,112 @@
+"""Models that die, hang, fill memory or leave threads (``toy/wild_plugin.py``), between others.
+
+Each costs its own case with workers. In one process it may cost the run: what can be kept is.
+"""
+
+import time
+
+import pytest
+
+WILD = {"TOY_PLUGIN": "wild_plugin"}
+SECONDS = 30
+
+
+def found(done, family):
+    """Verdict and first finding of the case in which the model is wild; the others are exact."""
+    results = {r["scenario"]: r for r in done.results() if r["family"] == family}
+    assert {name: r["verdict"] for name, r in results.items() if name != "wild"} == {
+        "before": "exact",
+        "after": "exact",
+    }, done
+    return results["wild"]["verdict"], results["wild"]["evidence"][0]
+
+
+def test_run_goes_on_after_each(conformance):
+    done = conformance(
+        *("run", "--engine", "toy", "--jobs", "2", "--memory", "0.5", "--json", "r.jsonl"),
+        *("--timeout", "8"),
+        **WILD,
+        TOY_FAMILIES="aborts grows leaves loops",
+    )
+    assert done.code == 1, done
+    verdict, finding = found(done, "aborts")
+    assert (verdict, finding["check"]) == ("crash", "process")
+    assert finding["got"].startswith("signal SIGABRT: Aborted in tests/toy/wild_plugin.py:")
+    assert finding["got"].endswith(", aborts")
+    verdict, finding = found(done, "grows")
+    assert (verdict, finding["check"]) == ("crash", "memory")
+    assert finding["expected"] == "at most 0.5 GB"
+    assert "(Aborted in tests/toy/wild_plugin.py:" in finding["got"]
+    verdict, finding = found(done, "leaves")
+    assert (verdict, finding["check"]) == ("leak", "threads")
+    assert finding["got"].startswith("forgotten in ")
+    verdict, finding = found(done, "loops")
+    assert verdict == "hang"
+    assert "(in tests/toy/wild_plugin.py:" in finding["got"]
+    assert done.out.count("wild/float32/0\n  what:") == 4, "each is told in full"
+
+
+def test_pytest_goes_on_after_each(suite):
+    done = suite(
+        *("-n", "2", "--conformance-json", "r.jsonl", "--conformance-timeout", "3"),
+        **WILD,
+        TOY_FAMILIES="vanishes freezes",
+    )
+    assert done.code == 1, done
+    assert "2 failed, 5 passed" in done.out
+    verdict, finding = found(done, "vanishes")
+    assert (verdict, finding["got"]) == ("crash", "signal SIGKILL")
+    assert "memory ran out" in finding["cause"]
+    verdict, finding = found(done, "freezes")
+    assert verdict == "hang"
+    assert "(Timeout (0:00:04.500000) in tests/toy/wild_plugin.py:" in finding["got"]
+
+
+def test_another_distribution_keeps_the_verdict_of_a_worker_that_retired(suite):
+    options = ("-n", "1", "--dist", "load", "--conformance-json", "r.jsonl")
+    done = suite(*options, **WILD, TOY_FAMILIES="leaves")
+    assert found(done, "leaves")[0] == "leak"
+
+
+@pytest.mark.parametrize(
+    ("family", "words"),
+    [
+        ("aborts", "Fatal Python error: Aborted"),
+        ("freezes", "Timeout (0:00:03)!"),
+        ("grows", "conformance: toy/grows/wild/float32/0: takes more than 0.5 GB of memory"),
+    ],
+)
+def test_in_one_process_what_came_before_is_kept(conformance, family, words):
+    options = ("--timeout", "2") if family == "freezes" else ("--memory", "0.5")
+    done = conformance(
+        *("run", "--engine", "toy", "--jobs", "1", "--json", "r.jsonl", *options),
+        **WILD,
+        TOY_FAMILIES=family,
+    )
+    assert done.code not in (0, 2), done
+    assert words in done.err
+    assert 'wild_plugin.py", line' in done.err, "it is told where it was"
+    assert done.verdicts("r.jsonl.partial") == {f"{family}/before": "exact"}
+
+
+def test_in_one_process_threads_that_are_left_do_not_hold_its_end(conformance):
+    start = time.monotonic()
+    done = conformance(
+        *("run", "--engine", "toy", "--jobs", "1", "--json", "r.jsonl"),
+        **WILD,
+        TOY_FAMILIES="leaves",
+    )
+    assert found(done, "leaves")[0] == "leak"
+    assert done.code == 1
+    assert time.monotonic() - start < SECONDS, "the thread sleeps as long"
+
+
+def test_workers_that_die_as_they_start_are_not_tried_for_ever(suite, environment, tmp_path):
+    (tmp_path / "stillborn.py").write_text(
+        "import os\nfrom wild_plugin import *\n"
+        "if 'PYTEST_XDIST_WORKER' in os.environ:\n    os.abort()\n"
+    )
+    path = f"{tmp_path}:{environment['PYTHONPATH']}"
+    done = suite("-n", "1", TOY_PLUGIN="stillborn", PYTHONPATH=path)
+    assert done.code == 2, done
+    assert "workers die before they have run anything (signal SIGABRT: Aborted in " in done.out

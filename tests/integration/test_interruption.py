@@ -1,0 +1,39 @@
+"""Ctrl-C: what was found stays readable, by every command that reads results."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+RUN = ("-m", "conformance", "run", "--engine", "toy", "--jobs", "2", "--json", "r.jsonl")
+
+
+def test_workers_leave_a_file_that_all_commands_read(environment, conformance, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, *RUN],
+        cwd=tmp_path,
+        env={**environment, "TOY_FAMILIES": "calm broken tied", "TOY_SECONDS": "0.7"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    partial = tmp_path / "r.jsonl.partial"
+    until = time.monotonic() + 60
+    while not (partial.exists() and b"/ragged/" in partial.read_bytes()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers too
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 2, out
+    assert not (tmp_path / "r.jsonl").exists()
+    lines = partial.read_text().splitlines()
+    assert 0 < len(lines) < 9
+    case = next(line for line in lines if "/ragged/" in line).split('"')[3]
+    show = conformance("show", case, "--from", partial)
+    assert show.out.startswith(("exact", "tie", "diverged")), show
+    diff = conformance("diff", partial, partial)
+    assert diff.code == 0, diff
+    report = conformance("report", partial, "--html", "report")
+    assert report.code == 0, report
+    assert (tmp_path / "report" / "index.html").is_file()
