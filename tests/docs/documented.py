@@ -1,0 +1,111 @@
+"""The commands that the documents show, and how each is made small enough to be run by a test."""
+
+import re
+import shlex
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "docs/defects/*.md", "expectations/*.md", "tests/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+# Run elsewhere, or not at all; a test says which, and that none is here that is not in a document.
+NOT_RUN = {
+    "bash ci/run.sh": "the main job: half an hour",
+    "bash ci/test.sh": "it is what runs this test",
+    "conformance releases": "it installs releases; tests/integration/test_releases.py runs it",
+}
+
+CASE, RIGHT = "mlx_lm/afm7/ragged/float32/0", "mlx_lm/llama/ragged/float32/0"
+# What a reader puts in, by the word that stands for it.
+PLACES = {
+    "CASE_ID": CASE,
+    "A.jsonl": "old.jsonl",
+    "B.jsonl": "new.jsonl",
+    "OLD": "old.jsonl",
+    "NEW": "new.jsonl",
+    "DIR": "vectors",
+    "FOLDER": "folder",
+    "TRACE.jsonl": "trace.jsonl",
+    "path/to/config.json": "config.json",
+    "path/to/checkpoint": "checkpoint",
+    "OTHER/bin/python": "python",
+    "NAME": "llama",
+    "NAME.json": "mine.json",
+    "qwen3*": "qwen3",
+    "llama*": "llama",
+    "mlx_lm/NAME/staggered/float32/0": "mlx_lm/llama/staggered/float32/0",
+    "CONFIG": "config.json",
+    "KEY": "mlx_lm/B6.mask-without-padding",
+}
+# Options that are added where a document shows more than a test has time for.
+SMALLER = (
+    ("conformance run", ("--family", "--model"), "--family llama"),
+    ("conformance run", ("--scenario", "--model"), "--scenario ragged"),
+    ("conformance run --model", (), "--scenario ragged"),
+    ("conformance run", ("--engine", "--model"), "--engine mlx_lm"),
+    ("conformance calibrate", (), "--engine mlx_lm"),
+    ("conformance bench", (), "--scenario ragged --skip speedup"),
+    ("conformance power", ("--family",), "--family llama"),
+    ("conformance power", ("--fault",), "--fault mlx_lm/B6.mask-without-padding"),
+    ("conformance explore", ("--family",), "--family llama"),
+    ("conformance explore", ("--fault",), "--examples 10"),
+    ("conformance explain --faults", (), "--family llama"),
+    ("conformance golden check", ("--family", "--files-only"), "--family llama"),
+    ("conformance smoke", ("--family",), "--family llama"),
+    ("conformance export", ("--family",), "--family llama"),
+    ("conformance export", ("--scenario",), "--scenario ragged"),
+    ("python -m pytest --pyargs conformance.suite", (), "-n 0 --conformance-family llama"),
+)
+INSTEAD = {
+    "--cases": "10",
+    "--minutes": "0.02",
+    "--examples": "10",
+    "--fault": "mlx_lm/B6.mask-without-padding",
+    "--faults": "mlx_lm/B6.mask-without-padding",
+    "--known": "afm7*",
+    "--html": "pages",
+    "-k": "goldens",
+    "--schedule": "ragged",
+}
+
+
+def shown(path):
+    """The commands in a document's blocks, comments taken off, in their order."""
+    found, inside = [], False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("```"):
+            inside = not inside
+        elif inside and re.match(r"(conformance|bash|pytest|python|mkdocs) ", line):
+            found.append(re.split(r"\s{2,}|\s#", line)[0].strip())
+    return found
+
+
+def all_shown():
+    """Each command of all documents once."""
+    return sorted({command for path in DOCUMENTS for command in shown(path)})
+
+
+def not_run(command):
+    """Why a command is not run here; empty where it is."""
+    return next((why for start, why in NOT_RUN.items() if command.startswith(start)), "")
+
+
+def small(command):
+    """The words of a command with the reader's part put in, small enough for a test."""
+    words = [PLACES.get(word, word) for word in shlex.split(command)]
+    if words[0] == "pytest":
+        words = ["python", "-m", *words]
+    for start, unless, more in SMALLER:
+        if shlex.join(words).startswith(start) and not set(unless) & set(words):
+            words += shlex.split(more)
+    if words[:2] == ["conformance", "export"]:
+        words[2] = "exported"
+    if words[:2] == ["conformance", "explain"] and "--fault" in words:
+        words[2] = RIGHT
+    if words[:3] == ["conformance", "golden", "diff"]:
+        words[3:] = ["golden/mlx_lm/llama.json", "golden/mlx_lm/qwen3.json"]
+    befores = ["", *words[:-1]]
+    return [INSTEAD.get(before, word) for before, word in zip(befores, words, strict=True)]

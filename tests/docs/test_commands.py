@@ -1,0 +1,90 @@
+"""Every command that a document shows is run, or named with the reason why not."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checkpoint_folders import make_folder
+from docs.documented import NOT_RUN, ROOT, all_shown, not_run, shown, small
+
+from docs import documented
+
+RUN = sorted({tuple(small(command)) for command in all_shown() if not not_run(command)})
+# These are asked about what is wrong, and say so by exit code 1.
+FINDS = ("conformance golden diff", "conformance explore --family llama --fault")
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory):
+    """What a reader who follows the documents has: results, vectors, a config, a checkpoint."""
+    folder = tmp_path_factory.mktemp("reader")
+    shutil.copy(ROOT / "tests/configs/Qwen3-8B.json", folder / "config.json")
+    shutil.copy(ROOT / "conformance/plugins/mlx_lm/families/llama.json", folder / "mine.json")
+    make_folder(folder / "checkpoint")
+    for name in ("golden", "corpus", "docs/repro"):
+        shutil.copytree(ROOT / name, folder / name)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    llama = "--engine mlx_lm --family llama --scenario ragged"
+    for line in (
+        f"conformance run {llama} --json old.jsonl",
+        f"conformance run {llama} --json new.jsonl",
+        f"conformance export vectors {llama}",
+        "python examples/mlx_lm_engine/decode.py vectors trace.jsonl",
+    ):
+        done = call(line.split(), folder)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return folder
+
+
+def call(words, folder):
+    """Run a command as a reader does, with this Python's ``conformance``."""
+    if words[0] == "conformance":
+        words = [sys.executable, "-m", *words]
+    elif words[0] == "python":
+        words = [sys.executable, *words[1:]]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
+    environment["PYTHONPATH"] = str(ROOT)
+    # As in the virtual environment that a reader works in.
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    return subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+
+
+@pytest.mark.parametrize("words", RUN, ids=" ".join)
+def test_a_command_of_the_documents_runs(workspace, words, tmp_path):
+    here = tmp_path / "here"
+    shutil.copytree(workspace, here, symlinks=True)
+    done = call(words, here)
+    told = f"{' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+    fails = " ".join(words).startswith(FINDS) or "--no-expectations" in words
+    assert done.returncode == int(fails), told
+    # A method of unittest that is tried shows one of its own.
+    assert "conformance/cli/main.py" not in done.stderr, told
+
+
+def test_each_command_that_is_not_run_is_in_a_document():
+    assert {
+        start for start in NOT_RUN if not any(c.startswith(start) for c in all_shown())
+    } == set()
+
+
+def test_comments_and_what_stands_outside_of_blocks_are_no_commands(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("conformance no\n```\nconformance run -x   # why\nnot this\n```\n")
+    assert shown(page) == ["conformance run -x"]
+
+
+def test_what_is_long_is_made_small():
+    wide = " ".join(small("conformance run --family 'qwen3*' --scenario wide"))
+    assert wide == "conformance run --family qwen3 --scenario wide --engine mlx_lm"
+    assert " ".join(small("conformance soak --cases 1000")) == "conformance soak --cases 10"
+
+
+def test_a_command_that_fails_is_told(workspace):
+    done = call(["conformance", "run", "--family", "nobody"], workspace)
+    assert done.returncode == 2
+    assert documented.PLACES["NAME"] == "llama"
