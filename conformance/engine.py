@@ -148,6 +148,19 @@ class Engine(ABC):
         raise Unsupported(f"engine {self.name} has no probe {kind!r}")
 
     @classmethod
+    def joined(
+        cls,
+        model: Any,  # noqa: ARG003
+        requests: Sequence[Request],  # noqa: ARG003
+    ) -> Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]:
+        """What the processor makes of requests that the engine hands it in one call.
+
+        For each call the requests' ids, row by row, and NumPy arrays by their names, ``input_ids``
+        and ``attention_mask`` among them; nothing of an engine that hands it each alone.
+        """
+        return ()
+
+    @classmethod
     def probes(cls) -> tuple[str, ...]:
         """The kinds of invalid calls that ``probe`` can make."""
         return ()

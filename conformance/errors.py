@@ -3,11 +3,20 @@
     ConformanceError            one clear sentence: what, where, what to do
     |- PluginError              a plugin could not be loaded or breaks a hook's contract
     |- FamilyError              a family file is missing, malformed or contradictory
+    |- CheckpointError          a checkpoint folder is incomplete, damaged, or too large to load
+    |- AdoptionError            a new model's config is missing, malformed, or can't be made small
     |- ScheduleError            a schedule (or its JSON) is not valid
     |- ModelError               a model could not be built, loaded or run
     |  `- Unsupported           the library itself says that it cannot do this
+    |- MachineError             this machine lacks something: disk, memory, a right
     |- VoidNoiseError           the noise measurement perturbed nothing
+    |- GoldenError              a golden file is missing, malformed, or no longer fits its family
+    |- VectorsError             exported vectors, or a trace to be judged by them, are malformed
     |- ResultError              a result file is malformed
+    |- ReportError              pages can't be written there, or there is nothing to write
+    |- ReproError               a case does not fail, or there is no such schedule
+    |  `- NoScriptError         a case cannot be said as a short script; names what is in the way
+    |- ReleaseError             a release to be compared is named wrongly, or can't be had
     `- ExpectationError         an expectations file is malformed, or matches nothing
 
 The command line prints the message without a traceback and exits with code 2.
@@ -26,6 +35,14 @@ class FamilyError(ConformanceError):
     """A family file is missing, malformed or contradicts itself."""
 
 
+class CheckpointError(ConformanceError):
+    """A checkpoint folder is incomplete, damaged or too large: names the file and the field."""
+
+
+class AdoptionError(ConformanceError):
+    """A new model's config is missing, malformed, contradictory, or can't be made small."""
+
+
 class ScheduleError(ConformanceError):
     """A schedule is not valid: names the field and the value."""
 
@@ -38,12 +55,48 @@ class Unsupported(ModelError):  # noqa: N818 - it is also the name of the verdic
     """The library says in its own words that it cannot do this; the words are the message."""
 
 
+class MachineError(ConformanceError):
+    """This machine lacks something (disk, memory, a right), for which no engine is to blame."""
+
+
 class VoidNoiseError(ConformanceError):
     """The noise measurement changed nothing: its envelope would be empty and prove nothing."""
 
 
+class GoldenError(ConformanceError):
+    """A golden file is missing, malformed, or no longer fits what it is the golden of."""
+
+
+class VectorsError(ConformanceError):
+    """Exported vectors, or a trace to be judged by them, are malformed or cannot be made."""
+
+
 class ResultError(ConformanceError):
     """A result file is malformed: names the line and the field."""
+
+
+class ReportError(ConformanceError):
+    """A report has nothing in it, or cannot be written: names the folder and why."""
+
+
+class ReproError(ConformanceError):
+    """A case does not fail, or has no such schedule, so that there is nothing to write down."""
+
+
+class NoScriptError(ReproError):
+    """A case fails, but not in a short script: names what is in the way.
+
+    Attributes:
+        reason: in the words that all cases of the same obstacle share.
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ReleaseError(ConformanceError):
+    """A release is named wrongly, or its environment can't be made or run: says which and why."""
 
 
 class ExpectationError(ConformanceError):

@@ -136,13 +136,35 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     notes: str = ""
 
 
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A real checkpoint that a family stands for; nothing is drawn or written.
+
+    Attributes:
+        folder: config, safetensors and tokenizer, for the library's own loader.
+        digest: SHA-256 of config and weights; empty where nobody asked for it.
+        texts: token ids of the texts that prompts are cut from.
+        trusted: Python files in the folder may be run.
+        cache: where its oracles are kept; empty if nowhere.
+    """
+
+    folder: str
+    digest: str = ""
+    texts: tuple[tuple[int, ...], ...] = ()
+    trusted: bool = False
+    cache: str = ""
+
+
 class Family(msgspec.Struct, frozen=True):
-    """A model architecture that can be built tiny. ``config`` is what the library gets to read."""
+    """A model architecture that can be built tiny. ``config`` is what the library gets to read.
+
+    With ``checkpoint`` it is no tiny model but a real one.
+    """
 
     name: str
     facts: Facts
     config: dict[str, Any]
     path: str = ""
+    checkpoint: Checkpoint | None = None
 
     @property
     def module(self) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,6 +56,24 @@ class Description:
     inner: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Outline:
+    """What a model would be built of, at any size, told without its weights.
+
+    Attributes:
+        module: the library's module that its class is from.
+        kinds: by place (``model.layers``) the different kinds of what is listed there; under
+            ``caches`` the classes of its caches.
+        settings: the fields of every settings object in it, with the library's defaults.
+        parameters: by path the number of elements of each.
+    """
+
+    module: str
+    kinds: Mapping[str, frozenset[str]]
+    settings: tuple[Mapping[str, Any], ...] = ()
+    parameters: Mapping[str, int] = field(default_factory=dict)
+
+
 class Library(ABC):
     """A model library, for example mlx-lm. Models are opaque to everyone else."""
 
@@ -70,10 +89,45 @@ class Library(ABC):
     def load(self, family: Family, *, dtype: str, seed: int) -> Any:
         """Build the family's tiny model and load it by the library's own loading code.
 
+        A family that stands for a real checkpoint is loaded from its folder, cast to ``dtype``.
+
         Raises:
             Unsupported: the library says that it cannot run this family here.
             ModelError: the model could not be built or loaded.
         """
+
+    def check(self, folder: Path, *, trusted: bool = False) -> None:  # noqa: ARG002
+        """See that a checkpoint's config and weights fit each other; the weights are not read.
+
+        Raises:
+            Unsupported: the library has no such model, or the plugin loads no checkpoints.
+            ModelError: they don't fit; in the library's words.
+        """
+        raise Unsupported(f"the plugin of library {self.name} loads no checkpoints")
+
+    def tokenize(
+        self,
+        folder: Path,  # noqa: ARG002
+        texts: Sequence[str],  # noqa: ARG002
+        *,
+        trusted: bool = False,  # noqa: ARG002
+    ) -> tuple[tuple[int, ...], ...]:
+        """The token ids of texts by a checkpoint's own tokenizer, without special tokens.
+
+        Raises:
+            Unsupported: the plugin loads no checkpoints.
+            ModelError: the tokenizer can't be loaded; in the library's words.
+        """
+        raise Unsupported(f"the plugin of library {self.name} loads no checkpoints")
+
+    def write(self, family: Family, folder: Path, *, dtype: str, seed: int) -> None:  # noqa: ARG002
+        """Write the checkpoint that ``load`` loads into ``folder``, for other programs to read.
+
+        Raises:
+            Unsupported: the plugin writes none, or the library cannot run the family here.
+            ModelError: the model could not be built.
+        """
+        raise Unsupported(f"the plugin of library {self.name} writes no {family.name}")
 
     @abstractmethod
     def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:
@@ -82,6 +136,10 @@ class Library(ABC):
         With ``evaluate`` a call's output is computed inside the call, so that its seconds hold
         all of its cost; for benchmarks.
         """
+
+    def decoder(self, model: Any) -> Any:
+        """The tree of modules whose calls ``meter`` counts."""
+        return model
 
     def bounds_caches(self, model: Any) -> bool:  # noqa: ARG002
         """Whether ``EngineOptions.max_kv_size`` has an effect: the model makes no caches itself."""
@@ -138,6 +196,10 @@ class Library(ABC):
         ``1 + ulps * eps * u``, u uniform in (-1, 1) (Monte Carlo arithmetic).
         """
 
+    def fingerprint(self, model: Any) -> str:  # noqa: ARG002
+        """A hash of the bits of all parameters that were loaded; empty where it cannot tell."""
+        return ""
+
     def head_sizes(self, model: Any) -> frozenset[int]:  # noqa: ARG002
         """Elements of one head's keys and values in each layer that the library can quantize.
 
@@ -180,6 +242,13 @@ class Library(ABC):
             prompt += part
         return tuple(prompt), ()
 
+    def processed(self, model: Any, request: Request) -> dict[str, Any]:  # noqa: ARG002
+        """What the library's processor makes of a prompt beside its token ids, by name.
+
+        Arrays are NumPy's; empty where a prompt is its token ids alone.
+        """
+        return {}
+
     def puts_media_last(self, model: Any) -> bool:  # noqa: ARG002
         """Whether the library's chat template puts a prompt's media after its text."""
         return False
@@ -203,6 +272,15 @@ class Library(ABC):
             Unsupported: the plugin cannot tell.
         """
         raise Unsupported(f"the plugin of library {self.name} describes no models")
+
+    def outline(self, family: Family) -> Outline:
+        """What the family's model would be built of; its config may be of full size.
+
+        Raises:
+            Unsupported: the plugin cannot tell, or the library has no such model.
+            ModelError: the library failed to build the model.
+        """
+        raise Unsupported(f"the plugin of library {self.name} outlines no models: {family.name}")
 
     def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:  # noqa: ARG002
         """How loudly the family's model answers to small defects.

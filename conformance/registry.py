@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from typing import Any, TypeVar
 
 import pluggy
 
-from conformance import hookspecs
 from conformance.engine import Capability, Engine, equipped
 from conformance.errors import ConformanceError, PluginError
 from conformance.family import Family, load_family
 from conformance.faults import Fault
+from conformance.hosting import hook_manager, origin, told
 from conformance.library import Library
 from conformance.scenarios import Scenario
 
@@ -75,41 +74,6 @@ class Registry:
         return reasons
 
 
-def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
-    """A plugin manager with our hooks, all installed plugins and the ``extra`` ones.
-
-    Raises:
-        PluginError: a plugin cannot be imported, implements none of our hooks, or one that does
-            not exist.
-    """
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    for entry in _entry_points():
-        try:
-            plugin = entry.load()
-        except (Exception, SystemExit) as error:  # some modules exit where a package is missing
-            raise PluginError(
-                f"plugin {entry.name!r} ({entry.value}) could not be loaded: {_told(error)}"
-            ) from error
-        _register(manager, plugin, entry.name)
-        if not manager.get_hookcallers(plugin):
-            raise PluginError(
-                f"plugin {entry.name!r} ({entry.value}) implements no hook; mark its functions "
-                f"with {hookspecs.__name__}.hookimpl"
-            )
-    for plugin in extra:
-        if not manager.is_registered(plugin):
-            _register(manager, plugin, None)
-    try:
-        manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        raise PluginError(
-            f"plugin {_name(manager, error.plugin)!r}: {_told(error)}; the hooks are "
-            + ", ".join(sorted(vars(manager.hook)))
-        ) from error
-    return manager
-
-
 def build_registry(extra: Iterable[object] = (), *, family_files: Iterable[Path] = ()) -> Registry:
     """Collect what all plugins bring, and the families of ``family_files``.
 
@@ -140,7 +104,7 @@ def build_registry(extra: Iterable[object] = (), *, family_files: Iterable[Path]
             "scenario", sorted(scenarios, key=lambda pair: pair[1].rung), key=_item_name
         ),
         faults=_unique("fault", faults, key=lambda fault: fault.key),
-        plugins=tuple(Plugin(name, _origin(p)) for name, p in manager.list_name_plugin()),
+        plugins=tuple(Plugin(name, origin(p)) for name, p in manager.list_name_plugin()),
     )
 
 
@@ -154,31 +118,16 @@ def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
             near = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-            raise ConformanceError(
-                f"no {what} matches {glob!r}; there are {near} "
-                f"(`conformance list {_plural(what)}` shows all)"
-            )
+            raise ConformanceError(f"no {what} matches {glob!r}; there are {near}{_hint(what)}")
     if not globs:
         return known
     return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))
 
 
-def _plural(what: str) -> str:
-    return "families" if what == "family" else f"{what}s"
-
-
-def _entry_points() -> list[importlib.metadata.EntryPoint]:
-    return sorted(
-        importlib.metadata.entry_points(group=hookspecs.PROJECT), key=lambda entry: entry.name
-    )
-
-
-def _register(manager: pluggy.PluginManager, plugin: object, name: str | None) -> None:
-    try:
-        manager.register(plugin, name=name)
-    except (pluggy.PluginValidationError, ValueError) as error:
-        shown = name or manager.get_canonical_name(plugin)
-        raise PluginError(f"plugin {shown!r} ({_origin(plugin)}): {_told(error)}") from error
+def _hint(what: str) -> str:
+    """Where all names of a kind are shown, if there is a command for it."""
+    listed = {"engine": "engines", "family": "families", "scenario": "scenarios"}.get(what)
+    return f" (`conformance list {listed}` shows all)" if listed else ""
 
 
 def _collect(manager: pluggy.PluginManager, hook: str, kind: type[T]) -> list[tuple[str, T]]:
@@ -242,7 +191,7 @@ def _call_each(manager: pluggy.PluginManager, hook: str) -> list[tuple[str, list
         except ConformanceError as error:
             raise PluginError(f"plugin {plugin!r}: {hook}(): {error}") from error
         except Exception as error:
-            raise PluginError(f"plugin {plugin!r}: {hook}() raised {_told(error)}") from error
+            raise PluginError(f"plugin {plugin!r}: {hook}() raised {told(error)}") from error
     return results
 
 
@@ -284,16 +233,3 @@ def _family_key(family: Family) -> tuple[str, str]:
 def _item_name(item: Any) -> str:
     name: str = item.name
     return name
-
-
-def _name(manager: pluggy.PluginManager, plugin: object) -> str:
-    return manager.get_name(plugin) or repr(plugin)
-
-
-def _told(error: BaseException) -> str:
-    """Type and text of an error, on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def _origin(plugin: object) -> str:
-    return str(getattr(plugin, "__file__", None) or getattr(plugin, "__module__", plugin))

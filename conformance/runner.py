@@ -6,18 +6,13 @@ One step of a run: fire what is due (arrivals, removals, probes), note where eac
 
 from __future__ import annotations
 
-import functools
-import re
-import threading
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from pathlib import Path
-from queue import SimpleQueue
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance.engine import Engine, Submission
-from conformance.errors import Unsupported
+from conformance.errors import MachineError
+from conformance.failures import failure_of, machine_said
+from conformance.other_thread import on_other_thread
 from conformance.schedule import (
     Arrival,
     Probe,
@@ -29,7 +24,6 @@ from conformance.schedule import (
     Weigh,
 )
 from conformance.trace import (
-    Failure,
     ForwardCall,
     KeptCache,
     Mode,
@@ -41,12 +35,6 @@ from conformance.trace import (
 
 # Steps after the last request has ended, in which nothing more may come out.
 _EPILOGUE_STEPS = 2
-
-_UNSUPPORTED = re.compile(
-    r"not (yet )?support|only supports?\b|unsupported|no metal back-?end|not implemented"
-    r"|no implementation for",
-    re.I,
-)
 
 
 def play(
@@ -64,43 +52,24 @@ def play(
         model: as its library loaded it; ``meter`` is the list that its calls are appended to.
         forced: for each request the tokens to feed; ``None`` for a free run.
         hints: for each request the tokens that a draft should foresee.
+
+    Raises:
+        MachineError: the engine failed for want of disk or of a right.
     """
-    run = _Run(engine_class, model, schedule, meter, forced=forced, hints=hints)
+    run = Run(engine_class, model, schedule, meter, forced=forced, hints=hints)
     if not schedule.decode_on_other_thread:
         return run.play()
-    return _on_other_thread(run.play)
+    return on_other_thread(run.play)
 
 
-def _on_other_thread(play: Callable[[], Trace]) -> Trace:
-    """Call ``play`` on the process's one other thread, and wait for it.
+class Run:
+    """The state of one run: plays its schedule, or what it is told to do step by step.
 
-    One for all runs, and never ended: each new thread would get streams of its own from mlx, whose
-    threads outlive it and slow down everything that comes after.
+    Attributes:
+        stages: where each request was when it was last looked at.
+        produced: how many tokens came out for each request.
+        steps: what was recorded so far.
     """
-    answer: Future[Trace] = Future()
-    _other_thread().put((play, answer))
-    return answer.result()
-
-
-@functools.cache
-def _other_thread() -> SimpleQueue[tuple[Callable[[], Trace], Future[Trace]]]:
-    """The queue of the other thread, which is started by the first call."""
-    jobs: SimpleQueue[tuple[Callable[[], Trace], Future[Trace]]] = SimpleQueue()
-
-    def work() -> None:
-        while True:
-            play, answer = jobs.get()
-            try:
-                answer.set_result(play())
-            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
-                answer.set_exception(error)
-
-    threading.Thread(target=work, name="conformance-other", daemon=True).start()
-    return jobs
-
-
-class _Run:
-    """The state of one run."""
 
     def __init__(
         self,
@@ -123,10 +92,10 @@ class _Run:
             *schedule.removals,
             *schedule.probes,
         ]
-        self._stages: dict[str, Stage] = {}
+        self.stages: dict[str, Stage] = {}
         self._prompt_done: dict[str, int] = {}
-        self._produced: dict[str, int] = {}
-        self._steps: list[Step] = []
+        self.produced: dict[str, int] = {}
+        self.steps: list[Step] = []
         self._removed_from: dict[str, Stage] = {}
         self._doing = "making the engine"
 
@@ -138,7 +107,9 @@ class _Run:
             out_of_steps = self._loop(engine)
             held = engine.cache_bytes()
             kept = self._weigh(engine)
-        except Exception as error:  # noqa: BLE001 - the library's failure is the result
+        except Exception as error:
+            if lacks := machine_said(error):
+                raise MachineError(lacks) from error
             failure = failure_of(error, self._doing)
         finally:
             if engine is not None:
@@ -146,7 +117,7 @@ class _Run:
         return Trace(
             schedule=self._schedule,
             mode=Mode.FREE if self._forced is None else Mode.FORCED,
-            steps=tuple(self._steps),
+            steps=tuple(self.steps),
             failure=failure,
             out_of_steps=out_of_steps,
             cache_bytes_at_end=held,
@@ -165,8 +136,7 @@ class _Run:
         bound = step_bound(self._schedule)
         epilogue = 0
         for index in range(bound):
-            self._removed_from = {}
-            self._step(engine, index, probes=self._fire(engine, index))
+            self.step(engine, index, probes=self._fire(engine, index))
             if self._all_ended():
                 epilogue += 1
                 if epilogue > _EPILOGUE_STEPS:
@@ -175,14 +145,15 @@ class _Run:
                 return False  # the rest can never fire; the trace says what was missed
         return True
 
-    def _step(self, engine: Engine, index: int, *, probes: tuple[ProbeResult, ...]) -> None:
+    def step(self, engine: Engine, index: int, *, probes: tuple[ProbeResult, ...] = ()) -> None:
+        """One step of the engine, recorded."""
         self._look(engine)
-        before, rows = dict(self._stages), dict(engine.rows())
+        before, rows = dict(self.stages), dict(engine.rows())
         mark = len(self._meter)
         self._doing = f"step {index}"
         output = engine.step()
         self._note(output)
-        self._steps.append(
+        self.steps.append(
             Step(
                 index=index,
                 stages=before,
@@ -196,20 +167,21 @@ class _Run:
                 pending=engine.pending() if self._schedule.weigh is Weigh.GRAPH else None,
             )
         )
+        self._removed_from = {}
         self._look(engine)
 
     def _look(self, engine: Engine) -> None:
         ended = self._ended()
-        self._stages.update({n: at for n, at in engine.stages().items() if n not in ended})
+        self.stages.update({n: at for n, at in engine.stages().items() if n not in ended})
 
     def _note(self, output: StepOutput) -> None:
         for name, count in output.processed.items():
             self._prompt_done[name] = self._prompt_done.get(name, 0) + count
         for event in output.events:
             name = event.request_id
-            self._produced[name] = self._produced.get(name, 0) + 1
-            if event.finish_reason is not None and self._stages.get(name) is not Stage.REMOVED:
-                self._stages[name] = Stage.FINISHED
+            self.produced[name] = self.produced.get(name, 0) + 1
+            if event.finish_reason is not None and self.stages.get(name) is not Stage.REMOVED:
+                self.stages[name] = Stage.FINISHED
 
     def _fire(self, engine: Engine, index: int) -> tuple[ProbeResult, ...]:
         """Do all that is due, in the order of the schedule; one firing can make another due."""
@@ -223,22 +195,27 @@ class _Run:
                 self._due.remove(item)
                 fired = True
                 if isinstance(item, Arrival):
-                    self._insert(engine, item.requests)
+                    self.insert(engine, item.requests)
                 elif isinstance(item, Removal):
-                    self._doing = f"removing {', '.join(item.request_ids)} before step {index}"
-                    self._look(engine)
-                    self._removed_from |= {n: self._stages[n] for n in item.request_ids}
-                    engine.remove(item.request_ids)
-                    self._stages.update(dict.fromkeys(item.request_ids, Stage.REMOVED))
+                    self.remove(engine, item.request_ids, index)
                 else:
                     self._doing = f"probe {item.kind} before step {index}"
                     results.append(engine.probe(item.kind))
         return tuple(results)
 
-    def _insert(self, engine: Engine, requests: Sequence[Request]) -> None:
+    def remove(self, engine: Engine, request_ids: Sequence[str], index: int) -> None:
+        """Cancel requests before step ``index``."""
+        self._doing = f"removing {', '.join(request_ids)} before step {index}"
+        self._look(engine)
+        self._removed_from |= {name: self.stages[name] for name in request_ids}
+        engine.remove(request_ids)
+        self.stages.update(dict.fromkeys(request_ids, Stage.REMOVED))
+
+    def insert(self, engine: Engine, requests: Sequence[Request]) -> None:
+        """Hand requests over, in one call."""
         self._doing = f"inserting {', '.join(r.request_id for r in requests)}"
         engine.insert([self._submission(engine, request) for request in requests])
-        self._stages.update({r.request_id: Stage.QUEUED for r in requests})
+        self.stages.update({r.request_id: Stage.QUEUED for r in requests})
 
     def _submission(self, engine: Engine, request: Request) -> Submission:
         prefix = engine.extract(request.continues.request_id) if request.continues else None
@@ -250,9 +227,9 @@ class _Run:
         name = trigger.request_id
         if name is None:
             return index >= trigger.count
-        if self._stages.get(name) is not trigger.stage:
+        if self.stages.get(name) is not trigger.stage:
             return False
-        done = {Stage.PREFILL: self._prompt_done, Stage.DECODE: self._produced}.get(trigger.stage)
+        done = {Stage.PREFILL: self._prompt_done, Stage.DECODE: self.produced}.get(trigger.stage)
         return done is None or done.get(name, 0) >= trigger.count
 
     def _can_fire(self, index: int) -> bool:
@@ -260,10 +237,10 @@ class _Run:
 
     def _ended(self) -> set[str]:
         ended = (Stage.FINISHED, Stage.REMOVED)
-        return {name for name, stage in self._stages.items() if stage in ended}
+        return {name for name, stage in self.stages.items() if stage in ended}
 
     def _live(self) -> set[str]:
-        return set(self._stages) - self._ended()
+        return set(self.stages) - self._ended()
 
     def _all_ended(self) -> bool:
         return not self._due and not self._live()
@@ -277,35 +254,6 @@ def step_bound(schedule: Schedule) -> int:
     latest = max((a.when.count for a in schedule.arrivals if a.when.request_id is None), default=0)
     work = sum(len(r.prompt) + r.max_tokens + 4 for r in schedule.requests)
     return latest + work + 8
-
-
-def says_unsupported(error: BaseException) -> bool:
-    """Whether the exception is the library's own word that it cannot do this here.
-
-    Not a crash: nobody was misled. Its words go into the result, and expectations must name them.
-    """
-    if isinstance(error, (Unsupported, NotImplementedError)):
-        return True
-    # "'NoneType' object does not support item assignment" is Python's word, not the library's.
-    if isinstance(error, TypeError):
-        return False
-    return bool(_UNSUPPORTED.search(str(error)))
-
-
-def failure_of(error: BaseException, doing: str) -> Failure:
-    """An exception as data: its type, text, and the last frame that is not ours."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = str(Path(__file__).parent)
-    library = [f for f in frames if not f.filename.startswith(ours)] or frames
-    last = library[-1]
-    path = "/".join(Path(last.filename).parts[-3:])
-    return Failure(
-        type_name=type(error).__name__,
-        message=str(error),
-        frame=f"{path}:{last.lineno}",
-        doing=doing,
-        unsupported=says_unsupported(error),
-    )
 
 
 def _in_words(item: Arrival | Removal | Probe) -> str:

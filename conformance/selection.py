@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from conformance.engine import Engine
 from conformance.errors import ConformanceError
 from conformance.registry import Registry, select
 from conformance.verdict import CaseId
 
+T = TypeVar("T")
+
 DTYPES = ("float32", "float16", "bfloat16")
 # The libraries' `batch_generate` functions are loops around the same generators, so they are asked
 # for by name.
 DEFAULT_ENGINES = ("mlx_lm", "mlx_vlm")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of ``count`` parts of a run, ``number`` from 1; all of them together are the run."""
+
+    number: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """The shard written as ``2/4``; all there is, if nothing is written.
+
+        Raises:
+            ConformanceError: ``text`` is not ``K/N`` with K from 1 to N.
+        """
+        if not text:
+            return cls()
+        found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+        number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not 1 <= number <= count:
+            raise ConformanceError(f"--shard: {text!r} is not K/N with K from 1 to N, such as 2/4")
+        return cls(number, count)
+
+    def of(self, found: Iterable[T], group_of: Callable[[T], str]) -> tuple[T, ...]:
+        """The items of this shard, in their order.
+
+        Groups are dealt out in the order of their names, so that each stays in one shard, and
+        relatives, which cost alike, are spread.
+        """
+        groups = [(group_of(item), item) for item in found]
+        mine = set(sorted({group for group, _ in groups})[self.number - 1 :: self.count])
+        return tuple(item for group, item in groups if group in mine)
 
 
 @dataclass(frozen=True)
@@ -24,11 +62,17 @@ class Selection:
     scenarios: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     seeds: tuple[int, ...] = (0,)
+    shard: Shard = Shard()
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left out of the engines, so that coverage can be judged."""
-        return not self.families and not self.scenarios
+        """Whether nothing is left out of the engines, so that what met no case can be told."""
+        return self.leads and self.shard.count == 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether coverage is judged here: in a whole run, or in the first shard of one."""
+        return not self.families and not self.scenarios and self.shard.number == 1
 
 
 def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:

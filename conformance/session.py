@@ -10,12 +10,13 @@ from collections import OrderedDict
 import msgspec
 
 from conformance.engine import Engine
-from conformance.errors import ModelError
+from conformance.errors import MachineError, ModelError
+from conformance.failures import failure_of, machine_said, says_unsupported
 from conformance.judging.alone import judge_alone
 from conformance.judging.judge import Outcome, Until, brief_for, judge_batched
+from conformance.lingering import Lingering, finding_of
 from conformance.phases import Phases
 from conformance.registry import Registry
-from conformance.runner import failure_of, says_unsupported
 from conformance.scenarios import Scenario
 from conformance.subject import Around, Subject
 from conformance.verdict import MOST_FINDINGS, CaseId, CaseResult, Finding, Verdict
@@ -30,11 +31,15 @@ class Session:
     Args:
         evaluate: compute each model call inside the call, so that the seconds of calls hold all
             of their cost. For benchmarks.
+
+    Attributes:
+        spoilt: a case left threads behind; what comes after it belongs in another process.
     """
 
     def __init__(self, registry: Registry, *, evaluate: bool = False) -> None:
         self.registry = registry
         self.phases = Phases()
+        self.spoilt = False
         self._evaluate = evaluate
         self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
         self._facts: dict[str, tuple[dict[str, str], str]] = {}
@@ -52,6 +57,9 @@ class Session:
             around: entered for each run of the engine with its schedule's name, as a fault is.
             until: asked for each run with what the checks say of it; once it is true, the case is
                 left as it is.
+
+        Raises:
+            MachineError: this machine lacks the disk or the right that a model's files need.
         """
         start = time.perf_counter()
         engine = self.registry.engines[case.engine]
@@ -61,12 +69,24 @@ class Session:
             subject = dataclasses.replace(self.subject(case), around=around)
             mark = len(subject.meter)
             self.phases.read(subject.meter)
-            outcome = _judge(subject, engine, scenario, case, until)
+            lingering = Lingering()
+            outcome = self._looked_after(_judge(subject, engine, scenario, case, until), lingering)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
-        except Exception as error:  # noqa: BLE001 - whatever a library raises is a verdict
-            outcome = _failed(error)
+        except Exception as error:
+            if lacks := machine_said(error):
+                raise MachineError(lacks) from error
+            outcome = _failed(error)  # whatever a library raises is a verdict
         seconds = time.perf_counter() - start
         return self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
+
+    def _looked_after(self, outcome: Outcome, lingering: Lingering) -> Outcome:
+        """The outcome with what the case left behind."""
+        threads = lingering.left()
+        if not threads:
+            return outcome
+        self.spoilt = True
+        findings = (*outcome.findings, finding_of(threads))
+        return dataclasses.replace(outcome, findings=findings)
 
     def subject(self, case: CaseId) -> Subject:
         """The case's model with its oracles, loaded when it is first asked for.
@@ -79,6 +99,8 @@ class Session:
         if key not in self._subjects:
             library = self.registry.libraries[engine.library]
             family = self.registry.families[engine.library, case.family]
+            if family.checkpoint is not None:
+                self._subjects.clear()  # a real model's memory is counted once
             try:
                 self._subjects[key] = Subject.load(
                     library,
@@ -131,6 +153,7 @@ class Session:
             seconds=round(seconds, 4),
             forward_seconds=round(forward_seconds, 4),
             schedules=outcome.schedules,
+            picture=outcome.picture,
         )
 
     def _environment(self, library: str) -> tuple[dict[str, str], str]:

@@ -6,12 +6,15 @@ import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from conformance.family import Family
 from conformance.library import Library
 from conformance.phases import Phases
 from conformance.reference.oracle import STATELESS_STEPS, Oracle
+from conformance.reference.store import Kept, keep
+from conformance.sealing import sealed
 from conformance.trace import ForwardCall
 
 # What is entered for a run of a schedule, by its name.
@@ -50,9 +53,24 @@ class Subject:
         Raises:
             ModelError: the library cannot build or load it.
         """
-        with phases("load"):
+        with phases("load"), _sealed(family):
             model = library.load(family, dtype=dtype, seed=seed)
         meter = library.meter(model, evaluate=evaluate)
         steps = 1 if family.facts.bidirectional_prompt else STATELESS_STEPS
-        oracle = Oracle(library, model, dtype, steps)
+        oracle = Oracle(library, model, dtype, steps, kept=_kept(library, family, dtype))
         return cls(family, library, model, meter, oracle, phases)
+
+
+def _sealed(family: Family) -> AbstractContextManager[None]:
+    """No code that comes with a checkpoint or a config is run, unless the user allows it."""
+    real = family.checkpoint
+    return sealed(Path(real.folder), trusted=real.trusted) if real else sealed(None, trusted=False)
+
+
+def _kept(library: Library, family: Family, dtype: str) -> Kept:
+    """Where the oracle's answers are kept: on disk for a checkpoint that has a place for them."""
+    checkpoint = family.checkpoint
+    if checkpoint is None or not checkpoint.cache:
+        return Kept({}, {})
+    made_by = {**library.versions(), "device": library.device(), "dtype": dtype}
+    return keep(Path(checkpoint.cache), checkpoint.digest, made_by)

@@ -11,6 +11,7 @@ import enum
 import msgspec
 
 from conformance.errors import ResultError
+from conformance.picture import Picture
 
 MOST_FINDINGS = 40
 """Findings that a result carries at most; one defect can show in every row of every schedule."""
@@ -138,7 +139,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     ``expectations/`` names for it (then ``known`` is the id of that entry). ``max_abs_diff`` and
     ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
     the first output token at which a finding applies. ``seconds`` is wall time;
-    ``forward_seconds`` the part of it spent in model calls.
+    ``forward_seconds`` the part of it spent in model calls. ``picture`` is what a page draws of a
+    case that is wrong.
     """
 
     case: str
@@ -161,6 +163,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     known: str | None = None
     schedules: tuple[ScheduleResult, ...] = ()
     schema: int = 1
+    picture: Picture | None = None
 
 
 def encode(result: CaseResult) -> str:

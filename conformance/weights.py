@@ -157,24 +157,39 @@ def make_weights(
     Shapes:
         each array has the shape that ``shapes`` names, float32.
     """
+    return {
+        path: _values(path, shapes[path], scale, seed=seed)
+        for path, scale in scales(shapes, recipe).items()
+    }
+
+
+def scales(shapes: Mapping[str, Shape], recipe: Recipe) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation that each parameter is drawn with.
+
+    Raises:
+        FamilyError: a rule of the recipe matches no parameter.
+    """
     for rule in recipe.rules:
         if not any(fnmatchcase(path, rule.match) for path in shapes):
             raise FamilyError(f"weights: the rule {rule.match!r} matches no parameter")
     tied = not any(_matches(path, _HEADS) for path in shapes)
-    return {
-        path: _values(path, shape, recipe, tied=tied, seed=seed) for path, shape in shapes.items()
-    }
+    found = {}
+    for path, shape in shapes.items():
+        rule = _rule(path, shape, recipe, tied=tied)
+        std = rule.std / math.sqrt(_fan_in(path, shape)) if rule.fan_in else rule.std
+        found[path] = rule.mean, std
+    return found
 
 
 def _values(
-    path: str, shape: Shape, recipe: Recipe, *, tied: bool, seed: int
+    path: str, shape: Shape, scale: tuple[float, float], *, seed: int
 ) -> npt.NDArray[np.float32]:
+    drawn = draw(path, shape, seed=seed)
     if path.endswith(".signs"):
         # A rotation's sign vector holds -1 and +1 and nothing else.
-        return np.where(draw(path, shape, seed=seed) < 0, -1, 1).astype(np.float32)
-    rule = _rule(path, shape, recipe, tied=tied)
-    std = rule.std / math.sqrt(_fan_in(path, shape)) if rule.fan_in else rule.std
-    return (rule.mean + std * draw(path, shape, seed=seed)).astype(np.float32)
+        return np.where(drawn < 0, -1, 1).astype(np.float32)
+    mean, std = scale
+    return (mean + std * drawn).astype(np.float32)
 
 
 def _rule(path: str, shape: Shape, recipe: Recipe, *, tied: bool) -> WeightRule:

@@ -11,11 +11,12 @@ ROOT = Path(__file__).parents[2]
 
 # The layer of each module or package directly under conformance/; a new one must be put into one.
 LAYERS = {
-    1: "errors schedule trace verdict family grammar",
-    2: "numerics compare checks golden expectations hookspecs",
-    3: "engine library registry selection coverage phases weights sensitivity noise backend "
-    "reference scenarios faults subject runner judging probing session diagnosis proof throughput "
-    "caches report schema bench explore explain repro",
+    1: "errors sealing other_thread schedule trace picture verdict family grammar",
+    2: "numerics compare checks lingering golden expectations hookspecs",
+    3: "engine library hosting registry selection coverage phases weights sensitivity noise "
+    "backend reference scenarios faults subject failures runner judging probing session "
+    "diagnosis proof checkpoints smoke proving throughput caches adoption vectors report "
+    "schema bench explore explain repro regeneration independent releases html",
     4: "plugins",
     5: "cli pytest_plugin suite __main__",
 }
@@ -29,14 +30,18 @@ PLACES = {
     "mlx_vlm": "backend caches reference plugins faults",
     "pytest": "cli pytest_plugin suite",
     "xdist": "cli pytest_plugin suite",
+    "syrupy": "pytest_plugin suite",
     "click": "cli",
     "rich": "report cli pytest_plugin",
+    "jinja2": "html repro",
     "hypothesis": "caches explore pytest_plugin suite",
+    "torch": "independent",
+    "transformers": "independent plugins",
 }
 # Found by their entry points; nobody imports them.
 NOT_IMPORTED = "plugins"
 # Works on results alone.
-REPORT_MAY_IMPORT = "report schema errors schedule trace verdict"
+REPORT_MAY_IMPORT = "report schema errors schedule trace picture verdict"
 
 
 @dataclass(frozen=True)

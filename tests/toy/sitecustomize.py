@@ -4,8 +4,10 @@ Tests of the command line and of the pytest plugin need verdicts of every kind a
 workers too. So here no library is loaded and ``Session.run`` follows a script (``toy_plugin.py``).
 """
 
+import os
 from importlib.metadata import EntryPoint
 
-from conformance import registry
+from conformance import hosting
 
-registry._entry_points = lambda: [EntryPoint("toy", "toy_plugin", "mlx_conformance")]
+PLUGIN = os.environ.get("TOY_PLUGIN", "toy_plugin")
+hosting._entry_points = lambda: [EntryPoint("toy", PLUGIN, "mlx_conformance")]

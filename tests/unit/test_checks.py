@@ -109,6 +109,13 @@ def small_drift(script):
         take.move("b", 1, 1e-3)
 
 
+def twins_apart(script):
+    """By what rounding may move each of them against its single stream."""
+    script.__init__(twins=True)
+    for take in (script.forced, script.free):
+        take.move("twin", 1, 2 * NOISE)
+
+
 def other_token_on_equal_numbers(script):
     """As if the argmax were taken of another row."""
     script.free.change("b", 1, token=(script.want["b"].tokens[1] + 1) % 8)
@@ -192,6 +199,7 @@ FIRES = {
     stop_that_nobody_asked_for: {("protocol", V.PROTOCOL)},
     one_token_too_few: {("protocol", V.PROTOCOL)},
     small_drift: {("forced", V.DRIFT)},
+    twins_apart: {("twins", V.DRIFT)},
     other_token_on_equal_numbers: {("free", V.DIVERGED)},
     other_token_at_a_tie: {("free", V.TIE)},
     rubbish_in_the_repetition: {("stability", V.UNSTABLE)},

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from conformance import registry
+from conformance import hosting
 from conformance.engine import Capability, Engine
 from conformance.errors import ConformanceError, FamilyError, PluginError
 from conformance.family import Facts, Family
@@ -82,7 +82,7 @@ def _giver(given):
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch):
     """No plugin but those of the test."""
-    monkeypatch.setattr(registry, "_entry_points", list)
+    monkeypatch.setattr(hosting, "_entry_points", list)
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ def entry(monkeypatch):
         if not isinstance(module, str):
             monkeypatch.setitem(sys.modules, f"{name}_module", module)
             module = f"{name}_module"
-        before = registry._entry_points()
+        before = hosting._entry_points()
         more = EntryPoint(name, module, "mlx_conformance")
-        monkeypatch.setattr(registry, "_entry_points", lambda: [*before, more])
+        monkeypatch.setattr(hosting, "_entry_points", lambda: [*before, more])
 
     return install
 

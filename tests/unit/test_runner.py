@@ -7,9 +7,8 @@ from miniatures.library import ToyLibrary
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 
-from conformance.engine import Engine
 from conformance.errors import Unsupported
-from conformance.runner import failure_of, play, says_unsupported, step_bound
+from conformance.runner import play, step_bound
 from conformance.schedule import (
     Arrival,
     Continuation,
@@ -331,37 +330,3 @@ def test_all_runs_on_another_thread_share_it():
         run(asked, Watched)
         threads.append(Watched.last.thread)
     assert threads[0] is threads[1]
-
-
-# ---------------------------------------------------------------------------- failures as data
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (Unsupported("x"), True),
-        (NotImplementedError("RotatingKVCache quantization NYI"), True),
-        (ValueError("Batching is not yet supported for this model"), True),
-        (ValueError("ArraysCache does not support batching with history"), True),
-        (ValueError("only supports batches of one"), True),
-        (RuntimeError("[conv] no Metal backend"), True),
-        (RuntimeError("[quantized_matmul] No implementation for problem shape: 1x1x32x4"), True),
-        (ValueError("not implemented"), True),
-        (TypeError("'NoneType' object does not support item assignment"), False),
-        (IndexError("list index out of range"), False),
-        (ValueError("operands could not be broadcast"), False),
-        (AttributeError("'KVCache' object has no attribute 'merge'"), False),
-    ],
-)
-def test_only_the_librarys_own_word_makes_it_unsupported(error, said):
-    assert says_unsupported(error) is said
-
-
-def test_a_failure_names_the_last_frame_that_is_not_ours():
-    """The harness called, and the library's frame is the one to look at."""
-    try:
-        Engine.extract(ContinuousBatching(ToyModel(), EngineOptions()), "a")
-    except Unsupported as error:
-        failure = failure_of(error, "extracting")
-    assert failure.frame.startswith("tests/unit/test_runner.py:")
-    assert failure.message == "engine right cannot extract the cache of 'a'"

@@ -10,7 +10,7 @@ from conformance.errors import ConformanceError
 from conformance.family import Facts, Family
 from conformance.registry import Registry
 from conformance.scenarios import LADDER
-from conformance.selection import Selection, cases
+from conformance.selection import Selection, Shard, cases
 
 OTHER = type("Other", (ContinuousBatching,), {"name": "other", "library": "other"})
 
@@ -106,3 +106,36 @@ def test_a_selection_is_whole_if_no_family_or_scenario_is_left_out():
     assert Selection(engines=("right",), seeds=(1, 2)).whole
     assert not Selection(families=("llama",)).whole
     assert not Selection(scenarios=("ragged",)).whole
+
+
+def family_of(text):
+    return text.split("/")[0]
+
+
+def test_shards_share_out_groups_evenly_and_keep_the_order():
+    items = [f"f{n}/{part}" for n in (3, 1, 7, 5, 2, 6, 4) for part in "ba"]
+    parts = [Shard(number, 3).of(items, family_of) for number in (1, 2, 3)]
+    assert sorted(item for part in parts for item in part) == sorted(items)
+    assert [len(part) for part in parts] == [6, 4, 4]
+    assert parts[0] == ("f1/b", "f1/a", "f7/b", "f7/a", "f4/b", "f4/a")
+    assert Shard(8, 8).of(items, family_of) == ()
+
+
+def test_a_shard_as_text():
+    assert Shard.parse("") == Shard(1, 1)
+    assert Shard.parse("2/12") == Shard(2, 12)
+
+
+@pytest.mark.parametrize(
+    "text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2", "1/2/3", "\u00b2/2", " 1/2"]
+)
+def test_a_shard_that_makes_no_sense(text):
+    with pytest.raises(ConformanceError, match=f"--shard: {text!r} is not K/N"):
+        Shard.parse(text)
+
+
+def test_what_is_about_the_whole_is_the_first_shard_s():
+    assert [Selection(shard=Shard(n, 2)).leads for n in (1, 2)] == [True, False]
+    assert not Selection(shard=Shard(1, 2)).whole
+    assert Selection().whole
+    assert not Selection(families=("x",)).leads

@@ -1,0 +1,100 @@
+"""Workflows are valid, and call the scripts of ci/, nothing else: what CI does, anybody can do."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+
+CALL = re.compile(r'bash (ci/\w+\.sh)(?: (?:[\w/.-]+|"\$\w+"|\$\{\{ matrix\.\w+ \}\}(?:/\d+)?))*')
+
+
+def workflows(root):
+    """Each workflow's path, and what it says."""
+    found = sorted((root / ".github" / "workflows").glob("*.yml"))
+    return [(path, yaml.safe_load(path.read_text(encoding="utf-8"))) for path in found]
+
+
+def not_a_script(root):
+    """Steps that do something else than call a script that is there."""
+    return [
+        f"{path.name}: {name}: {step['run'].strip()}"
+        for path, workflow in workflows(root)
+        for name, job in workflow["jobs"].items()
+        for step in job.get("steps", ())
+        if "run" in step
+        and not ((call := CALL.fullmatch(step["run"].strip())) and (root / call[1]).is_file())
+    ]
+
+
+def not_marked(root):
+    """Workflows whose head does not say what of them was never run."""
+    heads = {
+        path.name: path.read_text(encoding="utf-8").partition("\nname:")[0]
+        for path, _ in workflows(root)
+    }
+    return [name for name, head in heads.items() if "Not run yet" not in head]
+
+
+def complaints(root):
+    """What the schema of GitHub's workflows and shellcheck have to say."""
+    files = [str(path) for path, _ in workflows(root)]
+    commands = (
+        [BIN / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *files],
+        [BIN / "shellcheck", *sorted((root / "ci").glob("*.sh"))],
+    )
+    done = [subprocess.run(c, capture_output=True, text=True, check=False) for c in commands]
+    return [one.stdout + one.stderr for one in done if one.returncode]
+
+
+RULES = (not_a_script, not_marked, complaints)
+
+RIGHT = """# Not run yet.
+name: x
+on: push
+jobs:
+  a:
+    runs-on: macos-14
+    steps:
+      - run: bash ci/x.sh ${{ matrix.shard }}/4 "$MORE"
+"""
+PLANTED = [
+    (not_a_script, "bash ci/x.sh", "pip install x && bash ci/x.sh"),
+    (not_a_script, "bash ci/x.sh", "bash ci/lost.sh"),
+    (not_a_script, '"$MORE"', "; rm x"),
+    (not_a_script, "matrix.shard", "github.event.pull_request.title"),
+    (not_marked, "Not run yet", "Runs"),
+    (complaints, "runs-on: macos-14", "runs_on: macos-14"),
+    (complaints, "echo 1", "cd $1"),
+]
+
+
+def plant(root, before="", after=""):
+    files = {".github/workflows/x.yml": RIGHT, "ci/x.sh": "#!/usr/bin/env bash\necho 1\n"}
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace(before, after) if before else text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_project_keeps_the_rule(rule):
+    assert len(workflows(ROOT)) == 2
+    assert rule(ROOT) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_what_is_right_is_not_told(rule, tmp_path):
+    plant(tmp_path)
+    assert rule(tmp_path) == []
+
+
+@pytest.mark.parametrize(("rule", "before", "after"), PLANTED)
+def test_a_breach_is_told(rule, before, after, tmp_path):
+    plant(tmp_path, before, after)
+    assert len(rule(tmp_path)) == 1

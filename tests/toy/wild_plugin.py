@@ -1,0 +1,121 @@
+"""A plugin of models that are no guests: each does to its process what its family is called.
+
+Only in the scenario ``wild``, which is played between two others: those must come to their end.
+"""
+
+import dataclasses
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from miniatures.library import ToyLibrary, family
+from miniatures.model import ToyModel
+from miniatures.right import ContinuousBatching
+
+from conformance.hookspecs import hookimpl
+from conformance.library import Coverage
+from conformance.scenarios.batch import RAGGED
+
+FAMILIES = tuple(
+    os.environ.get("TOY_FAMILIES", "aborts vanishes loops freezes grows leaves").split()
+)
+SCENARIOS = ("before", "wild", "after")
+SECONDS = 30
+NOW = []
+
+
+def aborts():
+    os.abort()
+
+
+def vanishes():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def loops():
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        time.sleep(0.01)  # the tests' machine has other work
+
+
+def freezes():
+    """As native code does: no handler of a signal is run."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    time.sleep(SECONDS)
+
+
+def grows():
+    kept = []
+    while len(kept) * 16 < 8000:
+        kept.append(b"x" * 2**24)
+        time.sleep(0.01)
+
+
+def leaves():
+    threading.Thread(target=time.sleep, args=[SECONDS], name="forgotten").start()
+
+
+class Wild(ToyModel):
+    name = ""
+
+    def __call__(self, *arguments, **more):
+        if NOW == ["wild"]:
+            NOW.clear()
+            globals().get(self.name, int)()
+        return super().__call__(*arguments, **more)
+
+
+class WildLibrary(ToyLibrary):
+    def coverage(self):
+        return Coverage(("toy",), {"toy": "no family is called so"})
+
+    def load(self, family, *, dtype, seed):
+        model = Wild()
+        model.name = family.name
+        return model
+
+
+class Engine(ContinuousBatching):
+    name = "toy"
+
+
+@hookimpl
+def conformance_libraries():
+    return [WildLibrary()]
+
+
+@hookimpl
+def conformance_families():
+    return [msgspec.structs.replace(family(), name=name) for name in FAMILIES]
+
+
+@hookimpl
+def conformance_engines():
+    return [Engine]
+
+
+@hookimpl
+def conformance_scenarios():
+    return [scenario(rung, name) for rung, name in enumerate(SCENARIOS)]
+
+
+@hookimpl
+def conformance_faults():
+    return []
+
+
+def scenario(rung, name):
+    def make(brief):
+        """One schedule, as a whole ladder would cost the tests seconds; the oracle comes first."""
+        (schedule,) = RAGGED.make(brief)[:1]
+        NOW[:] = [name]
+        return [schedule]
+
+    return dataclasses.replace(RAGGED, name=name, rung=rung, make=make)
