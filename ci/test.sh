@@ -1,15 +1,28 @@
 #!/usr/bin/env bash
 # All that must pass before a change goes in: sets up, runs every stage even if one fails, and says
-# at the end what each came to. Developers and CI run this same script.
+# at the end what each came to. Developers and CI run this same script. Arguments are the stages to
+# run, for example `bash ci/test.sh lint types`; without any, all are.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-bash ci/setup.sh || exit 1
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+stages="lint format types docs workflows tests suite"
+for name in "$@"; do
+  case " $stages " in
+    *" $name "*) ;;
+    *)
+      echo "ci/test.sh: there is no stage $name; there are: $stages" >&2
+      exit 2
+      ;;
+  esac
+done
+bash ci/setup.sh --browser || exit 1
 
+asked="${*:-$stages}"
 summary=""
 failures=0
 
 stage() {
   local name="$1" start=$SECONDS outcome=passed
+  case " $asked " in *" $name "*) ;; *) return ;; esac
   shift
   echo "== $name: $*"
   if ! "$@"; then
@@ -24,6 +37,8 @@ bin=.venv/bin
 stage lint $bin/ruff check .
 stage format $bin/ruff format --check .
 stage types $bin/mypy
+stage docs $bin/mkdocs build --strict --quiet
+stage workflows bash ci/workflows.sh
 stage tests $bin/python -m pytest tests -q -n auto
 stage suite $bin/python -m pytest --pyargs conformance.suite -q -n auto --conformance-engine 'mlx_*'
 

@@ -1,0 +1,133 @@
+"""Writes docs/reference/: the pages that say what the code says. ``python ci/reference``.
+
+A test holds the pages that are committed to what this writes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import formats
+import options
+
+from conformance import hookspecs
+from conformance.engine import Capability, Engine
+from conformance.faults import Fault
+from conformance.library import Library
+from conformance.registry import Registry, build_registry
+from conformance.scenarios import Scenario
+
+HERE = Path(__file__).parent
+TARGET = HERE.parents[1] / "docs" / "reference"
+
+
+def pages() -> dict[str, str]:
+    """Every page's text by its file name."""
+    registry = build_registry()
+    scenarios = sorted(registry.scenarios.values(), key=lambda scenario: scenario.rung)
+    found: dict[str, dict[str, Any]] = {
+        "cli": {"commands": options.commands()},
+        "pytest": {"options": options.pytest_options()},
+        "hooks": {"hooks": _hooks(), "parts": [_part(kind) for kind in _PARTS]},
+        "formats": {"formats": formats.published()},
+        "scenarios": {"scenarios": [_scenario(registry, each) for each in scenarios]},
+        "faults": {"classes": _faults(registry), "count": len(registry.faults)},
+    }
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown, from our own code
+    )
+    environment.filters.update(cell=cell, linked=linked)
+    return {
+        f"{name}.md": environment.get_template(f"{name}.md.j2").render(**values)
+        for name, values in found.items()
+    }
+
+
+def cell(text: str) -> str:
+    """Text for one cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+_HOMES = {"mlx-lm": "ml-explore/mlx-lm", "mlx-vlm": "Blaizzy/mlx-vlm"}
+
+
+def linked(source: str) -> str:
+    """A fault's source with a link for each thread of a library that it names."""
+    return re.sub(
+        r"(mlx-lm|mlx-vlm) #(\d+)",
+        lambda m: f"[{m[0]}](https://github.com/{_HOMES[m[1]]}/issues/{m[2]})",
+        cell(source),
+    )
+
+
+_PARTS = (Engine, Capability, Library, Scenario, Fault)
+
+
+def _hooks() -> list[dict[str, str]]:
+    return [
+        {"name": name, "text": inspect.getdoc(hook) or "", "gives": hook.__annotations__["return"]}
+        for name, hook in vars(hookspecs).items()
+        if name.startswith("conformance_")
+    ]
+
+
+def _part(kind: type) -> dict[str, Any]:
+    """A class that plugins make or derive from: its text, and those of its public methods."""
+    methods = [
+        {"name": name, "signature": _signature(member), "text": inspect.getdoc(member) or ""}
+        for name, member in vars(kind).items()
+        if not name.startswith("_") and isinstance(inspect.unwrap(_plain(member)), type(_plain))
+    ]
+    return {
+        "name": kind.__name__,
+        "module": kind.__module__,
+        "text": inspect.getdoc(kind) or "",
+        "methods": methods,
+    }
+
+
+def _plain(member: Any) -> Any:
+    return member.__func__ if isinstance(member, classmethod | staticmethod) else member
+
+
+def _signature(member: Any) -> str:
+    return str(inspect.signature(_plain(member))).replace("'", "")
+
+
+def _scenario(registry: Registry, scenario: Scenario) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "rung": scenario.rung,
+        "summary": scenario.summary,
+        "text": inspect.getdoc(scenario.make) or "",
+        "needs": sorted(need.value for need in scenario.needs),
+        "witnesses": [witness.name for witness in scenario.witnesses],
+        "faults": sum(scenario.name in fault.scenarios for fault in registry.faults.values()),
+    }
+
+
+def _faults(registry: Registry) -> list[dict[str, Any]]:
+    by_class: dict[str, list[Fault]] = {}
+    for fault in sorted(registry.faults.values(), key=lambda fault: fault.key):
+        by_class.setdefault(fault.fault_class, []).append(fault)
+    return [{"name": name, "faults": found} for name, found in sorted(by_class.items())]
+
+
+if __name__ == "__main__":
+    TARGET.mkdir(exist_ok=True)
+    for file, text in pages().items():
+        (TARGET / file).write_text(text, encoding="utf-8")
+        print(f"docs/reference/{file}")
