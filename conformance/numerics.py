@@ -6,6 +6,7 @@ An envelope says for each step how far a right answer may move for rounding alon
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,9 @@ WIDE_STEPS = 3
 # Up to this factor the noise that is known explains a difference, and no more of it is measured.
 # More than this of a benign difference says that the noise is too small: a floor, or few runs.
 ENOUGH = 2.0
+# ... or up to this one where few runs are known: what they do not cover is held against more, so
+# that a ratio above it is always one of the usual noise.
+ENOUGH_OF_FEW = 1.0
 # A difference of more than this many times the noise is no rounding, however often one asks.
 HOPELESS = 1000.0
 
@@ -41,12 +45,28 @@ class Envelope:
         full: float32 ``[steps]``, over the whole vocabulary.
         floor: no step's noise is smaller than this.
         measured: ``False`` if only the floor is known, which was enough.
+        few: it is from fewer runs than usual, so that a right answer may leave it.
     """
 
     top: np.ndarray
     full: np.ndarray
     floor: float
     measured: bool = True
+    few: bool = False
+
+    @property
+    def usual(self) -> bool:
+        """Whether it is from as many runs as usual, or more."""
+        return self.measured and not self.few
+
+    def wider_by(self, other: Envelope) -> Envelope:
+        """What the runs of both show, in as many steps as ``other`` has."""
+        steps = len(other.top)
+        return dataclasses.replace(
+            other,
+            top=np.maximum(self.top[:steps], other.top),
+            full=np.maximum(self.full[:steps], other.full),
+        )
 
 
 @dataclass(frozen=True)
@@ -70,10 +90,10 @@ class Deviation:
         """Whether rounding explains it all."""
         return self.first_bad_step is None
 
-    @property
-    def explained(self) -> bool:
-        """Whether the noise that is known explains it all, with room to spare."""
-        return self.within_noise and float(self.ratio.max()) <= ENOUGH
+    def explained(self, noise: Envelope) -> bool:
+        """Whether ``noise``, by which it was judged, explains it all, with room to spare."""
+        enough = ENOUGH_OF_FEW if noise.few else ENOUGH
+        return self.within_noise and float(self.ratio.max()) <= enough
 
     @property
     def hopeless(self) -> bool:
@@ -125,7 +145,7 @@ def differences(
     return np.take_along_axis(delta, top, axis=-1).max(axis=-1), delta.max(axis=-1)
 
 
-def envelope_of(runs: np.ndarray, base: np.ndarray, *, floor: float) -> Envelope:
+def envelope_of(runs: np.ndarray, base: np.ndarray, *, floor: float, few: bool = False) -> Envelope:
     """The envelope from perturbed runs.
 
     How far ``base`` is from the oracle is left out on purpose: where a model is wrong without a
@@ -145,6 +165,7 @@ def envelope_of(runs: np.ndarray, base: np.ndarray, *, floor: float) -> Envelope
         top=np.maximum(np.max([pair[0] for pair in pairs], axis=0), floor),
         full=np.maximum(np.max([pair[1] for pair in pairs], axis=0), floor),
         floor=floor,
+        few=few,
     )
 
 
@@ -190,8 +211,8 @@ def settle(
     """
     noise, found = floor, deviate(floor)
     for more in wider:
-        hopeless = noise.measured and found.hopeless
-        if found.explained or hopeless or not np.isfinite(found.ratio).all():
+        hopeless = noise.usual and found.hopeless
+        if found.explained(noise) or hopeless or not np.isfinite(found.ratio).all():
             break
         noise = more()
         found = deviate(noise)

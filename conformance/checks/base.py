@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,8 @@ class Play:
         want: the oracle's stream of each request.
         floor: the smallest noise to assume for a request.
         envelope: the measured noise of a request; costs model runs when first asked.
-        thorough: the same from many more runs, for differences just outside of it.
+        wider: the noises of a request that can be measured, from few runs to many: as many as a
+            difference asks for (``numerics.settle``).
         full_logprobs: whether the engine promises logprobs over the whole vocabulary.
         staged: whether the engine tells the stage of each request.
         policy: of a batch of one with quantized caches, the logprobs that the library's own single
@@ -37,15 +38,10 @@ class Play:
     want: Mapping[str, Stream]
     floor: Callable[[str], Envelope]
     envelope: Callable[[str], Envelope]
-    thorough: Callable[[str], Envelope]
+    wider: Callable[[str], Sequence[Callable[[], Envelope]]]
     full_logprobs: bool = True
     staged: bool = True
     policy: np.ndarray | Failure | None = None
-
-    @property
-    def wider(self) -> tuple[Callable[[str], Envelope], ...]:
-        """The measured noises, the cheaper first."""
-        return self.envelope, self.thorough
 
     def row(self, trace: Trace, request_id: str, step: int) -> int | None:
         """The batch row that the request's output token ``step`` came from, where known."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from conformance import numerics
@@ -41,7 +39,7 @@ def measure(play: Play, trace: Trace, request_id: str) -> tuple[Deviation, Envel
     return numerics.settle(
         lambda noise: _deviation(got, want, steps, noise),
         play.floor(request_id),
-        [functools.partial(more, request_id) for more in play.wider],
+        play.wider(request_id),
     )
 
 

@@ -35,7 +35,7 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
     assert want.logprobs is not None
     request = play.schedule.request(name)
     found = measure(play, trace, name)
-    noise = found[1] if found is not None and found[1].measured else play.envelope(name)
+    noise = found[1] if found is not None and found[1].usual else play.envelope(name)
     margin = float(numerics.margins(want.logprobs[step : step + 1])[0])
     allowed = 2 * numerics.FACTOR * float(noise.top[step])
     near = margin <= allowed

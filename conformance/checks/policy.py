@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import msgspec
 import numpy as np
 
@@ -57,7 +55,7 @@ def _deviation(
     return numerics.settle(
         lambda noise: numerics.deviation(own, batch, noise),
         play.floor(name),
-        [functools.partial(more, name) for more in play.wider],
+        play.wider(name),
     )
 
 

@@ -20,7 +20,7 @@ from conformance.independent.known import Change, Known
 from conformance.independent.results import Explained, Reading, Result, State
 from conformance.library import Library
 from conformance.numerics import Envelope
-from conformance.reference.oracle import PERTURBED_RUNS, ULPS
+from conformance.reference.noise import PERTURBED_RUNS, ULPS
 from conformance.schedule import EngineOptions, Request
 
 # A model of which fewer parameters are heard agrees whatever they are.

@@ -67,9 +67,17 @@ def play_schedule(
     def floor(name: str) -> Envelope:
         return oracle.floor_envelope(want[name], options)
 
-    def envelope(name: str, *, thorough: bool = False) -> Envelope:
+    def timed(measure: Callable[[], Envelope]) -> Envelope:
         with subject.phases("noise"):
-            return oracle.envelope(schedule.request(name), options, schedule, thorough=thorough)
+            return measure()
+
+    def wider(name: str) -> list[Callable[[], Envelope]]:
+        measures = oracle.wider(schedule.request(name), options, schedule)
+        return [functools.partial(timed, measure) for measure in measures]
+
+    def envelope(name: str) -> Envelope:
+        with subject.phases("noise"):
+            return oracle.envelope(schedule.request(name), options, schedule)
 
     def played(*traces: Trace) -> Play:
         return Play(
@@ -78,7 +86,7 @@ def play_schedule(
             want,
             floor=floor,
             envelope=envelope,
-            thorough=functools.partial(envelope, thorough=True),
+            wider=wider,
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,

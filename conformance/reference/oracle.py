@@ -11,26 +11,15 @@ import msgspec
 import numpy as np
 
 from conformance import numerics
-from conformance.errors import VoidNoiseError
 from conformance.library import Library, Solo
 from conformance.numerics import Envelope
+from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS, Noise
 from conformance.reference.store import Kept
 from conformance.schedule import EngineOptions, Request, Schedule
 from conformance.trace import FinishReason, Stream
 
 # Steps of a single stream that are made at least, so that the next scenario need not extend it.
 MIN_STEPS = 7
-# Perturbed runs per envelope, and the size of the perturbation in units in the last place.
-PERTURBED_RUNS = 8
-# Runs of a thorough envelope. A choice of experts that a rounding flips now and then moves the
-# logprobs by nats; if it flips in one run of five, eight runs miss it one time in six.
-THOROUGH_RUNS = 64
-ULPS = {"float32": 2.0, "float16": 1.0, "bfloat16": 1.0}
-# Quantization is a step function: a rounding flips a code rarely, and then moves the logprobs by
-# much. A larger perturbation makes flips as common in few runs as they are in many requests.
-QUANTIZED_ULPS = {"float32": 32.0, "float16": 2.0, "bfloat16": 1.0}
-# ... and codes are added up by other kernels in a batch than alone.
-QUANTIZED_FLOOR = 8.0
 # The stateless oracle takes one whole pass a token: only short prompts, and only so many tokens.
 STATELESS_PROMPT = 16
 STATELESS_STEPS = 4
@@ -58,9 +47,9 @@ class Oracle:
     ) -> None:
         self._library = library
         self._model = model
-        self._dtype = dtype
         self._stateless_steps = stateless_steps
-        self._streams, self._envelopes = kept or Kept({}, {})
+        self._streams, envelopes = kept or Kept({}, {})
+        self._noise = Noise(library, model, dtype, envelopes)
         self._checks: dict[Any, OracleCheck | None] = {}
 
     def solo(self, request: Request, options: EngineOptions, schedule: Schedule | None) -> Stream:
@@ -86,49 +75,51 @@ class Oracle:
         options: EngineOptions,
         schedule: Schedule | None,
         *,
-        thorough: bool = False,
+        runs: int = PERTURBED_RUNS,
     ) -> Envelope:
         """The noise at each step of ``request``'s single stream.
 
         Args:
-            thorough: from many more runs, the usual ones among them.
+            runs: how many it is from; the first of many are the same as those of few.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing.
         """
         key = self._key(request, options, schedule)
-        stream = self._streams[key]
-        found = self._envelopes.get((key, thorough))
-        if found is None or len(found.top) < len(stream.tokens):
-            history = msgspec.structs.replace(
-                request, prompt=self._history(request, options, schedule)
-            )
-            count = THOROUGH_RUNS if thorough else PERTURBED_RUNS
-            found = self._measure(history, options, stream, count)
-            self._envelopes[key, thorough] = found
-        return found
+
+        def history() -> Request:
+            prompt = self._history(request, options, schedule)
+            return msgspec.structs.replace(request, prompt=prompt)
+
+        return self._noise.kept(key, history, options, self._streams[key], runs=runs)
 
     def noise_along(
-        self, request: Request, options: EngineOptions, stream: Stream, *, thorough: bool = False
+        self,
+        request: Request,
+        options: EngineOptions,
+        stream: Stream,
+        *,
+        runs: int = PERTURBED_RUNS,
     ) -> Envelope:
         """The noise at tokens that ``request`` was fed and need not choose itself; not kept.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing.
         """
-        count = THOROUGH_RUNS if thorough else PERTURBED_RUNS
-        return self._measure(request, options, stream, count)
+        return self._noise.along(request, options, stream, runs=runs)
 
     def wider(
         self, request: Request, options: EngineOptions, schedule: Schedule | None
     ) -> tuple[Callable[[], Envelope], ...]:
-        """The usual noise of ``request`` and the thorough one, each measured when it is called."""
-        usual = functools.partial(self.envelope, request, options, schedule)
-        return usual, functools.partial(usual, thorough=True)
+        """The noise of ``request`` from few runs to many, each measured when it is called."""
+        return tuple(
+            functools.partial(self.envelope, request, options, schedule, runs=runs)
+            for runs in (FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS)
+        )
 
     def floor_envelope(self, stream: Stream, options: EngineOptions) -> Envelope:
         """The smallest noise to assume for ``stream``: free, and enough when nothing moved."""
-        return numerics.flat_envelope(len(stream.tokens), self._floor(stream, options))
+        return self._noise.floor(stream, options)
 
     def check_stateless(self, request: Request, options: EngineOptions) -> OracleCheck | None:
         """Hold the single stream against the pass without a cache; ``None`` for long prompts."""
@@ -197,32 +188,6 @@ class Oracle:
         source = schedule.request(request.continues.request_id)
         produced = self.solo(source, options, schedule).tokens[: request.continues.after]
         return self._history(source, options, schedule) + produced + request.prompt
-
-    def _measure(
-        self, request: Request, options: EngineOptions, stream: Stream, count: int
-    ) -> Envelope:
-        assert stream.logprobs is not None
-        run = functools.partial(
-            self._library.teacher_forced, self._model, request, stream.tokens, options=options
-        )
-        base = run()
-        ulps = (ULPS if options.kv is None else QUANTIZED_ULPS)[self._dtype]
-        runs = np.stack([run(ulps=ulps, seed=seed) for seed in range(count)])
-        if np.array_equal(runs, np.broadcast_to(base, runs.shape)):
-            raise VoidNoiseError(
-                "the noise measurement moved no logprob: the model's layers were not reached"
-            )
-        if np.isnan(runs).any() and not np.isnan(base).any():
-            raise VoidNoiseError(
-                "the noise measurement gave NaN: a perturbation of one unit in the last place "
-                "takes the model out of the range of its dtype"
-            )
-        return numerics.envelope_of(runs, base, floor=self._floor(stream, options))
-
-    def _floor(self, stream: Stream, options: EngineOptions) -> float:
-        assert stream.logprobs is not None
-        level = numerics.floor(self._dtype, stream.logprobs)
-        return level if options.kv is None else level * QUANTIZED_FLOOR
 
     @staticmethod
     def _key(request: Request, options: EngineOptions, schedule: Schedule | None) -> Any:

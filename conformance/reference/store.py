@@ -193,10 +193,10 @@ def _envelope_arrays(envelope: Envelope) -> Arrays:
     return {
         "top": envelope.top,
         "full": envelope.full,
-        "rest": np.array([envelope.floor, envelope.measured], np.float64),
+        "rest": np.array([envelope.floor, envelope.measured, envelope.few], np.float64),
     }
 
 
 def _envelope(arrays: Arrays) -> Envelope:
-    floor, measured = arrays["rest"].tolist()
-    return Envelope(arrays["top"], arrays["full"], floor, bool(measured))
+    floor, measured, few = arrays["rest"].tolist()
+    return Envelope(arrays["top"], arrays["full"], floor, bool(measured), bool(few))

@@ -17,6 +17,7 @@ from conformance.expectations.entries import Defect, Refusal, matches
 from conformance.golden.compare import settle
 from conformance.golden.format import Golden, Recorded
 from conformance.numerics import Envelope
+from conformance.reference.noise import PERTURBED_RUNS, THOROUGH_RUNS
 from conformance.regeneration.batched import Line, batched_differences
 from conformance.regeneration.difference import Difference, Part
 from conformance.regeneration.staging import WHOLE, requests_of
@@ -90,10 +91,10 @@ def _wider(
     """Noise at the golden's tokens, from few and from many runs; each is measured once."""
 
     @functools.cache
-    def measured(*, thorough: bool) -> Envelope:
-        return subject.oracle.noise_along(request, WHOLE, stream, thorough=thorough)
+    def measured(runs: int) -> Envelope:
+        return subject.oracle.noise_along(request, WHOLE, stream, runs=runs)
 
-    return functools.partial(measured, thorough=False), functools.partial(measured, thorough=True)
+    return tuple(functools.partial(measured, runs) for runs in (PERTURBED_RUNS, THOROUGH_RUNS))
 
 
 def _single(lines: Iterable[Line]) -> Iterator[Difference]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -47,7 +48,7 @@ def play_of(run: Run, exported: Exported, golden: Mapping[str, Recorded], vocab:
         want,
         floor=noise.__getitem__,
         envelope=noise.__getitem__,
-        thorough=noise.__getitem__,
+        wider=lambda name: [functools.partial(noise.__getitem__, name)],
         full_logprobs=shows,
         staged=False,
     )

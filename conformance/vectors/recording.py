@@ -10,6 +10,7 @@ import numpy as np
 from conformance import numerics
 from conformance.errors import GoldenError
 from conformance.golden.format import Recorded
+from conformance.reference.noise import THOROUGH_RUNS
 from conformance.reference.oracle import Oracle
 from conformance.schedule import Request, Schedule
 
@@ -66,7 +67,7 @@ class Recorder:
             raise GoldenError(f"{name}: the single stream disagrees with the pass without a cache")
         self.checked += check is not None
         # From many runs: who judges a trace has no model to ask for more.
-        noise = self._oracle.envelope(request, options, schedule, thorough=True)
+        noise = self._oracle.envelope(request, options, schedule, runs=THOROUGH_RUNS)
         source = request.continues
         if source is not None:
             source = msgspec.structs.replace(source, request_id=ids[source.request_id])

@@ -5,6 +5,7 @@ prefills, step 1 gives all first tokens, and so on; two more steps in which noth
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -161,14 +162,20 @@ class Script:
     def play(self, **options):
         """The play as a check sees it."""
         takes = [self.forced, self.free] + ([self.third] if self.third else [])
+        measures = (self._envelope, self._thorough)
         return Play(
             self.schedule,
             tuple(take.trace() for take in takes),
             self.want,
             floor=lambda name: flat_envelope(len(self.want[name].tokens), NOISE),
-            envelope=self._envelope,
-            thorough=self._thorough,
-            **({"policy": self.policy} | options),
+            **(
+                {
+                    "envelope": self._envelope,
+                    "wider": lambda name: [partial(f, name) for f in measures],
+                    "policy": self.policy,
+                }
+                | options
+            ),
         )
 
     def _envelope(self, name):

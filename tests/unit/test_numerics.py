@@ -221,9 +221,9 @@ EXACT = 2.0**-10  # a noise by which powers of two can be multiplied without rou
 LEVELS = st.lists(st.sampled_from([2.0**n for n in range(-12, -2)]), min_size=1, max_size=8)
 
 
-def envelope(*levels, measured=True):
+def envelope(*levels, measured=True, few=False):
     level = np.array(levels, np.float64)
-    return Envelope(level, level, float(level.min()), measured)
+    return Envelope(level, level, float(level.min()), measured, few)
 
 
 def moved(*nats):
@@ -299,8 +299,9 @@ def test_a_ratio_is_the_difference_over_the_noise_of_its_own_step(levels, step, 
 class Measured:
     """Noises of one step that are handed out one after the other, wider and wider."""
 
-    def __init__(self, *levels):
+    def __init__(self, *levels, few=0):
         self.levels = levels
+        self.few = few  # so many of the first levels are of few runs
         self.asked = []
 
     def settle(self, nats, floor=EXACT):
@@ -311,7 +312,7 @@ class Measured:
 
     def give(self, level):
         self.asked.append(level)
-        return envelope(level)
+        return envelope(level, few=len(self.asked) <= self.few)
 
 
 def test_the_floor_is_enough_for_what_is_well_within_it():
@@ -339,6 +340,32 @@ def test_what_is_not_well_within_few_runs_is_held_against_many():
 def test_many_runs_that_show_no_more_leave_the_verdict():
     assert Measured(EXACT, EXACT).settle(0.99 * FACTOR * EXACT)[0].within_noise
     assert not Measured(EXACT, EXACT).settle(1.01 * FACTOR * EXACT)[0].within_noise
+
+
+def test_what_lies_within_few_runs_asks_for_no_more():
+    noise = Measured(4 * EXACT, 8 * EXACT, few=1)
+    found, _ = noise.settle(4 * EXACT)
+    assert (found.within_noise, noise.asked) == (True, [4 * EXACT])
+
+
+def test_what_leaves_few_runs_is_judged_by_the_usual_noise():
+    """So a ratio above one is of the usual noise, and few runs alone never judge a defect."""
+    noise = Measured(EXACT, 2 * EXACT, few=1)
+    found, used = noise.settle(1.01 * ENOUGH * EXACT)
+    assert noise.asked == [EXACT, 2 * EXACT]
+    assert (found.within_noise, used.usual) == (True, True)
+    assert found.ratio[0] == pytest.approx(1.01 * ENOUGH / 2)
+
+
+def test_nothing_is_hopeless_by_few_runs():
+    noise = Measured(EXACT, HOPELESS * EXACT, few=1)
+    assert noise.settle(2 * HOPELESS * EXACT)[0].within_noise
+
+
+def test_two_noises_show_what_either_shows():
+    both = envelope(3.0, 1.0, 9.0, few=True).wider_by(envelope(2.0, 4.0))
+    assert both.top.tolist() == both.full.tolist() == [3.0, 4.0]
+    assert both.usual
 
 
 def test_a_defect_is_measured_once_and_no_more():

@@ -1,10 +1,13 @@
 """The first other token of a free run: a tie, or a divergence."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.free import check_free
-from conformance.numerics import FACTOR
+from conformance.numerics import FACTOR, Envelope
 from conformance.schedule import Sampler
 from conformance.verdict import Verdict
 
@@ -41,6 +44,21 @@ def test_the_margin_may_be_the_noise_of_both_tokens(margin, verdict):
     script = Script(margins={1: margin})
     other_token(script, "b", 1)
     assert [f.verdict for f in check_free(script.play())] == [verdict]
+
+
+def test_a_margin_is_held_against_the_usual_noise_though_few_runs_explain_the_numbers():
+    few, usual = (
+        Envelope(np.full(5, level), np.full(5, level), NOISE) for level in (3.5 * NOISE, 5 * NOISE)
+    )
+    script = Script(margins={2: 2 * FACTOR * 4 * NOISE})
+    other_token(script, "a", 2, moved=3 * NOISE)
+    play = script.play(
+        wider=lambda _: [lambda: dataclasses.replace(few, few=True)], envelope=lambda _: usual
+    )
+    (found,) = check_free(play)
+    assert (found.verdict, found.noise) == (Verdict.TIE, pytest.approx(5 * NOISE))
+    (found,) = check_free(script.play(wider=lambda _: [lambda: few], envelope=lambda _: usual))
+    assert (found.verdict, found.noise) == (Verdict.DIVERGED, pytest.approx(3.5 * NOISE))
 
 
 def test_a_token_with_a_margin_is_a_divergence():

@@ -40,7 +40,7 @@ def played(policy, *, logprobs=True, failure=None, asked=None):
         {"a": WANT},
         floor=lambda _: flat_envelope(STEPS, NOISE),
         envelope=noise,
-        thorough=noise,
+        wider=lambda name: [lambda: noise(name)] * 2,
         policy=policy,
     )
 

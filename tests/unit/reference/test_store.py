@@ -1,5 +1,6 @@
 """What an oracle keeps on disk: the same again, whole or not at all, and never of another model."""
 
+import dataclasses
 import threading
 import time
 import warnings
@@ -24,20 +25,25 @@ def kept(tmp_path):
 
 def test_what_was_kept_is_there_in_the_next_run(kept):
     kept().streams[KEY] = STREAM
-    kept().envelopes[KEY, True] = NOISE
-    again, noise = kept().streams[KEY], kept().envelopes[KEY, True]
+    kept().envelopes[KEY, 8] = NOISE
+    again, noise = kept().streams[KEY], kept().envelopes[KEY, 8]
     assert again.tokens == STREAM.tokens
     assert again.logprobs.dtype == np.float32
     assert np.array_equal(again.logprobs, STREAM.logprobs)
     assert np.array_equal(noise.top, NOISE.top)
     assert np.array_equal(noise.full, NOISE.full)
-    assert (noise.floor, noise.measured) == (NOISE.floor, True)
+    assert (noise.floor, noise.measured, noise.few) == (NOISE.floor, True, False)
+
+
+def test_noise_of_few_runs_stays_so(kept):
+    kept().envelopes[KEY, 2] = dataclasses.replace(NOISE, few=True)
+    assert kept().envelopes[KEY, 2].few
 
 
 def test_another_request_is_not_there(kept):
     kept().streams[KEY] = STREAM
     assert kept().streams.get((*KEY[:1], 2, None, None, None)) is None
-    assert kept().envelopes.get((KEY, True)) is None
+    assert kept().envelopes.get((KEY, 8)) is None
 
 
 @pytest.mark.parametrize(

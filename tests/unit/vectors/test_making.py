@@ -22,7 +22,7 @@ NOISE = Envelope(np.full(2, 1e-5, np.float32), np.full(2, 1e-5, np.float32), 1e-
 ORACLE = SimpleNamespace(
     solo=lambda request, options, schedule: Stream((0, 1), ROWS),
     check_stateless=lambda request, options: None,
-    envelope=lambda request, options, schedule, thorough: NOISE,
+    envelope=lambda request, options, schedule, runs: NOISE,
 )
 
 

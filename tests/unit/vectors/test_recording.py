@@ -5,6 +5,7 @@ import pytest
 
 from conformance.errors import GoldenError
 from conformance.numerics import Deviation, Envelope
+from conformance.reference.noise import PERTURBED_RUNS, THOROUGH_RUNS
 from conformance.reference.oracle import OracleCheck
 from conformance.schedule import Arrival, Continuation, EngineOptions, Request, Schedule
 from conformance.trace import Stream
@@ -16,7 +17,7 @@ class Oracle:
 
     def __init__(self, *, spoil=None, agrees=True):
         self.asked = []
-        self.thorough = []
+        self.runs = []
         self.spoil = spoil
         self.agrees = agrees
 
@@ -30,12 +31,12 @@ class Oracle:
         return Stream(tuple(4 + i for i in range(request.max_tokens)), rows)
 
     def check_stateless(self, request, options):
-        noise = self.envelope(request, options, None, thorough=False)
+        noise = self.envelope(request, options, None, runs=PERTURBED_RUNS)
         bad = None if self.agrees else 0
         return OracleCheck(Deviation(np.zeros(1), np.zeros(1), 0, bad), noise)
 
-    def envelope(self, request, options, schedule, *, thorough):
-        self.thorough.append(thorough)
+    def envelope(self, request, options, schedule, *, runs):
+        self.runs.append(runs)
         level = np.full(request.max_tokens + 4, 1e-5, np.float32)
         return Envelope(level, level, 1e-6)
 
@@ -64,7 +65,7 @@ def test_a_golden_holds_the_most_likely_tokens_best_first():
 def test_the_noise_is_of_many_runs():
     oracle = Oracle()
     Recorder(oracle, top=3).record(schedule(request("a")), "ragged")
-    assert oracle.thorough[-1] is True
+    assert oracle.runs[-1] == THOROUGH_RUNS
 
 
 def test_equal_requests_share_a_golden():
@@ -124,7 +125,7 @@ def test_a_schedule_that_fails_leaves_nothing_behind():
     bad = schedule(request("a"), request("b", length=4))
     oracle.check_stateless = lambda request, options: OracleCheck(
         Deviation(np.zeros(1), np.zeros(1), 0, 0 if request.request_id == "b" else None),
-        oracle.envelope(request, options, None, thorough=False),
+        oracle.envelope(request, options, None, runs=PERTURBED_RUNS),
     )
     with pytest.raises(GoldenError):
         recorder.record(bad, "ragged")

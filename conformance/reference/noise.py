@@ -1,0 +1,130 @@
+"""How far rounding may move a single stream: perturbed runs of one model, as many as needed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, MutableMapping
+from typing import Any
+
+import numpy as np
+
+from conformance import numerics
+from conformance.errors import VoidNoiseError
+from conformance.library import Library
+from conformance.numerics import Envelope
+from conformance.schedule import EngineOptions, Request
+from conformance.trace import Stream
+
+# Perturbed runs per envelope. Most differences lie within what two runs show already.
+FEW_RUNS = 2
+PERTURBED_RUNS = 8
+# Runs of a thorough envelope. A choice of experts that a rounding flips now and then moves the
+# logprobs by nats; if it flips in one run of five, eight runs miss it one time in six.
+THOROUGH_RUNS = 64
+# The size of the perturbation in units in the last place.
+ULPS = {"float32": 2.0, "float16": 1.0, "bfloat16": 1.0}
+# Quantization is a step function: a rounding flips a code rarely, and then moves the logprobs by
+# much. A larger perturbation makes flips as common in few runs as they are in many requests.
+QUANTIZED_ULPS = {"float32": 32.0, "float16": 2.0, "bfloat16": 1.0}
+# ... and codes are added up by other kernels in a batch than alone.
+QUANTIZED_FLOOR = 8.0
+
+
+class Noise:
+    """Measures the noise of one loaded model's streams.
+
+    Args:
+        kept: envelopes that were measured, by stream and number of runs.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        model: Any,
+        dtype: str,
+        kept: MutableMapping[Any, Envelope],
+    ) -> None:
+        self._library = library
+        self._model = model
+        self._dtype = dtype
+        self._kept = kept
+
+    def floor(self, stream: Stream, options: EngineOptions) -> Envelope:
+        """The smallest noise to assume for ``stream``: free, and enough when nothing moved."""
+        return numerics.flat_envelope(len(stream.tokens), self._level(stream, options))
+
+    def along(
+        self, request: Request, options: EngineOptions, stream: Stream, *, runs: int
+    ) -> Envelope:
+        """The noise at ``stream``'s tokens, which ``request`` need not choose itself; not kept.
+
+        Raises:
+            VoidNoiseError: the perturbation moved nothing, or gave NaN.
+        """
+        return self._measure(request, options, stream, range(runs))
+
+    def kept(
+        self,
+        key: Hashable,
+        history: Callable[[], Request],
+        options: EngineOptions,
+        stream: Stream,
+        *,
+        runs: int,
+    ) -> Envelope:
+        """The noise of a stream from ``runs`` runs, those that were made before among them.
+
+        Args:
+            key: of the stream.
+            history: makes the request whose prompt is all that was before the stream.
+
+        Raises:
+            VoidNoiseError: the perturbation moved nothing, or gave NaN.
+        """
+        steps = len(stream.tokens)
+        found = self._known(key, runs, steps)
+        if found is None:
+            fewer, seeds = self._narrower(key, runs, steps)
+            found = self._measure(history(), options, stream, seeds)
+            found = fewer.wider_by(found) if fewer is not None else found
+            self._kept[key, runs] = found
+        return found
+
+    def _known(self, key: Hashable, runs: int, steps: int) -> Envelope | None:
+        found = self._kept.get((key, runs))
+        return found if found is not None and len(found.top) >= steps else None
+
+    def _narrower(self, key: Hashable, runs: int, steps: int) -> tuple[Envelope | None, range]:
+        """What fewer runs have shown of all steps, and the seeds of the runs that are missing."""
+        for count in (PERTURBED_RUNS, FEW_RUNS):
+            known = self._known(key, count, steps) if count < runs else None
+            if known is not None:
+                return known, range(count, runs)
+        return None, range(runs)
+
+    def _measure(
+        self, request: Request, options: EngineOptions, stream: Stream, seeds: range
+    ) -> Envelope:
+        run = functools.partial(
+            self._library.teacher_forced, self._model, request, stream.tokens, options=options
+        )
+        base = run()
+        ulps = (ULPS if options.kv is None else QUANTIZED_ULPS)[self._dtype]
+        runs = np.stack([run(ulps=ulps, seed=seed) for seed in seeds])
+        if np.array_equal(runs, np.broadcast_to(base, runs.shape)):
+            raise VoidNoiseError(
+                "the noise measurement moved no logprob: the model's layers were not reached"
+            )
+        if np.isnan(runs).any() and not np.isnan(base).any():
+            raise VoidNoiseError(
+                "the noise measurement gave NaN: a perturbation of one unit in the last place "
+                "takes the model out of the range of its dtype"
+            )
+        level = self._level(stream, options)
+        few = seeds.stop < PERTURBED_RUNS
+        return numerics.envelope_of(runs, base, floor=level, few=few)
+
+    def _level(self, stream: Stream, options: EngineOptions) -> float:
+        assert stream.logprobs is not None
+        level = numerics.floor(self._dtype, stream.logprobs)
+        return level if options.kv is None else level * QUANTIZED_FLOOR

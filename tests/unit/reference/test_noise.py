@@ -1,0 +1,101 @@
+"""Noise: measured once a stream, from no more runs than needed, and never void."""
+
+import numpy as np
+import pytest
+from miniatures.library import DeafLibrary, OverflowingLibrary, ToyLibrary
+
+from conformance.errors import VoidNoiseError
+from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS
+from conformance.reference.oracle import MIN_STEPS, Oracle
+from conformance.schedule import EngineOptions, Request
+
+DEFAULT = EngineOptions()
+
+
+def oracle_of(library):
+    return Oracle(library, library.load(None, dtype="float32", seed=0), "float32")
+
+
+def ask(name="a", length=5, max_tokens=4, **more):
+    return Request(name, tuple(range(1, length + 1)), max_tokens, **more)
+
+
+def test_the_envelope_is_measured_once_a_stream():
+    library = ToyLibrary()
+    oracle = oracle_of(library)
+    oracle.solo(ask(), DEFAULT, None)
+    first = oracle.envelope(ask(), DEFAULT, None)
+    assert first.measured
+    assert len(first.full) == MIN_STEPS
+    assert (first.full >= first.floor).all()
+    assert oracle.envelope(ask("b", max_tokens=2), DEFAULT, None) is first
+    assert library.passes == PERTURBED_RUNS + 1
+
+
+def test_more_runs_are_never_narrower_and_hold_those_that_were_made():
+    library = ToyLibrary()
+    oracle = oracle_of(library)
+    oracle.solo(ask(), DEFAULT, None)
+    found = {}
+    for fewer, runs in ((0, FEW_RUNS), (FEW_RUNS, PERTURBED_RUNS), (PERTURBED_RUNS, THOROUGH_RUNS)):
+        before = library.passes
+        found[runs] = oracle.envelope(ask(), DEFAULT, None, runs=runs)
+        assert library.passes - before == runs - fewer + 1
+        assert found[runs].few == (runs == FEW_RUNS)
+        if fewer:
+            assert (found[runs].top >= found[fewer].top).all()
+            assert (found[runs].full >= found[fewer].full).all()
+            assert (found[runs].full > found[fewer].full).any()
+    at_once = oracle_of(ToyLibrary())
+    at_once.solo(ask(), DEFAULT, None)
+    for runs, noise in found.items():
+        again = at_once.envelope(ask(), DEFAULT, None, runs=runs)
+        assert np.array_equal(again.top, noise.top)
+        assert oracle.envelope(ask(), DEFAULT, None, runs=runs) is noise
+
+
+def test_many_runs_at_once_are_those_that_are_made_one_after_the_other():
+    stepwise, at_once = oracle_of(ToyLibrary()), oracle_of(ToyLibrary())
+    for oracle in (stepwise, at_once):
+        oracle.solo(ask(), DEFAULT, None)
+    stepwise.envelope(ask(), DEFAULT, None, runs=FEW_RUNS)
+    noise = stepwise.envelope(ask(), DEFAULT, None)
+    whole = at_once.envelope(ask(), DEFAULT, None)
+    assert np.array_equal(noise.top, whole.top)
+    assert np.array_equal(noise.full, whole.full)
+    assert (noise.floor, noise.few) == (whole.floor, False)
+
+
+def test_few_runs_of_a_shorter_stream_are_not_those_of_a_longer():
+    library = ToyLibrary()
+    oracle = oracle_of(library)
+    oracle.solo(ask(), DEFAULT, None)
+    oracle.envelope(ask(), DEFAULT, None, runs=FEW_RUNS)
+    longer = ask(max_tokens=MIN_STEPS + 2)
+    oracle.solo(longer, DEFAULT, None)
+    before = library.passes
+    assert len(oracle.envelope(longer, DEFAULT, None).full) == MIN_STEPS + 2
+    assert library.passes - before == PERTURBED_RUNS + 1
+
+
+def test_a_longer_stream_is_measured_anew():
+    oracle = oracle_of(ToyLibrary())
+    oracle.solo(ask(), DEFAULT, None)
+    oracle.envelope(ask(), DEFAULT, None)
+    oracle.solo(ask(max_tokens=MIN_STEPS + 2), DEFAULT, None)
+    longer = oracle.envelope(ask(max_tokens=MIN_STEPS + 2), DEFAULT, None)
+    assert len(longer.full) == MIN_STEPS + 2
+
+
+def test_a_perturbation_that_moves_nothing_is_an_error():
+    oracle = oracle_of(DeafLibrary())
+    oracle.solo(ask(), DEFAULT, None)
+    with pytest.raises(VoidNoiseError, match="moved no logprob"):
+        oracle.envelope(ask(), DEFAULT, None)
+
+
+def test_a_perturbation_that_gives_nan_is_an_error():
+    oracle = oracle_of(OverflowingLibrary())
+    oracle.solo(ask(), DEFAULT, None)
+    with pytest.raises(VoidNoiseError, match="gave NaN"):
+        oracle.envelope(ask(), DEFAULT, None)
