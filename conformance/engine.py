@@ -16,7 +16,8 @@ import msgspec
 
 from conformance.errors import Unsupported
 from conformance.family import Family
-from conformance.schedule import EngineOptions, Request, Stage
+from conformance.options import EngineOptions
+from conformance.schedule import Request, Stage
 from conformance.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
 
 

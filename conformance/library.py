@@ -16,7 +16,8 @@ import numpy as np
 
 from conformance.errors import Unsupported
 from conformance.family import Family
-from conformance.schedule import EngineOptions, Media, Request
+from conformance.options import EngineOptions
+from conformance.schedule import Media, Request
 from conformance.sensitivity import Sensitivity
 from conformance.trace import ForwardCall, Stream
 
@@ -79,7 +80,7 @@ class Library(ABC):
 
     name: ClassVar[str]
     schemes: ClassVar[tuple[str, ...]] = ("uniform",)
-    """Ways in which its caches can be quantized; see ``schedule.KvQuant``."""
+    """Ways in which its caches can be quantized; see ``options.KvQuant``."""
 
     @abstractmethod
     def coverage(self) -> Coverage:

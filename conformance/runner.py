@@ -13,16 +13,7 @@ from conformance.engine import Engine, Submission
 from conformance.errors import MachineError
 from conformance.failures import failure_of, machine_said
 from conformance.other_thread import on_other_thread
-from conformance.schedule import (
-    Arrival,
-    Probe,
-    Removal,
-    Request,
-    Schedule,
-    Stage,
-    Trigger,
-    Weigh,
-)
+from conformance.schedule import Arrival, Probe, Removal, Request, Schedule, Stage, Trigger, Weigh
 from conformance.trace import (
     ForwardCall,
     KeptCache,

@@ -14,7 +14,8 @@ from conformance.adoption.source import Source
 from conformance.errors import AdoptionError, ModelError
 from conformance.family import Facts, Family
 from conformance.library import Library
-from conformance.schedule import EngineOptions, Media, Request
+from conformance.options import EngineOptions
+from conformance.schedule import Media, Request
 
 _MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)$")
 

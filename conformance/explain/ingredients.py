@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.schedule import Arrival, EngineOptions, Request, Schedule, Trigger
+from conformance.options import EngineOptions
+from conformance.schedule import Arrival, Request, Schedule, Trigger
 
 Change = Callable[[Schedule], Schedule]
 

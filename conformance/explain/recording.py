@@ -10,8 +10,9 @@ import msgspec
 from conformance.backend.listening import Pass, listening
 from conformance.engine import Capability, Engine
 from conformance.explain.rows import Alone, alone, noise
+from conformance.options import EngineOptions
 from conformance.runner import play
-from conformance.schedule import EngineOptions, Request, Schedule
+from conformance.schedule import Request, Schedule
 from conformance.subject import Subject
 from conformance.trace import StepOutput, Stream, Trace
 

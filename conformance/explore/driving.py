@@ -14,16 +14,9 @@ from conformance.engine import Capability, Engine
 from conformance.explore.player import Player
 from conformance.failures import failure_of
 from conformance.numerics import FACTOR
+from conformance.options import EngineOptions
 from conformance.runner import Run, step_bound
-from conformance.schedule import (
-    Arrival,
-    EngineOptions,
-    Removal,
-    Request,
-    Schedule,
-    Stage,
-    Trigger,
-)
+from conformance.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
 from conformance.trace import Step, Stream, TokenEvent
 from conformance.verdict import Finding, Verdict
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -14,6 +13,7 @@ from hypothesis.errors import Flaky, FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 
 from conformance.errors import ModelError, Unsupported
+from conformance.explore.caught import Caught, discovered
 from conformance.explore.choices import Drawn
 from conformance.explore.driving import Drive
 from conformance.explore.machine import machine
@@ -27,9 +27,10 @@ from conformance.explore.records import (
     signature,
     worst,
 )
-from conformance.explore.shrinking import size, smallest
+from conformance.explore.shrinking import size
 from conformance.registry import Registry
-from conformance.scenarios.drawn import Seeded, Space, draw_schedule
+from conformance.scenarios.choices import Seeded
+from conformance.scenarios.drawn import Space, draw_schedule
 from conformance.scenarios.features import Feature, together
 from conformance.schedule import Schedule
 from conformance.session import Session
@@ -38,8 +39,7 @@ from conformance.verdict import Finding
 BATCH = 40  # schedules, or half as many programs, with one subset of features
 MACHINES = 4  # one batch in so many is of programs
 STEPS = 14  # of a program, at most
-SHRINK_SECONDS = 60.0  # of which Hypothesis may take
-HYPOTHESIS_SECONDS = 25.0
+HYPOTHESIS_SECONDS = 25.0  # of those that shrinking may take
 MOST = 3  # discoveries in one family; of a fault one
 
 
@@ -49,20 +49,6 @@ class _FoundError(Exception):
 
 class _OverError(BaseException):
     """No more examples. Not an ``Exception``: Hypothesis hands it on at once."""
-
-
-@dataclass
-class _Caught:
-    """A defect while it is shrunk."""
-
-    wanted: Signature
-    finding: Finding
-    example: int
-    maker: Maker
-    schedule: Schedule
-    found: Schedule
-    reproduced: bool
-    since: float
 
 
 class Hunt:
@@ -77,7 +63,7 @@ class Hunt:
 
     def __init__(self, player: Player, unit: ExploreUnit, space: Space) -> None:
         self._player, self._unit, self._space = player, unit, space
-        self._caught: _Caught | None = None
+        self._caught: Caught | None = None
         self._reported: set[Signature] = set()
         self._clock = Clock()
         self._modelled = 0.0
@@ -96,7 +82,7 @@ class Hunt:
             make = self._programs if number % MACHINES == MACHINES - 1 else self._schedules
             self._batch(make, self._seed(number))
             if self._caught is not None:
-                self.discoveries.append(self._discovery(self._caught))
+                self.discoveries.append(discovered(self._caught, self._unit, self._player))
                 self._reported.add(self._caught.wanted)
                 self._caught = None
                 self._resume()
@@ -207,7 +193,7 @@ class Hunt:
                 self.again += 1
                 return
             self._pause()
-            self._caught = _Caught(
+            self._caught = Caught(
                 wanted,
                 finding,
                 self.examples,
@@ -237,32 +223,6 @@ class Hunt:
             self._stopped = time.monotonic() - self._caught.since > HYPOTHESIS_SECONDS
         if self._stopped:
             raise _OverError
-
-    def _discovery(self, caught: _Caught) -> Discovery:
-        left = SHRINK_SECONDS - (time.monotonic() - caught.since)
-        schedule, finding = caught.schedule, caught.finding
-        if caught.reproduced:
-
-            def holds(candidate: Schedule) -> bool:
-                return self._player.shows(candidate, caught.wanted) is not None
-
-            schedule = smallest(schedule, holds, seconds=left)
-            finding = self._player.shows(schedule, caught.wanted) or finding
-        unit = self._unit
-        return Discovery(
-            unit.engine,
-            unit.family,
-            unit.dtype,
-            finding.verdict,
-            finding.check,
-            finding.what,
-            caught.example,
-            caught.maker,
-            caught.reproduced,
-            round(time.monotonic() - caught.since, 2),
-            schedule,
-            caught.found,
-        )
 
     def _count(self, maker: Maker) -> None:
         if self._caught is None:

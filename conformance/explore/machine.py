@@ -18,9 +18,10 @@ from hypothesis.stateful import (
 from conformance.explore.choices import Drawn
 from conformance.explore.driving import Drive
 from conformance.explore.player import Player
+from conformance.options import EngineOptions
 from conformance.scenarios.drawn import Space, draw_options, draw_request
 from conformance.scenarios.features import Feature
-from conformance.schedule import Continuation, EngineOptions, Request
+from conformance.schedule import Continuation, Request
 
 MOST_REQUESTS = 5
 

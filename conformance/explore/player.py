@@ -17,9 +17,10 @@ from conformance.failures import failure_of
 from conformance.faults import Fault, Hits
 from conformance.judging.judge import brief_for
 from conformance.judging.playing import play_schedule
+from conformance.options import EngineOptions
 from conformance.registry import Registry
 from conformance.scenarios.build import SHORT, ask
-from conformance.schedule import EngineOptions, Schedule, to_json
+from conformance.schedule import Schedule, to_json
 from conformance.session import Session
 from conformance.subject import Subject
 from conformance.verdict import CaseId, Finding, Verdict

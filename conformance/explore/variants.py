@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from conformance.schedule import Arrival, EngineOptions, Request, Schedule, Trigger
+from conformance.options import EngineOptions
+from conformance.schedule import Arrival, Request, Schedule, Trigger
 
 _PLAIN: dict[str, Any] = {
     "continues": None,

@@ -20,8 +20,9 @@ from conformance.independent.known import Change, Known
 from conformance.independent.results import Explained, Reading, Result, State
 from conformance.library import Library
 from conformance.numerics import Envelope
+from conformance.options import EngineOptions
 from conformance.reference.noise import PERTURBED_RUNS, ULPS
-from conformance.schedule import EngineOptions, Request
+from conformance.schedule import Request
 
 # A model of which fewer parameters are heard agrees whatever they are.
 HEARD = 0.5

@@ -10,8 +10,9 @@ from conformance import numerics
 from conformance.checks.forced import common_steps
 from conformance.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
 from conformance.judging.picturing import picture_alone
+from conformance.options import EngineOptions
 from conformance.picture import Picture
-from conformance.schedule import EngineOptions, Schedule
+from conformance.schedule import Schedule
 from conformance.subject import Subject
 from conformance.verdict import Finding, ScheduleResult, Verdict
 

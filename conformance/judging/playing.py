@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +18,29 @@ from conformance.runner import play
 from conformance.schedule import Schedule, validate
 from conformance.subject import Subject
 from conformance.trace import Failure, Stream, Trace
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Noise of a schedule's requests, measured when it is asked for, in a phase of its own."""
+
+    subject: Subject
+    schedule: Schedule
+
+    def envelope(self, name: str) -> Envelope:
+        with self.subject.phases("noise"):
+            return self.subject.oracle.envelope(
+                self.schedule.request(name), self.schedule.options, self.schedule
+            )
+
+    def wider(self, name: str) -> list[Callable[[], Envelope]]:
+        request = self.schedule.request(name)
+        measures = self.subject.oracle.wider(request, self.schedule.options, self.schedule)
+        return [functools.partial(self._timed, measure) for measure in measures]
+
+    def _timed(self, measure: Callable[[], Envelope]) -> Envelope:
+        with self.subject.phases("noise"):
+            return measure()
 
 
 def play_schedule(
@@ -41,7 +65,7 @@ def play_schedule(
         enough: asked after the first run; if true, no other is made.
     """
     validate(schedule)
-    options, oracle = schedule.options, subject.oracle
+    options, oracle, noise = schedule.options, subject.oracle, _Noise(subject, schedule)
     with subject.phases("single stream"):
         want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
     forced = {name: stream.tokens for name, stream in want.items()}
@@ -67,26 +91,14 @@ def play_schedule(
     def floor(name: str) -> Envelope:
         return oracle.floor_envelope(want[name], options)
 
-    def timed(measure: Callable[[], Envelope]) -> Envelope:
-        with subject.phases("noise"):
-            return measure()
-
-    def wider(name: str) -> list[Callable[[], Envelope]]:
-        measures = oracle.wider(schedule.request(name), options, schedule)
-        return [functools.partial(timed, measure) for measure in measures]
-
-    def envelope(name: str) -> Envelope:
-        with subject.phases("noise"):
-            return oracle.envelope(schedule.request(name), options, schedule)
-
     def played(*traces: Trace) -> Play:
         return Play(
             schedule,
             traces,
             want,
             floor=floor,
-            envelope=envelope,
-            wider=wider,
+            envelope=noise.envelope,
+            wider=noise.wider,
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,

@@ -14,7 +14,8 @@ from conformance.failures import failure_of
 from conformance.judging.judge import brief_for, judge_batched
 from conformance.registry import Registry
 from conformance.scenarios import Brief, Scenario
-from conformance.scenarios.drawn import Seeded, Space, draw_schedule
+from conformance.scenarios.choices import Seeded
+from conformance.scenarios.drawn import Space, draw_schedule
 from conformance.scenarios.features import Feature, able
 from conformance.schedule import Schedule
 from conformance.session import Session

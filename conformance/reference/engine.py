@@ -22,11 +22,12 @@ from conformance.backend.entries import leaves
 from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
 from conformance.engine import Capability, Engine, Submission
+from conformance.options import EngineOptions
 from conformance.reference import probes, quantized, sequence, speculative, validation
 from conformance.reference.caches import even
 from conformance.reference.caches.wrap import must_be_even
 from conformance.reference.forward import Feed, alone
-from conformance.schedule import EngineOptions, Processor, Sampler, Stage
+from conformance.schedule import Processor, Sampler, Stage
 from conformance.trace import (
     CachedLayer,
     FinishReason,

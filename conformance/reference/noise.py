@@ -12,7 +12,8 @@ from conformance import numerics
 from conformance.errors import VoidNoiseError
 from conformance.library import Library
 from conformance.numerics import Envelope
-from conformance.schedule import EngineOptions, Request
+from conformance.options import EngineOptions
+from conformance.schedule import Request
 from conformance.trace import Stream
 
 # Perturbed runs per envelope. Most differences lie within what two runs show already.

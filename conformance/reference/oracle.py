@@ -13,9 +13,10 @@ import numpy as np
 from conformance import numerics
 from conformance.library import Library, Solo
 from conformance.numerics import Envelope
+from conformance.options import EngineOptions
 from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS, Noise
 from conformance.reference.store import Kept
-from conformance.schedule import EngineOptions, Request, Schedule
+from conformance.schedule import Request, Schedule
 from conformance.trace import FinishReason, Stream
 
 # Steps of a single stream that are made at least, so that the next scenario need not extend it.

@@ -9,7 +9,7 @@ from mlx_lm.models.cache import CacheList, KVCache
 
 from conformance.backend.entries import leaves
 from conformance.errors import Unsupported
-from conformance.schedule import KvQuant
+from conformance.options import KvQuant
 from conformance.trace import CachedLayer
 
 

@@ -19,9 +19,9 @@ from mlx_lm.models import cache as library
 from conformance.backend.entries import leaves
 from conformance.backend.listening import aside
 from conformance.errors import Unsupported
+from conformance.options import Drafting
 from conformance.reference.forward import Feed, forward
 from conformance.reference.sequence import Sequence
-from conformance.schedule import Drafting
 from conformance.trace import FinishReason
 
 KIND = "draft_model"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from conformance.schedule import EngineOptions, Request
+from conformance.options import EngineOptions
+from conformance.schedule import Request
 
 
 def check_options(options: EngineOptions) -> None:

@@ -18,8 +18,9 @@ from conformance.errors import ConformanceError, GoldenError
 from conformance.expectations import Expectations
 from conformance.golden.format import Golden, Provenance, Recorded
 from conformance.golden.recording import record
+from conformance.options import EngineOptions
 from conformance.regeneration.recipe import DTYPE, SEED, brief_of, golden_requests, recipe_hash
-from conformance.schedule import EngineOptions, Request
+from conformance.schedule import Request
 from conformance.subject import Subject
 from conformance.verdict import Verdict
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from conformance.errors import NoScriptError, ReproError
+from conformance.options import EngineOptions, PrefixCaching
 from conformance.repro.found import Found
 from conformance.repro.refusing import Reason
-from conformance.schedule import EngineOptions, PrefixCaching
 
 WIDTH = 100
 """Columns of a script."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 
 from conformance.errors import NoScriptError
+from conformance.options import EngineOptions
 from conformance.repro.calls import unsaid_calls
 from conformance.repro.found import Found
-from conformance.schedule import EngineOptions
 from conformance.subject import Subject
 from conformance.verdict import CaseId
 

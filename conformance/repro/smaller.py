@@ -9,15 +9,8 @@ from typing import Any
 import msgspec
 
 from conformance.errors import ScheduleError
-from conformance.schedule import (
-    Arrival,
-    EngineOptions,
-    Removal,
-    Request,
-    Schedule,
-    Trigger,
-    validate,
-)
+from conformance.options import EngineOptions
+from conformance.schedule import Arrival, Removal, Request, Schedule, Trigger, validate
 
 replace = msgspec.structs.replace
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from conformance.engine import Capability
 from conformance.family import Family
-from conformance.schedule import EngineOptions, Media, Request, Schedule
+from conformance.options import EngineOptions
+from conformance.schedule import Media, Request, Schedule
 from conformance.trace import Stream, Trace
 
 SoloFn = Callable[[Request, EngineOptions], Stream]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from conformance.engine import Capability
+from conformance.options import EngineOptions
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, ask, together
-from conformance.schedule import EngineOptions, Request, Schedule
+from conformance.schedule import Request, Schedule
 
 NONE: frozenset[Capability] = frozenset()
 # Batch sizes around those at which kernels change, quantized ones among them.

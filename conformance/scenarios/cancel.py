@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance.engine import Capability
+from conformance.options import EngineOptions
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
@@ -18,7 +19,7 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import EngineOptions, Removal, Schedule, Stage
+from conformance.schedule import Removal, Schedule, Stage
 
 
 def _queued(brief: Brief) -> Schedule:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import msgspec
-import numpy as np
 
 from conformance.engine import Capability
+from conformance.options import Drafting, EngineOptions, KvQuant, PrefixCaching
 from conformance.scenarios.base import Brief
 from conformance.scenarios.build import (
     LONG,
@@ -26,15 +26,12 @@ from conformance.scenarios.build import (
     queued,
     show,
 )
+from conformance.scenarios.choices import Choices
 from conformance.scenarios.features import GRAMMAR, Feature
 from conformance.scenarios.quantized import GROUPS
 from conformance.schedule import (
     Arrival,
     Continuation,
-    Drafting,
-    EngineOptions,
-    KvQuant,
-    PrefixCaching,
     Processor,
     Removal,
     Request,
@@ -43,46 +40,9 @@ from conformance.schedule import (
     Trigger,
 )
 
-T = TypeVar("T")
-
 _STATES = 11  # of a grammar
 _BLOCK = 4  # tokens of a kept block, and of a draft
 _RIGHT = (3, 0, 2, 1)
-
-
-class Choices(Protocol):
-    """Who decides. Each method's first outcome is the simplest."""
-
-    def integer(self, low: int, high: int) -> int:
-        """``low`` to ``high``, both included."""
-        ...
-
-    def flag(self) -> bool:
-        """``False`` or ``True``."""
-        ...
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of them."""
-        ...
-
-
-class Seeded:
-    """Choices of a random generator."""
-
-    def __init__(self, *seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-
-    def integer(self, low: int, high: int) -> int:
-        """See ``Choices.integer``."""
-        return int(self._rng.integers(low, high + 1))
-
-    def flag(self) -> bool:
-        """See ``Choices.flag``."""
-        return bool(self._rng.random() < 0.5)
-
-    def pick(self, options: Sequence[T]) -> T:
-        """See ``Choices.pick``."""
-        return options[self.integer(0, len(options) - 1)]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import enum
 from collections.abc import Iterable, Iterator
 
 from conformance.engine import Capability
+from conformance.options import EngineOptions
 from conformance.scenarios.base import Brief
-from conformance.schedule import EngineOptions, Request, Schedule
+from conformance.schedule import Request, Schedule
 
 GRAMMAR = "grammar"
 """The kind of processor that the ingredient ``GRAMMAR`` is."""

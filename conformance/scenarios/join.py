@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from conformance.engine import Capability
 from conformance.family import Family
+from conformance.options import EngineOptions
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
@@ -21,7 +22,7 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import Continuation, EngineOptions, Schedule
+from conformance.schedule import Continuation, Schedule
 from conformance.trace import Trace
 
 # Where a family has no window: tokens at which the library may bound its caches instead.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from conformance.engine import Capability
+from conformance.options import EngineOptions, PrefixCaching
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import LASTING, LONG, MEDIUM, SHORT, ask, gone, together
-from conformance.schedule import EngineOptions, PrefixCaching, Request, Schedule, Stage, Weigh
+from conformance.schedule import Request, Schedule, Stage, Weigh
 from conformance.trace import Trace
 
 FEW = 2  # output tokens

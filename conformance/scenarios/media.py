@@ -7,6 +7,7 @@ from typing import Any
 
 from conformance.engine import Capability
 from conformance.family import Family
+from conformance.options import EngineOptions
 from conformance.scenarios import media_witnesses as media_seen
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -24,7 +25,7 @@ from conformance.scenarios.build import (
     show,
     together,
 )
-from conformance.schedule import EngineOptions, Removal, Request, Schedule, Stage, Trigger
+from conformance.schedule import Removal, Request, Schedule, Stage, Trigger
 
 
 def _takes_media(family: Family) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conformance.engine import Capability
+from conformance.options import EngineOptions
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
@@ -19,7 +20,7 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import EngineOptions, Probe, Processor, Request, Sampler, Schedule
+from conformance.schedule import Probe, Processor, Request, Sampler, Schedule
 from conformance.trace import FinishReason, Trace
 
 # What requests need that choose their tokens otherwise than the one beside them.

@@ -11,6 +11,7 @@ import itertools
 
 from conformance.engine import Capability
 from conformance.family import Family
+from conformance.options import EngineOptions, PrefixCaching
 from conformance.scenarios import reuse_witnesses as reuse
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -27,15 +28,7 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import (
-    EngineOptions,
-    Media,
-    PrefixCaching,
-    Removal,
-    Request,
-    Schedule,
-    Stage,
-)
+from conformance.schedule import Media, Removal, Request, Schedule, Stage
 
 # Tokens of a block. Snapshots are taken of no prompt of less than 16 tokens, by default.
 BLOCK = 4

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from conformance.engine import Capability
 from conformance.errors import Unsupported
+from conformance.options import EngineOptions, KvQuant
 from conformance.scenarios import quantized_witnesses as kept
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -19,7 +20,7 @@ from conformance.scenarios.build import (
     show,
     together,
 )
-from conformance.schedule import Arrival, EngineOptions, KvQuant, Request, Schedule
+from conformance.schedule import Arrival, Request, Schedule
 
 # Group sizes of uniform quantization that are tried where heads can be cut into them.
 GROUPS = (32, 64)

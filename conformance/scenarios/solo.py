@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from conformance.engine import Capability
+from conformance.options import EngineOptions
 from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import LONG, MEDIUM, PIECE, SHORT, ask, show, together
-from conformance.schedule import EngineOptions, Request, Schedule
+from conformance.schedule import Request, Schedule
 
 
 def _repeat(brief: Brief) -> list[Schedule]:

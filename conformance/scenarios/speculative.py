@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from conformance.engine import Capability
 from conformance.family import Family
+from conformance.options import Drafting, EngineOptions
 from conformance.scenarios import draft_witnesses as drafts
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -27,7 +28,7 @@ from conformance.scenarios.build import (
     show,
     together,
 )
-from conformance.schedule import Drafting, EngineOptions, Removal, Request, Schedule, Stage, Trigger
+from conformance.schedule import Removal, Request, Schedule, Stage, Trigger
 
 # Tokens that are verified at once, and how many of a draft's are right, row after row.
 BLOCK = 4

@@ -13,6 +13,7 @@ from typing import Any
 
 from conformance.engine import Capability
 from conformance.grammar import Grammar
+from conformance.options import Drafting, EngineOptions
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
@@ -27,16 +28,7 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import (
-    Arrival,
-    Drafting,
-    EngineOptions,
-    Processor,
-    Removal,
-    Request,
-    Schedule,
-    Stage,
-)
+from conformance.schedule import Arrival, Processor, Removal, Request, Schedule, Stage
 from conformance.trace import Trace
 
 _GRAMMAR = "grammar"

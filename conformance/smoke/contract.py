@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from conformance.engine import Capability, Engine, Submission
 from conformance.errors import Unsupported
 from conformance.failures import says_unsupported
-from conformance.schedule import EngineOptions, Request, Stage
+from conformance.options import EngineOptions
+from conformance.schedule import Request, Stage
 from conformance.trace import FinishReason, StepOutput, TokenEvent
 
 # Steps without a token or a piece of prompt, after which nothing more is expected.

@@ -11,10 +11,11 @@ from conformance.engine import Engine
 from conformance.errors import ModelError, Unsupported
 from conformance.failures import failure_of, says_unsupported
 from conformance.judging.judge import brief_for, judge_batched, worst
+from conformance.options import EngineOptions
 from conformance.registry import Registry
 from conformance.scenarios import Scenario
 from conformance.scenarios.build import SHORT, TWO, ask, together
-from conformance.schedule import EngineOptions, Schedule
+from conformance.schedule import Schedule
 from conformance.session import Session
 from conformance.smoke.contract import Broken, Wrong, keep_contract
 from conformance.subject import Subject

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 # The layer of each module or package directly under conformance/; a new one must be put into one.
 LAYERS = {
-    1: "errors sealing other_thread schedule trace picture verdict family grammar",
+    1: "errors sealing other_thread options schedule trace picture verdict family grammar",
     2: "numerics compare checks lingering golden expectations hookspecs",
     3: "engine library hosting registry selection coverage phases weights sensitivity noise "
     "backend reference scenarios faults subject failures runner judging probing session "
@@ -41,7 +41,7 @@ PLACES = {
 # Found by their entry points; nobody imports them.
 NOT_IMPORTED = "plugins"
 # Works on results alone.
-REPORT_MAY_IMPORT = "report schema errors schedule trace picture verdict"
+REPORT_MAY_IMPORT = "report schema errors options schedule trace picture verdict"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-MODULE_LINES_MAX = 320
+MODULE_LINES_MAX = 305
 FUNCTION_LINES_MAX = 80
 
 

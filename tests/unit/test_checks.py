@@ -16,7 +16,7 @@ from miniatures.plays import NOISE, Script
 
 from conformance import checks
 from conformance.checks import CHECKS
-from conformance.schedule import Drafting, EngineOptions
+from conformance.options import Drafting, EngineOptions
 from conformance.trace import Failure, FinishReason, ForwardCall, KeptCache, ProbeResult, TokenEvent
 from conformance.verdict import Verdict
 

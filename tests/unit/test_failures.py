@@ -9,7 +9,7 @@ from miniatures.right import ContinuousBatching
 from conformance.engine import Engine
 from conformance.errors import Unsupported
 from conformance.failures import failure_of, machine_said, says_unsupported
-from conformance.schedule import EngineOptions
+from conformance.options import EngineOptions
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 
 from conformance.errors import Unsupported
+from conformance.options import EngineOptions
 from conformance.runner import play, step_bound
 from conformance.schedule import (
     Arrival,
     Continuation,
-    EngineOptions,
     Probe,
     Removal,
     Request,

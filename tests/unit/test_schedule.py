@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.errors import ScheduleError
+from conformance.options import EngineOptions
 from conformance.schedule import (
     Arrival,
     Continuation,
-    EngineOptions,
     Probe,
     Processor,
     Removal,

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from mlx_lm.generate import batch_generate
 
 from conformance.engine import Capability, Engine, Submission
-from conformance.schedule import EngineOptions, Stage
+from conformance.options import EngineOptions
+from conformance.schedule import Stage
 from conformance.trace import FinishReason, StepOutput, TokenEvent
 
 # The function wants a tokenizer only for its stop tokens and to make text of the answer.

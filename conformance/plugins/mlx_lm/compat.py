@@ -14,8 +14,9 @@ from typing import Any
 from mlx_lm.generate import BatchGenerator
 
 from conformance.errors import Unsupported
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_lm.one_step import OneStepGenerator
-from conformance.schedule import EngineOptions, Stage
+from conformance.schedule import Stage
 
 
 def prefills_in_pieces() -> bool:

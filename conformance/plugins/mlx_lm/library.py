@@ -23,9 +23,10 @@ from conformance.backend.sampling import ForcedSampler
 from conformance.errors import ModelError
 from conformance.family import Family
 from conformance.library import Coverage, Description, Library, Outline, Solo
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_lm import checkpoints, inventory, loading, quantization
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
-from conformance.schedule import EngineOptions, Request
+from conformance.schedule import Request
 from conformance.sensitivity import Sensitivity
 from conformance.trace import ForwardCall, Stream
 

@@ -15,7 +15,7 @@ from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, make_promp
 
 from conformance.backend.entries import leaves
 from conformance.errors import Unsupported
-from conformance.schedule import KvQuant
+from conformance.options import KvQuant
 
 
 def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:

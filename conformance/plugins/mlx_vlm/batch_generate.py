@@ -17,12 +17,13 @@ from mlx_vlm.utils import prepare_inputs
 
 from conformance.engine import Capability, Engine, Submission
 from conformance.errors import Unsupported
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.inputs import in_numpy
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor import text_of
-from conformance.schedule import EngineOptions, Request, Stage
+from conformance.schedule import Request, Stage
 from conformance.trace import FinishReason, StepOutput, TokenEvent
 
 

@@ -20,8 +20,9 @@ from mlx.utils import tree_flatten
 from mlx_vlm import utils
 
 from conformance.errors import Unsupported
+from conformance.options import EngineOptions, KvQuant
 from conformance.plugins.mlx_vlm.one_step import OneStepGenerator
-from conformance.schedule import EngineOptions, KvQuant, Stage
+from conformance.schedule import Stage
 
 
 def generation() -> ModuleType:

@@ -20,10 +20,10 @@ import numpy.typing as npt
 from conformance.backend.checkpoint import library_errors, verify
 from conformance.errors import ModelError
 from conformance.family import Facts, Family
+from conformance.options import Drafting
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.loading import write_checkpoint
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.schedule import Drafting
 
 
 def drafter_of(loaded: LoadedModel, kind: str) -> LoadedModel:

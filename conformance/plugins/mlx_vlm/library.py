@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
 from conformance.family import Family
 from conformance.library import Coverage, Description, Library, Outline, Solo
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_vlm import (
     checkpoints,
     compat,
@@ -29,11 +30,11 @@ from conformance.plugins.mlx_vlm import (
     loading,
     quantization,
 )
+from conformance.plugins.mlx_vlm.decoding import cache_of, decode, logprobs_of, one_pass, text_only
 from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.required import hearer, plain
-from conformance.plugins.mlx_vlm.sampling import make_processors
-from conformance.schedule import EngineOptions, Media, Request
+from conformance.schedule import Media, Request
 from conformance.sensitivity import Sensitivity
 from conformance.trace import ForwardCall, Stream
 
@@ -125,10 +126,10 @@ class MlxVlm(Library):
         prompt whole, or they would have no oracle. ``again`` spares them nothing.
         """
         model.fresh()
-        cache = prefix if prefix is not None else _cache(model, request, options)
+        cache = prefix if prefix is not None else cache_of(model, request, options)
         sampler = ForcedSampler(forced) if forced else None
         size = options.prefill_step_size if model.takes_pieces else None
-        stream = _decode(model, request, size, steps, cache=cache, sampler=sampler)
+        stream = decode(model, request, size, steps, cache=cache, sampler=sampler)
         return Solo(stream, cache)
 
     def again(
@@ -136,14 +137,14 @@ class MlxVlm(Library):
     ) -> Stream:
         """See ``Library.again``."""
         model.fresh()
-        cache = _cache(model, request, options)
-        return _decode(model, request, options.prefill_step_size, steps, cache=cache, sampler=None)
+        cache = cache_of(model, request, options)
+        return decode(model, request, options.prefill_step_size, steps, cache=cache, sampler=None)
 
     def stateless(
         self, model: LoadedModel, request: Request, tokens: tuple[int, ...]
     ) -> np.ndarray | None:
         """See ``Library.stateless``: the prompt and all tokens embedded and passed at once."""
-        if not _text_only(model, tokens):
+        if not text_only(model, tokens):
             return None
         model.fresh()
         made = inputs_of(model, request)
@@ -156,7 +157,7 @@ class MlxVlm(Library):
             extra[name] = mx.concatenate([extra[name], last], axis=1)
         whole = inputs.Inputs(ids, made.pixel_values, mx.ones(ids.shape, mx.int32), extra)
         output = model.language_model(ids, **inputs.embed(model, whole))
-        row: np.ndarray = _logprobs(output.logits[:, -1, :])[0]
+        row: np.ndarray = logprobs_of(output.logits[:, -1, :])[0]
         return row
 
     def teacher_forced(
@@ -176,20 +177,20 @@ class MlxVlm(Library):
         quantized caches are read as they are written.
         """
         plain = not (request.media or request.processors or options.kv)
-        if plain and _text_only(model, tokens[:-1]):
+        if plain and text_only(model, tokens[:-1]):
             with perturbed(model.language_model, ulps=ulps, seed=seed):
-                table = _one_pass(model, request.prompt + tokens[:-1])
+                table = one_pass(model, request.prompt + tokens[:-1])
             if len(table) >= len(tokens):
                 return table[-len(tokens) :]
         model.fresh()
-        cache = _cache(model, request, EngineOptions(kv=options.kv))
+        cache = cache_of(model, request, EngineOptions(kv=options.kv))
         size = EngineOptions().prefill_step_size if model.takes_pieces else None
         sampler = ForcedSampler(tokens)
         if not ulps:
-            stream = _decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
+            stream = decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
         else:
             with perturbed(model.language_model, ulps=ulps, seed=seed):
-                stream = _decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
+                stream = decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
         assert stream.logprobs is not None
         return stream.logprobs
 
@@ -210,7 +211,7 @@ class MlxVlm(Library):
         low, _ = model.family.tokens
         request = plain(model, (low, low + 1), 1)
         used = make_prompt_cache(model.fresh().language_model)
-        _decode(model, request, 2, 1, cache=used, sampler=None)
+        decode(model, request, 2, 1, cache=used, sampler=None)
         return quantization.head_sizes(used)
 
     def policy_stream(
@@ -225,7 +226,7 @@ class MlxVlm(Library):
         if options.kv is None:
             return None
         model.fresh()
-        stream = _decode(
+        stream = decode(
             model,
             request,
             options.prefill_step_size,
@@ -247,61 +248,3 @@ class MlxVlm(Library):
     def device(self) -> str:
         """See ``Library.device``."""
         return device_name()
-
-
-def _text_only(model: LoadedModel, tokens: tuple[int, ...]) -> bool:
-    """Whether none of the tokens could be taken for the place of an image in a prompt."""
-    low, high = model.family.tokens
-    mixed = model.family.facts.modalities != ("text",)
-    return not mixed or all(low <= token < high for token in tokens)
-
-
-def _cache(model: LoadedModel, request: Request, options: EngineOptions) -> list[Any]:
-    if options.kv is not None:
-        return quantization.make_cache(model.language_model, options.kv, len(request.prompt))
-    made: list[Any] = make_prompt_cache(model.language_model, options.max_kv_size)
-    return made
-
-
-def _decode(
-    model: LoadedModel,
-    request: Request,
-    step_size: int | None,
-    steps: int,
-    *,
-    cache: list[Any] | None,
-    sampler: Callable[[mx.array], mx.array] | None,
-    **options: Any,
-) -> Stream:
-    made = inputs_of(model, request)
-    tokens, rows = [], []
-    for token, logprobs in compat.generation().generate_step(
-        made.input_ids,
-        model.model,
-        made.pixel_values,
-        made.attention_mask,
-        max_tokens=steps,
-        sampler=sampler,
-        logits_processors=make_processors(request.processors) or None,
-        prompt_cache=cache,
-        prefill_step_size=step_size,
-        **options,
-        **made.extra,
-    ):
-        tokens.append(int(token))
-        rows.append(logprobs)
-    table = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
-    return Stream(tokens=tuple(tokens), logprobs=table)
-
-
-def _one_pass(model: LoadedModel, tokens: tuple[int, ...]) -> np.ndarray:
-    """Logprobs ``[length, vocab]`` of a prefill of all tokens, or as many as the model gives."""
-    cache = model.cache()
-    made = inputs_of(model, Request("whole", tokens, 1))
-    output = model.language_model(made.input_ids, cache=cache, **inputs.embed(model, made))
-    return _logprobs(output.logits[0])
-
-
-def _logprobs(logits: mx.array) -> np.ndarray:
-    """Normalised as the library does, in the logits' own dtype; float32 ``[..., vocab]`` out."""
-    return np.array((logits - mx.logsumexp(logits, axis=-1, keepdims=True)).astype(mx.float32))

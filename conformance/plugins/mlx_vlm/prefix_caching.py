@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.errors import Unsupported
+from conformance.options import PrefixCaching
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.inputs import Inputs
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.schedule import PrefixCaching
 
 _PLENTY = 1 << 40  # bytes
 

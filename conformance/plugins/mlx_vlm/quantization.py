@@ -20,8 +20,8 @@ from mlx.utils import tree_flatten
 from mlx_vlm.models import cache as caches
 from mlx_vlm.turboquant import TurboQuantKVCache, turboquant_enabled
 
+from conformance.options import KvQuant
 from conformance.plugins.mlx_vlm import compat
-from conformance.schedule import KvQuant
 from conformance.trace import CachedLayer
 
 # Stacks of more layers than these keep their last layer as it is.

@@ -9,15 +9,8 @@ from miniatures.plays import NOISE, VOCAB, stream
 from conformance.checks import Play
 from conformance.checks.drafts import ITSELF, check_drafts
 from conformance.numerics import FACTOR, flat_envelope
-from conformance.schedule import (
-    Arrival,
-    Drafting,
-    EngineOptions,
-    Processor,
-    Request,
-    Sampler,
-    Schedule,
-)
+from conformance.options import Drafting, EngineOptions
+from conformance.schedule import Arrival, Processor, Request, Sampler, Schedule
 from conformance.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.verdict import Verdict
 

@@ -5,7 +5,8 @@ import pytest
 from miniatures.plays import Script
 
 from conformance.checks.leak import check_leak
-from conformance.schedule import Drafting, EngineOptions, Stage
+from conformance.options import Drafting, EngineOptions
+from conformance.schedule import Stage
 from conformance.trace import Failure, ForwardCall, KeptCache
 from conformance.verdict import Verdict
 

@@ -10,7 +10,8 @@ from conformance.checks import Play
 from conformance.checks.policy import check_policy
 from conformance.judging.playing import play_schedule
 from conformance.numerics import flat_envelope
-from conformance.schedule import Arrival, EngineOptions, KvQuant, Request, Schedule
+from conformance.options import EngineOptions, KvQuant
+from conformance.schedule import Arrival, Request, Schedule
 from conformance.trace import Failure, FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.verdict import Verdict
 

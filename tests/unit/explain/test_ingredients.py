@@ -3,11 +3,10 @@
 import pytest
 
 from conformance.explain.ingredients import switches, without
+from conformance.options import EngineOptions, KvQuant
 from conformance.schedule import (
     Arrival,
     Continuation,
-    EngineOptions,
-    KvQuant,
     Media,
     Removal,
     Request,

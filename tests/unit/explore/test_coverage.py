@@ -1,9 +1,10 @@
 """Pairs that can be and are not are counted as none; a witness once seen stays seen."""
 
 from conformance.explore.coverage import Coverage, witnesses_of
+from conformance.options import EngineOptions
 from conformance.scenarios.build import ask, produced, together
 from conformance.scenarios.features import Feature
-from conformance.schedule import EngineOptions, Removal, Schedule
+from conformance.schedule import Removal, Schedule
 
 
 def test_each_pair_that_can_be_is_there_from_the_start(player):

@@ -3,7 +3,8 @@
 import pytest
 
 from conformance.explore.driving import Drive
-from conformance.schedule import EngineOptions, Request, Stage, Trigger
+from conformance.options import EngineOptions
+from conformance.schedule import Request, Stage, Trigger
 from conformance.verdict import Verdict
 
 

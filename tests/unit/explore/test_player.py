@@ -4,8 +4,9 @@ import pytest
 
 from conformance.explore.player import Clock
 from conformance.explore.records import Signature
+from conformance.options import EngineOptions
 from conformance.scenarios.build import ask, produced, together
-from conformance.schedule import EngineOptions, Request, Schedule
+from conformance.schedule import Request, Schedule
 from conformance.verdict import Finding, Verdict
 
 

@@ -5,11 +5,11 @@ import pytest
 
 from conformance.explore.shrinking import size, smallest
 from conformance.explore.variants import without
+from conformance.options import EngineOptions
 from conformance.scenarios.build import gone, produced
 from conformance.schedule import (
     Arrival,
     Continuation,
-    EngineOptions,
     Removal,
     Request,
     Sampler,

@@ -8,9 +8,10 @@ from miniatures.wrong import DriftsALittle, NanInPadding, RoundsOtherwise, SaysU
 
 from conformance.judging.judge import brief_for
 from conformance.judging.playing import play_schedule
+from conformance.options import Drafting
 from conformance.scenarios import LADDER
 from conformance.scenarios.build import ask, together
-from conformance.schedule import Drafting, Schedule
+from conformance.schedule import Schedule
 from conformance.trace import Mode
 
 

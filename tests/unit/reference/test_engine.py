@@ -3,9 +3,10 @@
 import pytest
 
 from conformance.engine import Submission
+from conformance.options import EngineOptions
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Padded
-from conformance.schedule import EngineOptions, Request, Sampler, Stage
+from conformance.schedule import Request, Sampler, Stage
 
 
 def make(model, maker=lambda sampler: None, **options):

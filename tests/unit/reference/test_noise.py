@@ -5,9 +5,10 @@ import pytest
 from miniatures.library import DeafLibrary, OverflowingLibrary, ToyLibrary
 
 from conformance.errors import VoidNoiseError
+from conformance.options import EngineOptions
 from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS
 from conformance.reference.oracle import MIN_STEPS, Oracle
-from conformance.schedule import EngineOptions, Request
+from conformance.schedule import Request
 
 DEFAULT = EngineOptions()
 

@@ -10,16 +10,9 @@ from miniatures.library import (
     ToyLibrary,
 )
 
+from conformance.options import EngineOptions
 from conformance.reference.oracle import MIN_STEPS, Oracle, cut
-from conformance.schedule import (
-    Arrival,
-    Continuation,
-    EngineOptions,
-    Processor,
-    Request,
-    Sampler,
-    Schedule,
-)
+from conformance.schedule import Arrival, Continuation, Processor, Request, Sampler, Schedule
 from conformance.trace import FinishReason, Stream
 
 DEFAULT = EngineOptions()

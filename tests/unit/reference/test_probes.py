@@ -3,10 +3,11 @@
 import pytest
 
 from conformance.engine import Submission
+from conformance.options import EngineOptions
 from conformance.reference import probes
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Padded
-from conformance.schedule import EngineOptions, Request
+from conformance.schedule import Request
 
 
 class Engine(Padded):

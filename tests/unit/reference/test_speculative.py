@@ -5,10 +5,11 @@ import pytest
 
 from conformance.engine import Submission
 from conformance.errors import Unsupported
+from conformance.options import Drafting, EngineOptions
 from conformance.reference import speculative
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Mixed, Padded, Solo
-from conformance.schedule import Drafting, EngineOptions, Request
+from conformance.schedule import Request
 from conformance.trace import FinishReason
 
 PROMPTS = {"a": (3, 1, 4, 1, 5, 9, 2, 6, 5), "b": (2, 7), "c": (1,), "d": (8, 2, 8, 1, 8, 2)}

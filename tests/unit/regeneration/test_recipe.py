@@ -6,9 +6,9 @@ from miniatures.library import family
 
 from conformance.errors import GoldenError
 from conformance.family import Recipe
+from conformance.options import EngineOptions
 from conformance.regeneration.recipe import brief_of, golden_requests, recipe_hash
 from conformance.scenarios.build import LONG
-from conformance.schedule import EngineOptions
 
 FAMILY = family()
 

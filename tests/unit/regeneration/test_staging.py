@@ -15,9 +15,9 @@ from miniatures.library import (
 from conformance.errors import GoldenError
 from conformance.expectations import Defect, Expectations
 from conformance.golden.format import Verification, parse_golden, to_text
+from conformance.options import EngineOptions
 from conformance.regeneration.recipe import recipe_hash
 from conformance.regeneration.staging import Staged, requests_of, stage, with_verified
-from conformance.schedule import EngineOptions
 from conformance.verdict import Verdict
 
 

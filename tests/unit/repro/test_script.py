@@ -7,21 +7,11 @@ import pytest
 
 from conformance.errors import NoScriptError
 from conformance.family import Recipe
+from conformance.options import Drafting, EngineOptions, PrefixCaching
 from conformance.repro.found import Found, Joined, Kind, Symptom
 from conformance.repro.refusing import Reason
 from conformance.repro.script import Terse, rendered, write_scripts
-from conformance.schedule import (
-    Arrival,
-    Drafting,
-    EngineOptions,
-    PrefixCaching,
-    Probe,
-    Processor,
-    Request,
-    Schedule,
-    Trigger,
-    Weigh,
-)
+from conformance.schedule import Arrival, Probe, Processor, Request, Schedule, Trigger, Weigh
 from conformance.verdict import CaseId, Verdict
 
 ROWS = (Request("a", (5, *[7] * 9, 6), 2), Request("b", (8,), 1))

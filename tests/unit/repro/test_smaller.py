@@ -2,18 +2,9 @@
 
 import itertools
 
+from conformance.options import EngineOptions
 from conformance.repro.smaller import candidates, smallest
-from conformance.schedule import (
-    Arrival,
-    EngineOptions,
-    Media,
-    Removal,
-    Request,
-    Sampler,
-    Schedule,
-    Trigger,
-    Weigh,
-)
+from conformance.schedule import Arrival, Media, Removal, Request, Sampler, Schedule, Trigger, Weigh
 
 
 def schedule(*requests, **more):

@@ -4,7 +4,8 @@ import pytest
 
 from conformance.engine import Capability
 from conformance.scenarios import Brief
-from conformance.scenarios.drawn import Seeded, Space, draw_schedule
+from conformance.scenarios.choices import Seeded
+from conformance.scenarios.drawn import Space, draw_schedule
 from conformance.scenarios.features import NEEDS, Feature, able, features_of, together
 from conformance.schedule import validate
 from conformance.trace import Stream

@@ -6,8 +6,9 @@ from miniatures.right import ContinuousBatching
 
 from conformance.engine import Capability
 from conformance.judging.judge import brief_for
+from conformance.options import EngineOptions
 from conformance.scenarios import LADDER
-from conformance.schedule import Arrival, EngineOptions, Request, Schedule, from_json, to_json
+from conformance.schedule import Arrival, Request, Schedule, from_json, to_json
 from conformance.schedule import validate as valid
 from conformance.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 

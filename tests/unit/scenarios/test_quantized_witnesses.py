@@ -2,8 +2,9 @@
 
 import pytest
 
+from conformance.options import EngineOptions, KvQuant
 from conformance.scenarios import quantized_witnesses as kept
-from conformance.schedule import Arrival, EngineOptions, KvQuant, Request, Schedule, Stage
+from conformance.schedule import Arrival, Request, Schedule, Stage
 from conformance.trace import CachedLayer, Mode, Step, StepOutput, Trace
 
 Q, P, D, F = Stage.QUEUED, Stage.PREFILL, Stage.DECODE, Stage.FINISHED

@@ -2,15 +2,9 @@
 
 from msgspec.structs import replace
 
+from conformance.options import EngineOptions, PrefixCaching
 from conformance.scenarios import reuse_witnesses as seen
-from conformance.schedule import (
-    Arrival,
-    EngineOptions,
-    PrefixCaching,
-    Request,
-    Schedule,
-    Stage,
-)
+from conformance.schedule import Arrival, Request, Schedule, Stage
 from conformance.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 
 LONG = tuple(range(9))

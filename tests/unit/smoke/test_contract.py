@@ -9,7 +9,8 @@ from miniatures.right import AllAtOnce, ContinuousBatching
 
 from conformance.engine import Submission
 from conformance.errors import Unsupported
-from conformance.schedule import EngineOptions, Request, Stage
+from conformance.options import EngineOptions
+from conformance.schedule import Request, Stage
 from conformance.smoke.contract import Broken, Wrong, keep_contract
 from conformance.trace import StepOutput, TokenEvent
 

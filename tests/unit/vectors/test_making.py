@@ -10,8 +10,9 @@ from conformance.errors import Unsupported, VectorsError
 from conformance.family import Facts, Family
 from conformance.library import Coverage, Library
 from conformance.numerics import Envelope
+from conformance.options import EngineOptions, KvQuant
 from conformance.scenarios import Scenario
-from conformance.schedule import Arrival, EngineOptions, KvQuant, Request, Schedule
+from conformance.schedule import Arrival, Request, Schedule
 from conformance.trace import Stream
 from conformance.vectors.making import export
 from conformance.vectors.reading import Vectors

@@ -2,12 +2,10 @@
 
 import pytest
 
+from conformance.options import Drafting, EngineOptions, KvQuant
 from conformance.schedule import (
     Arrival,
     Continuation,
-    Drafting,
-    EngineOptions,
-    KvQuant,
     Media,
     Probe,
     Processor,

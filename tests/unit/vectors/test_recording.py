@@ -5,9 +5,10 @@ import pytest
 
 from conformance.errors import GoldenError
 from conformance.numerics import Deviation, Envelope
+from conformance.options import EngineOptions
 from conformance.reference.noise import PERTURBED_RUNS, THOROUGH_RUNS
 from conformance.reference.oracle import OracleCheck
-from conformance.schedule import Arrival, Continuation, EngineOptions, Request, Schedule
+from conformance.schedule import Arrival, Continuation, Request, Schedule
 from conformance.trace import Stream
 from conformance.vectors.recording import Recorder
 

@@ -4,9 +4,10 @@ import pytest
 
 from conformance.engine import Submission
 from conformance.errors import Unsupported
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
 from conformance.plugins.mlx_lm.library import MlxLm
-from conformance.schedule import EngineOptions, Request, Stage
+from conformance.schedule import Request, Stage
 from conformance.trace import FinishReason
 
 LONG, SHORT = Request("long", tuple(range(1, 10)), 3), Request("short", (20, 21), 2)

@@ -4,8 +4,9 @@ import pytest
 from mlx_lm.generate import BatchGenerator
 
 from conformance.errors import Unsupported
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_lm import compat
-from conformance.schedule import EngineOptions, Stage
+from conformance.schedule import Stage
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from conformance.engine import Capability, Submission
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.plugins.mlx_lm.library import MlxLm
 from conformance.runner import play
 from conformance.schedule import (
     Arrival,
     Continuation,
-    EngineOptions,
     Removal,
     Request,
     Sampler,

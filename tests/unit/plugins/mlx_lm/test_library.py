@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from conformance.errors import ModelError
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_lm.library import MlxLm
-from conformance.schedule import EngineOptions, Processor, Request, Sampler
+from conformance.schedule import Processor, Request, Sampler
 
 PROMPT = tuple(range(1, 12))
 ASK = Request("a", PROMPT, 4)

@@ -7,19 +7,12 @@ import pytest
 from conformance.engine import Submission
 from conformance.errors import Unsupported
 from conformance.family import load_family
+from conformance.options import EngineOptions, PrefixCaching
 from conformance.plugins.mlx_lm import inventory
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.plugins.mlx_lm.library import MlxLm
 from conformance.runner import play
-from conformance.schedule import (
-    Arrival,
-    EngineOptions,
-    PrefixCaching,
-    Request,
-    Schedule,
-    Stage,
-    Trigger,
-)
+from conformance.schedule import Arrival, Request, Schedule, Stage, Trigger
 
 PROMPT = tuple(range(1, 10))
 FIRST = Request("first", PROMPT, 2, segments=(4, 5))

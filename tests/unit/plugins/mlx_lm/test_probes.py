@@ -2,9 +2,9 @@
 
 import pytest
 
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_lm import compat, probes
 from conformance.scenarios.options import _PROBE_GROUPS
-from conformance.schedule import EngineOptions
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, RotatingKV
 
 from conformance.errors import Unsupported
 from conformance.family import load_family
+from conformance.options import EngineOptions, KvQuant
 from conformance.plugins import mlx_lm as plugin
 from conformance.plugins.mlx_lm import quantization
 from conformance.plugins.mlx_lm.library import MlxLm
-from conformance.schedule import EngineOptions, KvQuant, Request
+from conformance.schedule import Request
 
 EIGHT = KvQuant(8, group_size=32)
 ASK = Request("a", tuple(range(1, 12)), 4)

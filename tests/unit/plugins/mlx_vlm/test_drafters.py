@@ -5,9 +5,9 @@ import pytest
 from miniatures.vision import findings, load_subject
 from mlx_vlm.speculative import dflash
 
+from conformance.options import Drafting
 from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
 from conformance.scenarios.speculative import SPECULATIVE
-from conformance.schedule import Drafting
 from conformance.verdict import Verdict
 
 TEXT = (1, 100)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from conformance.engine import Capability, Submission
+from conformance.options import EngineOptions
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.inputs import compose
 from conformance.runner import play
 from conformance.schedule import (
     Arrival,
-    EngineOptions,
     Media,
     Processor,
     Removal,

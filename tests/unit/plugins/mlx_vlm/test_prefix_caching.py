@@ -9,12 +9,13 @@ from mlx_vlm import apc
 
 from conformance.errors import Unsupported
 from conformance.judging.judge import brief_for
+from conformance.options import PrefixCaching
 from conformance.plugins.mlx_vlm import prefix_caching
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.inputs import inputs_of
 from conformance.runner import play
 from conformance.scenarios.prefix_caching import PREFIX_CACHING
-from conformance.schedule import Media, PrefixCaching, Request
+from conformance.schedule import Media, Request
 from conformance.verdict import Verdict
 
 

@@ -8,12 +8,13 @@ from mlx_vlm.models import cache as caches
 
 from conformance.family import load_family
 from conformance.judging.judge import brief_for, judge_batched
+from conformance.options import EngineOptions, KvQuant
 from conformance.phases import Phases
 from conformance.plugins.mlx_vlm import compat, inventory, quantization
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.library import MlxVlm
 from conformance.scenarios.quantized import QUANTIZED, START
-from conformance.schedule import EngineOptions, KvQuant, Request
+from conformance.schedule import Request
 from conformance.subject import Subject
 from conformance.verdict import Verdict
 

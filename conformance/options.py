@@ -1,0 +1,66 @@
+"""What an engine is told when it is made: sizes, quantized caches, drafts, kept prefixes."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class KvQuant(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an engine quantizes keys and values.
+
+    ``bits`` per element (fractional where the scheme has it), ``group_size`` in elements,
+    ``scheme`` as the library calls it, ``start`` the cache length from which it quantizes.
+    """
+
+    bits: float
+    group_size: int = 64
+    scheme: str = "uniform"
+    start: int = 0
+
+
+class Drafting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Speculative decoding.
+
+    Attributes:
+        kind: of drafter, by the library's name.
+        block_size: tokens that are verified at once, the last one before the draft among them.
+        right: how many tokens of its drafts are the oracle's, the next one being wrong: for the
+            first row of the first round, the next row, and so on, each round beginning one later.
+            Empty: the drafter's own drafts.
+    """
+
+    kind: str
+    block_size: int | None = None
+    right: tuple[int, ...] = ()
+
+
+class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Automatic reuse of equal prefixes.
+
+    ``blocks`` of ``block_size`` tokens are kept, or, of models whose caches can't be cut into
+    blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its end.
+    ``max_bytes`` bounds what is kept and what is at work together, where the engine can be told.
+    """
+
+    blocks: int = 64
+    block_size: int = 4
+    snapshots: int = 8
+    interval: int = 4
+    max_bytes: int | None = None
+
+
+class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an engine is told when it is made.
+
+    ``prefill_step_size`` and ``max_kv_size`` are in tokens, the batch sizes in requests.
+    ``max_kv_size`` bounds the cache of families that leave the choice of cache to the library.
+    ``kv``, ``drafting`` and ``prefix_caching`` are off where they are ``None``.
+    """
+
+    prefill_step_size: int = 2048
+    prefill_batch_size: int = 8
+    completion_batch_size: int = 32
+    max_kv_size: int | None = None
+    kv: KvQuant | None = None
+    drafting: Drafting | None = None
+    prefix_caching: PrefixCaching | None = None
