@@ -47,6 +47,7 @@ SMALLER = (
     ("conformance run --model", (), "--scenario ragged"),
     ("conformance run", ("--engine", "--model"), "--engine mlx_lm"),
     ("conformance calibrate", (), "--engine mlx_lm"),
+    ("conformance caches", ("--class",), "--class mlx_lm.BatchKVCache"),
     ("conformance bench", (), "--scenario ragged --skip speedup"),
     ("conformance power", ("--family",), "--family llama"),
     ("conformance power", ("--fault",), "--fault mlx_lm/B6.mask-without-padding"),
