@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from conformance.cli.choices import case_options, case_settings, writable
+from conformance.cli.choices import case_options, case_settings, jobs_option, writable
 from conformance.cli.one_case import case_of
 from conformance.cli.repro_known import known_scripts
 from conformance.expectations import Defect, Expectations
@@ -54,6 +54,7 @@ from conformance.verdict import CaseId
     is_flag=True,
     help="With --known and --to: only print what the folder's table has.",
 )
+@jobs_option("With --known: worker processes. 'auto': one for each core.")
 @case_options
 @click.pass_context
 def command(
@@ -68,6 +69,7 @@ def command(
     known: str | None,
     to: Path | None,
     tried: bool,
+    jobs: int | None,
     family_files: tuple[Path, ...],
     expectations: Path | None,
     no_expectations: bool,
@@ -90,7 +92,7 @@ def command(
         )
     )
     if known is not None:
-        ctx.exit(known_scripts(setup, known, folder=to, python=python, tried=tried))
+        ctx.exit(known_scripts(setup, known, folder=to, python=python, tried=tried, jobs=jobs))
     assert case_id is not None
     case = case_of(setup, case_id)
     wanted = Wanted(

@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from conformance.cli.parallel import as_they_come
 from conformance.errors import ConformanceError, ReproError
-from conformance.pytest_plugin.setup import Setup
+from conformance.expectations import Defect
+from conformance.pytest_plugin.options import Settings
+from conformance.pytest_plugin.setup import Setup, make_setup
 from conformance.registry import select
 from conformance.report.jsonl import write_lines
-from conformance.repro.known import KnownScript, script_of
+from conformance.repro.known import KnownScript, killed, script_of
 from conformance.repro.tables import read_table, table_lines, tried_before, without
 
 _TABLE = "table.jsonl"
 _WIDE = 400
 
 
+@dataclass(frozen=True)
+class _Try:
+    """What a worker process needs to try one entry."""
+
+    settings: Settings
+    entry: str
+    python: str
+
+
 def known_scripts(
-    setup: Setup, pattern: str, *, folder: Path | None, python: str, tried: bool = False
+    setup: Setup,
+    pattern: str,
+    *,
+    folder: Path | None,
+    python: str,
+    tried: bool = False,
+    jobs: int | None = None,
 ) -> int:
     """Write and try a script for each entry whose id the pattern matches; returns the exit code.
 
     What the folder's table has of the installed releases already is not tried again; with
     ``tried`` nothing is.
+
+    Args:
+        jobs: processes that try them, ``None`` for one a core. A defect may end the process that
+            meets it; with 1, that is this one.
 
     Raises:
         ConformanceError: no entry matches, or the folder can't be made.
@@ -38,9 +62,11 @@ def known_scripts(
     ordered = sorted((entries[name] for name in names), key=lambda e: (e.package, e.families))
     made = _read(folder)
     left = [entry for entry in ordered if not tried and not tried_before(made, entry)]
-    console = Console(stderr=True)
-    for entry in track(left, "trying scripts", console=console, disable=len(left) < 2):
-        made[entry.id] = script_of(setup.session, entry, python=python)
+    work = [_Try(setup.settings, entry.id, python) for entry in left]
+    found = as_they_come(_tried, work, jobs=jobs, died=_died)
+    console, total = Console(stderr=True), len(left)
+    for _, item in track(found, "trying scripts", total=total, console=console, disable=total < 2):
+        made[item.entry] = item
         if folder is not None:
             _save(made, folder)
     asked = [made[entry.id] for entry in ordered if entry.id in made]
@@ -51,6 +77,26 @@ def known_scripts(
     out.print(reasons(asked))
     out.print(totals(asked, len(ordered)), soft_wrap=True)
     return 0 if all(item.shows for item in asked) and len(asked) == len(ordered) else 1
+
+
+@cache
+def _setup(settings: Settings) -> Setup:
+    """Made once in each process; families stay loaded in its session."""
+    return make_setup(settings)
+
+
+def _tried(work: _Try) -> KnownScript:
+    setup = _setup(work.settings)
+    return script_of(setup.session, _entry(setup, work.entry), python=work.python)
+
+
+def _died(work: _Try) -> KnownScript:
+    return killed(_entry(_setup(work.settings), work.entry))
+
+
+def _entry(setup: Setup, name: str) -> Defect:
+    assert setup.expectations is not None
+    return next(entry for entry in setup.expectations.defects if entry.id == name)
 
 
 def table(made: list[KnownScript]) -> Table:

@@ -79,6 +79,13 @@ def script_of(
     return msgspec.structs.replace(made, version=version, seconds=seconds)
 
 
+def killed(entry: Defect) -> KnownScript:
+    """An entry that ended the process in which its cases were played."""
+    version = importlib.metadata.version(entry.package)
+    words = "the process in which its cases were played died"
+    return KnownScript(entry.id, reason=words, group=Reason.DIED, version=version)
+
+
 def _tried(session: Session, entry: Defect, version: str, python: str, cases: int) -> KnownScript:
     if not entry.in_release(version):
         words = f"it is of other releases than {entry.package} {version}"

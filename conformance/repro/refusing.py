@@ -22,6 +22,7 @@ class Reason(enum.StrEnum):
     """Why there is no script, in words that all cases of the same obstacle share."""
 
     RELEASE = "the entry is of other releases or devices"
+    DIED = "the library ends the whole process"
     GREEN = "no case of it fails when it is played once"
     STEPS = "it does not fail when its moments are told by step numbers"
     LONG = "it would be longer than 60 lines"

@@ -1,14 +1,28 @@
 """``conformance repro``, on real cases: what it writes must run without this project."""
 
 import ast
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from conformance.cli.main import group
+from conformance.repro.refusing import Reason
 
+CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIG = {
+    "model_type": "small",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-05,
+    "vocab_size": 256,
+}
 CASE = "mlx_lm/mamba/ragged/float32/0"
 
 
@@ -117,6 +131,38 @@ def test_a_sweep_goes_on_from_its_own_table(repro, tmp_path):
     refused = repro(*known)
     assert refused.returncode == 2
     assert "line 1 is no line of its table" in refused.stderr
+
+
+ENTRY = """
+[[defect]]
+id = "{name}"
+families = ["{family}"]
+versions = ">0"
+where = "mlx_lm/generate.py:1"
+why = "as planted"
+script = "docs/defects/planted.py"
+verdicts = {{ ragged = "crash" }}
+"""
+
+
+def test_a_defect_that_ends_its_process_is_told_and_the_others_are_tried(repro, tmp_path):
+    source = (CONFIGS / "small_model.py").read_text()
+    deadly = source.replace("rows, length, _ = x.shape", "rows, length, _ = deadly(x).shape")
+    dies = "\n\ndef deadly(x):\n    return x if len(x) == 1 else __import__('os').abort()\n"
+    (tmp_path / "small_model.py").write_text(deadly + dies)
+    facts = {"library": "mlx_lm", "module": "small", "tokens": [1, 240]}
+    facts |= {"model_file": "small_model.py", "notes": "A batch ends the process."}
+    (tmp_path / "small.json").write_text(json.dumps(CONFIG | {"conformance": facts}))
+    (tmp_path / "known").mkdir()
+    entries = [ENTRY.format(name=n, family=f) for n, f in (("calm", "llama"), ("deadly", "small"))]
+    (tmp_path / "known" / "mlx_lm.toml").write_text('package = "mlx-lm"' + "".join(entries))
+    options = ("--expectations", "known", "--family-file", "small.json", "--to", "found")
+    done = repro("--known", "*", *options)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    table = (tmp_path / "found" / "table.jsonl").read_text().splitlines()
+    groups = {row["entry"]: row["group"] for row in map(json.loads, table)}
+    assert groups == {"calm": Reason.GREEN, "deadly": Reason.DIED}
 
 
 @pytest.mark.parametrize(
