@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import click
 
 import conformance
+from conformance.cli.last_words import stand_by
 from conformance.errors import ConformanceError
 
 EXIT_USER_ERROR = 2
@@ -101,10 +102,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may not have every letter
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    well = stand_by(words)
     try:
-        group.main(args=None if arguments is None else list(arguments), prog_name="conformance")
+        group.main(args=words, prog_name="conformance")
     except SystemExit as end:
+        well()
         _leave_threads(end.code)
+        raise
+    except BaseException:
+        well()  # what was raised says it
         raise
 
 

@@ -8,12 +8,19 @@ import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
+import click
+
 from conformance.cli.choices import cores
+from conformance.pytest_plugin.footprint import fair_limit, footprint
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+# How long a process may take too much memory before it is seen.
+_LOOK_SECONDS = 0.25
 
 
 def in_processes(
@@ -34,7 +41,8 @@ def as_they_come(
 ) -> Iterator[tuple[int, R]]:
     """The index of each item and ``work`` of it, as soon as it is there.
 
-    Left early, as by Ctrl-C, it ends its processes at once.
+    Left early, as by Ctrl-C, it ends its processes at once. A process that takes more than its
+    part of the machine's memory is ended, too.
 
     Args:
         jobs: processes; ``None`` for one a core. With 1, all is done in this process.
@@ -59,10 +67,17 @@ def _side_by_side(
 ) -> Generator[tuple[int, R], None, list[int]]:
     """Do what is ``left`` and take it out; returns what was at work when a process died."""
     strangers = multiprocessing.active_children()
+    limit = fair_limit(workers)
+
+    def look() -> None:
+        for process in multiprocessing.active_children():
+            if process not in strangers and _takes(process) > limit:
+                _end(process, limit)
+
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts)
     try:
-        return (yield from _fed(pool, work, left, workers))
+        return (yield from _fed(pool, work, left, workers, look))
     except BaseException:
         for process in multiprocessing.active_children():
             if process not in strangers:
@@ -73,7 +88,11 @@ def _side_by_side(
 
 
 def _fed(
-    pool: ProcessPoolExecutor, work: Callable[[T], R], left: dict[int, T], workers: int
+    pool: ProcessPoolExecutor,
+    work: Callable[[T], R],
+    left: dict[int, T],
+    workers: int,
+    look: Callable[[], None],
 ) -> Generator[tuple[int, R], None, list[int]]:
     """The pool never has more than one item for each process: all it has is at work."""
     waiting = iter(list(left.items()))
@@ -86,13 +105,25 @@ def _fed(
                 return list(busy.values())
         if not busy:
             return []
-        done, _ = wait(busy, return_when=FIRST_COMPLETED)
+        done, _ = wait(busy, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+        look()
         for future in done:
             if isinstance(future.exception(), BrokenProcessPool):
                 return list(busy.values())
             index = busy.pop(future)
             del left[index]
             yield index, future.result()
+
+
+def _takes(process: BaseProcess) -> int:
+    return (footprint(process.pid) or 0) if process.pid is not None else 0
+
+
+def _end(process: BaseProcess, limit: int) -> None:
+    """End a process that would take the machine with it; its pool breaks, as by any death."""
+    words = f"a process took more than its part of the memory, {limit / 1e9:.1f} GB, and was ended"
+    click.echo(f"conformance: {words}", err=True)
+    process.kill()
 
 
 def _leave_interrupts() -> None:

@@ -15,3 +15,10 @@ def slowly(seconds):
     """The seconds that it took."""
     time.sleep(seconds)
     return seconds
+
+
+def hungry(number):
+    """The number; three takes half a gigabyte, and keeps it."""
+    taken = b"." * (500_000_000 if number == 3 else 1)
+    time.sleep(60 if number == 3 else 0)
+    return number * len(taken)

@@ -4,8 +4,9 @@ import multiprocessing
 import time
 
 import pytest
-from miniatures.workers import double, slowly
+from miniatures.workers import double, hungry, slowly
 
+from conformance.cli import parallel
 from conformance.cli.parallel import as_they_come, in_processes
 
 
@@ -40,6 +41,14 @@ def test_left_early_it_ends_its_processes():
     found.close()
     assert time.perf_counter() - start < 20
     assert not multiprocessing.active_children()
+
+
+def test_an_item_that_takes_too_much_memory_is_ended_and_told(monkeypatch, capsys):
+    monkeypatch.setattr(parallel, "fair_limit", lambda workers: 600_000_000 // workers)
+    start = time.perf_counter()
+    assert list(in_processes(hungry, [1, 3, 2], jobs=2, died=dead)) == [1, -3, 2]
+    assert time.perf_counter() - start < 30
+    assert "took more than its part of the memory, 0.3 GB, and was ended" in capsys.readouterr().err
 
 
 def test_a_lone_item_may_die_too():
