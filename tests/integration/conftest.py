@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,15 @@ from pathlib import Path
 import pytest
 
 TOY = Path(__file__).parents[1] / "toy"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interruptible():
+    """A shell's background job ignores Ctrl-C, and so does all that it starts; tests send it."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Finished:
