@@ -33,9 +33,11 @@ def stand_by(arguments: Sequence[str]) -> Callable[[], None]:
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(theirs)
-        _listen(ours, arguments)
-        os._exit(0)
+        try:
+            os.close(theirs)
+            _listen(ours, arguments)
+        finally:
+            os._exit(0)  # whatever happened: the command is the other one's
     os.close(ours)
 
     def well() -> None:
