@@ -7,13 +7,13 @@ weights are made, which token ids its prompts may use.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from conformance.errors import FamilyError
+from conformance.json_object import parse_object
 
 SECTION = "conformance"
 
@@ -196,12 +196,7 @@ def parse_family(text: str, *, name: str, path: str = "") -> Family:
             contradicts the config; names the file and the field.
     """
     where = path or name
-    try:
-        config = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FamilyError(f"{where}: not JSON, line {error.lineno}: {error.msg}") from error
-    if not isinstance(config, dict):
-        raise FamilyError(f"{where}: must be a JSON object, is a {type(config).__name__}")
+    config = parse_object(text, where, FamilyError)
     section = config.pop(SECTION, {})
     try:
         facts = msgspec.convert(section, Facts)

@@ -7,19 +7,18 @@ import dataclasses
 import time
 from collections import OrderedDict
 
-import msgspec
-
 from conformance.engine import Engine
 from conformance.errors import MachineError, ModelError
 from conformance.failures import failure_of, machine_said, says_unsupported
 from conformance.judging.alone import judge_alone
 from conformance.judging.judge import Outcome, Until, brief_for, judge_batched
+from conformance.judging.summing import result_of
 from conformance.lingering import Lingering, finding_of
 from conformance.phases import Phases
 from conformance.registry import Registry
 from conformance.scenarios import Scenario
 from conformance.subject import Around, Subject
-from conformance.verdict import MOST_FINDINGS, CaseId, CaseResult, Finding, Verdict
+from conformance.verdict import CaseId, CaseResult, Finding, Verdict
 
 # Models that are kept: the cases of a family come together, in at most three dtypes.
 _KEPT = 3
@@ -123,37 +122,15 @@ class Session:
         self, case: CaseId, outcome: Outcome, *, seconds: float, forward_seconds: float
     ) -> CaseResult:
         engine = self.registry.engines[case.engine]
-        scenario = self.registry.scenarios[case.scenario]
         versions, device = self._environment(engine.library)
-        findings = sorted(outcome.findings, key=lambda f: -f.verdict.severity)
-        adds = f"what this rung adds: {scenario.summary}"
-        findings = [
-            f if f.cause or f.verdict.good else msgspec.structs.replace(f, cause=adds)
-            for f in findings
-        ]
-        at = [f.step for f in findings if f.step is not None and not f.verdict.good]
-        numbers = outcome.numbers
-        verdict = outcome.verdict
-        return CaseResult(
-            case=str(case),
-            engine=case.engine,
-            family=case.family,
-            scenario=case.scenario,
-            dtype=case.dtype,
-            seed=case.seed,
-            verdict=verdict,
-            expected=verdict.good,
-            max_abs_diff=numbers.difference if numbers else None,
-            noise=numbers.noise if numbers else None,
-            ratio=numbers.ratio if numbers else None,
-            first_bad_step=min(at, default=None),
-            evidence=tuple(findings[:MOST_FINDINGS]),
+        return result_of(
+            case,
+            outcome,
+            adds=self.registry.scenarios[case.scenario].summary,
             versions=versions,
             device=device,
-            seconds=round(seconds, 4),
-            forward_seconds=round(forward_seconds, 4),
-            schedules=outcome.schedules,
-            picture=outcome.picture,
+            seconds=seconds,
+            forward_seconds=forward_seconds,
         )
 
     def _environment(self, library: str) -> tuple[dict[str, str], str]:

@@ -16,6 +16,7 @@ from typing import Any
 from conformance.adoption.draft import Fields
 from conformance.errors import AdoptionError
 from conformance.family import SECTION
+from conformance.json_object import read_object
 
 PROCESSOR_FILES = (
     "preprocessor_config.json",
@@ -96,7 +97,7 @@ def read_source(path: Path, *, trusted: bool = False) -> Source:
 
 
 def _from_config(path: Path, *, folder: Path | None, trusted: bool) -> Source:
-    config = read_object(path)
+    config = read_object(path, AdoptionError)
     if SECTION in config:
         raise AdoptionError(
             f"{path}: has a {SECTION!r} section, so it is a family file already; "
@@ -117,35 +118,18 @@ def _from_config(path: Path, *, folder: Path | None, trusted: bool) -> Source:
     name = path.stem if folder is None else path.absolute().parent.name
     if folder is None:
         return Source(_name(name), path, config, model_file=model_file)
-    files = {n: read_object(folder / n) for n in PROCESSOR_FILES if (folder / n).is_file()}
+    files = {
+        n: read_object(folder / n, AdoptionError) for n in PROCESSOR_FILES if (folder / n).is_file()
+    }
     texts, roles = _tokenizer(folder / "tokenizer_config.json")
     return Source(_name(name), path, config, files, texts, roles, model_file)
-
-
-def read_object(path: Path) -> Fields:
-    """A JSON object.
-
-    Raises:
-        AdoptionError: the file can't be read or holds something else.
-    """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise AdoptionError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise AdoptionError(f"{path}: is not UTF-8 text") from error
-    except json.JSONDecodeError as error:
-        raise AdoptionError(f"{path}: not JSON, line {error.lineno}: {error.msg}") from error
-    if not isinstance(found, dict):
-        raise AdoptionError(f"{path}: must be a JSON object, is a {type(found).__name__}")
-    return found
 
 
 def _tokenizer(path: Path) -> tuple[dict[int, str], dict[str, str]]:
     """Special tokens by id, and those that have a role, as ``tokenizer_config.json`` has them."""
     if not path.is_file():
         return {}, {}
-    config = read_object(path)
+    config = read_object(path, AdoptionError)
     texts = {}
     for token, entry in config.get("added_tokens_decoder", {}).items():
         if not str(token).isdecimal() or not isinstance(entry, dict) or "content" not in entry:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import CheckpointError
+from conformance.json_object import read_object
 from conformance.reference.store import write_cached
 
 INDEX = "model.safetensors.index.json"
@@ -139,7 +140,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: it is missing, is no JSON object, or does not name its ``model_type``.
     """
-    config = _json(path)
+    config = read_object(path, CheckpointError)
     if not isinstance(config.get("model_type"), str):
         raise CheckpointError(f"{path}: the field 'model_type' is missing or is no text")
     return config
@@ -195,24 +196,10 @@ def _indexed(path: Path) -> dict[str, str]:
     index = path / INDEX
     if not index.is_file():
         return {}
-    found = _json(index).get("weight_map")
+    found = read_object(index, CheckpointError).get("weight_map")
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         raise CheckpointError(f"{index}: the field 'weight_map' is missing or names no files")
     outside = [name for name in found.values() if Path(name).name != name]
     if outside:
         raise CheckpointError(f"{index}: 'weight_map' names {outside[0]!r}, outside of the folder")
-    return found
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{path}: can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path}: is not UTF-8 text") from error
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path}: not JSON, line {error.lineno}: {error.msg}") from error
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path}: must be a JSON object, is a {type(found).__name__}")
     return found

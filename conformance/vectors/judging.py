@@ -6,20 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from conformance.checks import CHECKS, Play
 from conformance.checks.forced import measure
 from conformance.errors import VectorsError
-from conformance.judging.judge import Numbers, figures_of, worst, worst_numbers
+from conformance.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
 from conformance.judging.picturing import picture_of
+from conformance.judging.summing import result_of
 from conformance.judging.witnessed import missed
 from conformance.report.message import failure_message
 from conformance.vectors.parsing import Run, read_trace
 from conformance.vectors.playing import play_of
 from conformance.vectors.reading import Vectors
 from conformance.verdict import (
-    MOST_FINDINGS,
     CaseId,
     CaseResult,
     Finding,
@@ -122,36 +120,16 @@ def _numbers(played: Play) -> Iterator[Numbers]:
 
 
 def _result(case: CaseId, judged: Sequence[_Judged], source: Vectors) -> CaseResult:
-    adds = f"what this rung adds: {source.scenario(case.family, case.scenario).summary}"
-    findings = [
-        f if f.cause or f.verdict.good else msgspec.structs.replace(f, cause=adds)
-        for one in judged
-        for f in one.findings
-    ]
-    findings.sort(key=lambda f: -f.verdict.severity)
-    verdict = worst(findings)
-    at = [f.step for f in findings if f.step is not None and not f.verdict.good]
-    numbers = worst_numbers([figures for one in judged for figures in one.numbers])
-    return CaseResult(
-        case=str(case),
-        engine=case.engine,
-        family=case.family,
-        scenario=case.scenario,
-        dtype=case.dtype,
-        seed=case.seed,
-        verdict=verdict,
-        expected=verdict.good,
-        max_abs_diff=numbers.difference if numbers else None,
-        noise=numbers.noise if numbers else None,
-        ratio=numbers.ratio if numbers else None,
-        first_bad_step=min(at, default=None),
-        evidence=tuple(findings[:MOST_FINDINGS]),
-        versions=dict(judged[0].run.header.versions),
-        device=judged[0].run.header.device,
-        seconds=0.0,
-        schedules=tuple(_schedules(judged)),
-        picture=picture_of([one.play for one in judged], findings),
+    findings = tuple(finding for one in judged for finding in one.findings)
+    outcome = Outcome(
+        findings,
+        tuple(_schedules(judged)),
+        worst_numbers([figures for one in judged for figures in one.numbers]),
+        picture_of([one.play for one in judged], findings),
     )
+    header = judged[0].run.header
+    adds = source.scenario(case.family, case.scenario).summary
+    return result_of(case, outcome, adds=adds, versions=header.versions, device=header.device)
 
 
 def _schedules(judged: Sequence[_Judged]) -> Iterator[ScheduleResult]:

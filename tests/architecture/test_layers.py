@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[2]
 
 # The layer of each module or package directly under conformance/; a new one must be put into one.
 LAYERS = {
-    1: "errors sealing other_thread options schedule trace picture verdict family grammar",
+    1: "errors json_object sealing other_thread options schedule trace picture verdict family "
+    "grammar",
     2: "numerics compare checks lingering golden expectations hookspecs",
     3: "engine library hosting registry selection coverage phases weights sensitivity noise "
     "backend reference scenarios faults subject failures runner judging probing session "
