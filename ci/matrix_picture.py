@@ -14,10 +14,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 
-from conformance.registry import build_registry
 from conformance.report.jsonl import read_results
 from conformance.report.matrix import matrices
 from conformance.report.terminal_matrix import legend_text, matrix_text
+from conformance.run.registry import build_registry
 
 WIDTH = 110
 

@@ -1,6 +1,7 @@
 """Proves that batched decoding on MLX gives what single-stream decoding gives.
 
-The architecture is drawn in ``ARCHITECTURE.md``; the terms used in names are defined there.
+What plugins and tests of other projects need can be imported from here. ``ARCHITECTURE.md`` shows
+the folders in import order and defines the terms.
 """
 
 from __future__ import annotations
@@ -8,16 +9,69 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from conformance.proving import assert_batching_conforms
+from conformance.core import import_paths
 
-__all__ = ["__version__", "assert_batching_conforms"]
+if TYPE_CHECKING:
+    from conformance.app.assertion import assert_batching_conforms
+    from conformance.core.engine import Capability, Engine, Submission
+    from conformance.core.family import Facts, Family, load_family
+    from conformance.core.faults import Fault
+    from conformance.core.library import Library
+    from conformance.core.options import EngineOptions
+    from conformance.core.schedule import Request, Schedule
+    from conformance.core.trace import FinishReason, StepOutput, TokenEvent
+    from conformance.core.verdict import Verdict
+    from conformance.run.hookspecs import hookimpl
+    from conformance.scenarios import Scenario
+
+__all__ = [
+    "Capability",
+    "Engine",
+    "EngineOptions",
+    "Facts",
+    "Family",
+    "Fault",
+    "FinishReason",
+    "Library",
+    "Request",
+    "Scenario",
+    "Schedule",
+    "StepOutput",
+    "Submission",
+    "TokenEvent",
+    "Verdict",
+    "__version__",
+    "assert_batching_conforms",
+    "hookimpl",
+    "load_family",
+]
 
 __version__ = "0.1.0"
 
+# Imported at first use: `conformance --help` needs none of them, and the assertion needs mlx.
+_MODULE_OF = {
+    name: module
+    for module, names in {
+        "app.assertion": "assert_batching_conforms",
+        "core.engine": "Capability Engine Submission",
+        "core.family": "Facts Family load_family",
+        "core.faults": "Fault",
+        "core.library": "Library",
+        "core.options": "EngineOptions",
+        "core.schedule": "Request Schedule",
+        "core.trace": "FinishReason StepOutput TokenEvent",
+        "core.verdict": "Verdict",
+        "run.hookspecs": "hookimpl",
+        "scenarios": "Scenario",
+    }.items()
+    for name in names.split()
+}
+
+import_paths.install()
+
 
 def __getattr__(name: str) -> Any:
-    """``assert_batching_conforms``, imported when it is first asked for: it needs mlx."""
-    if name == "assert_batching_conforms":
-        return importlib.import_module("conformance.proving").assert_batching_conforms
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """A public name, from its module."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

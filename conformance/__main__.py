@@ -1,5 +1,5 @@
 """``python -m conformance`` is the ``conformance`` command."""
 
-from conformance.cli import main
+from conformance.app.cli import main
 
 main()

@@ -2,12 +2,12 @@
 
 from results_by_hand import HOSTILE, make_result
 
-from conformance.explain.explanation import Explanation, LayerError, Relative, Where
-from conformance.html.inventory import Inventory
-from conformance.html.material import Material
-from conformance.picture import Compared, Lane, Picture
-from conformance.proof.trials import Kill, Outcome, Trial
-from conformance.verdict import Verdict
+from conformance.core.inventory import Inventory
+from conformance.core.picture import Compared, Lane, Picture
+from conformance.core.verdict import Verdict
+from conformance.report.explanation import Explanation, LayerError, Relative, Where
+from conformance.report.pages.material import Material
+from conformance.report.trials import Kill, Outcome, Trial
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 

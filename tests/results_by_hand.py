@@ -1,10 +1,9 @@
 """Results and reports made by hand: of every kind, very many, and some with hostile names."""
 
-from conformance.coverage import Account
-from conformance.html.inventory import About, Inventory
-from conformance.html.material import Material
-from conformance.proof.trials import Kill, Outcome, Trial
-from conformance.verdict import CaseResult, Finding, Verdict
+from conformance.core.inventory import About, Account, Inventory
+from conformance.core.verdict import CaseResult, Finding, Verdict
+from conformance.report.pages.material import Material
+from conformance.report.trials import Kill, Outcome, Trial
 
 HOSTILE = (
     "<script>window.pwned = 1</script>",

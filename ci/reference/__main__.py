@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import formats
 import options
 
-from conformance import hookspecs
-from conformance.engine import Capability, Engine
-from conformance.faults import Fault
-from conformance.library import Library
-from conformance.registry import Registry, build_registry
+from conformance.core.engine import Capability, Engine
+from conformance.core.faults import Fault
+from conformance.core.library import Library
+from conformance.run import hookspecs
+from conformance.run.registry import Registry, build_registry
 from conformance.scenarios import Scenario
 
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-SCHEMAS = Path(__file__).parents[2] / "conformance" / "schema"
+SCHEMAS = Path(__file__).parents[2] / "conformance" / "core" / "schema"
 
 
 def published() -> list[dict[str, Any]]:
@@ -15,7 +15,7 @@ def published() -> list[dict[str, Any]]:
     return [
         {
             "title": schema["title"],
-            "file": f"conformance/schema/{path.name}",
+            "file": f"conformance/core/schema/{path.name}",
             "text": schema.get("description", ""),
             "records": [_record(name, record) for name, record in schema["$defs"].items()],
         }

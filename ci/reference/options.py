@@ -8,8 +8,8 @@ from typing import Any
 import click
 import pytest
 
-from conformance.cli.main import group
-from conformance.pytest_plugin import pytest_addoption
+from conformance.app.cli.main import group
+from conformance.app.pytest_plugin import pytest_addoption
 
 WIDTH = 100
 

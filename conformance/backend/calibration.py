@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from conformance.errors import FamilyError
-from conformance.family import SECTION, Family
-from conformance.sensitivity import LOGIT_STD, Sensitivity
+from conformance.core.errors import FamilyError
+from conformance.core.family import SECTION, Family
+from conformance.core.sensitivity import LOGIT_STD, Sensitivity
 
 _PERFECT = 2.999
 _EMBEDDINGS = (1.0, 0.5, 2.0, 0.25)

@@ -16,10 +16,10 @@ import numpy as np
 from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten
 
-from conformance.errors import ConformanceError, ModelError, Unsupported
-from conformance.failures import says_unsupported
-from conformance.family import Family
-from conformance.weights import make_packed, make_weights
+from conformance.core.errors import ConformanceError, ModelError, Unsupported
+from conformance.core.failures import says_unsupported
+from conformance.core.family import Family
+from conformance.core.weights import make_packed, make_weights
 
 DTYPES = ("float32", "float16", "bfloat16")
 _PACKED = {mx.uint8: np.uint8, mx.uint16: np.uint16, mx.uint32: np.uint32}

@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten
 
-from conformance.errors import ModelError
+from conformance.core.errors import ModelError
 
 _DTYPES = {mx.float32: "float32", mx.float16: "float16", mx.bfloat16: "bfloat16"}
 

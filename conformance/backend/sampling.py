@@ -8,9 +8,9 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from conformance.errors import ScheduleError
-from conformance.grammar import Grammar
-from conformance.schedule import Processor
+from conformance.core.errors import ScheduleError
+from conformance.core.grammar import Grammar
+from conformance.core.schedule import Processor
 
 SamplerFn = Callable[[mx.array], mx.array]
 ProcessorFn = Callable[[mx.array, mx.array], mx.array]

@@ -9,7 +9,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.trace import KeptCache
+from conformance.core.trace import KeptCache
 
 
 def pending_edges(caches: list[Any]) -> int:

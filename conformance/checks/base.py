@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.numerics import Envelope
-from conformance.schedule import Schedule
-from conformance.trace import Failure, Stream, Trace
-from conformance.verdict import Finding
+from conformance.core.numerics import Envelope
+from conformance.core.schedule import Schedule
+from conformance.core.trace import Failure, Stream, Trace
+from conformance.core.verdict import Finding
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conformance.trace import Trace
+from conformance.core.trace import Trace
 
 
 @dataclass(frozen=True)

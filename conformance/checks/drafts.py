@@ -6,10 +6,10 @@ positions are off: it only guesses worse, and every rejected token is a pass for
 
 from __future__ import annotations
 
-from conformance import numerics
 from conformance.checks.base import Play
-from conformance.trace import Trace
-from conformance.verdict import Finding, Verdict
+from conformance.core import numerics
+from conformance.core.trace import Trace
+from conformance.core.verdict import Finding, Verdict
 
 # The kind of drafter that is the model itself where an engine is given no other.
 ITSELF = "draft_model"

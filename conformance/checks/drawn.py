@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.schedule import Sampler
+from conformance.core.schedule import Sampler
 
 _KNOWN = {"temp", "top_p", "min_p", "xtc_probability", "xtc_threshold", "top_k"}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance import numerics
 from conformance.checks.base import Play
-from conformance.numerics import Deviation, Envelope
-from conformance.trace import Mode, Stream, Trace
-from conformance.verdict import Finding, Verdict
+from conformance.core import numerics
+from conformance.core.numerics import Deviation, Envelope
+from conformance.core.trace import Mode, Stream, Trace
+from conformance.core.verdict import Finding, Verdict
 
 
 def check_forced(play: Play) -> list[Finding]:

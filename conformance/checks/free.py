@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from conformance import numerics
 from conformance.checks.base import Play
 from conformance.checks.drawn import drawable
 from conformance.checks.forced import measure
-from conformance.trace import Mode, Trace
-from conformance.verdict import Finding, Verdict
+from conformance.core import numerics
+from conformance.core.trace import Mode, Trace
+from conformance.core.verdict import Finding, Verdict
 
 
 def check_free(play: Play) -> list[Finding]:

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 from conformance.checks.base import Play
-from conformance.schedule import Stage
-from conformance.trace import Step, Trace
-from conformance.verdict import Finding, Verdict
+from conformance.core.schedule import Stage
+from conformance.core.trace import Step, Trace
+from conformance.core.verdict import Finding, Verdict
 
 # A cache may hold this often what it counts, and this many bytes more for how memory is handed out.
 _SLACK, _ROUNDING = 2, 1024

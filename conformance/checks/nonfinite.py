@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from conformance.checks.base import Play
-from conformance.verdict import Finding, Verdict
+from conformance.core.verdict import Finding, Verdict
 
 
 def check_nonfinite(play: Play) -> list[Finding]:

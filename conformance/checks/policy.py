@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from conformance import numerics
 from conformance.checks.base import Play
 from conformance.checks.forced import common_steps
-from conformance.numerics import Deviation, Envelope
-from conformance.trace import Failure
-from conformance.verdict import Finding, Verdict
+from conformance.core import numerics
+from conformance.core.numerics import Deviation, Envelope
+from conformance.core.trace import Failure
+from conformance.core.verdict import Finding, Verdict
 
 _CAUSE = "the single stream quantizes other layers, or from another token on, than a batch of one"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.checks.base import Play
-from conformance.verdict import Finding, Verdict
+from conformance.core.verdict import Finding, Verdict
 
 # What a caller can tell from a bug inside the engine.
 _CLEAR = ("ValueError", "TypeError", "KeyError")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.checks.base import Play
-from conformance.schedule import Stage
-from conformance.trace import Mode, Stream, Trace
-from conformance.verdict import Finding, Verdict
+from conformance.core.schedule import Stage
+from conformance.core.trace import Mode, Stream, Trace
+from conformance.core.verdict import Finding, Verdict
 
 
 def check_protocol(play: Play) -> list[Finding]:

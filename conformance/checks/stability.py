@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from conformance.checks.base import Play
-from conformance.trace import Trace
-from conformance.verdict import Finding, Verdict
+from conformance.core.trace import Trace
+from conformance.core.verdict import Finding, Verdict
 
 
 def same_bits(play: Play, first: Trace, second: Trace) -> bool:

@@ -11,12 +11,12 @@ from itertools import groupby
 
 import msgspec
 
-from conformance import numerics
 from conformance.checks.base import Play
 from conformance.checks.forced import common_steps
-from conformance.schedule import Arrival
-from conformance.trace import Trace
-from conformance.verdict import Finding, Verdict
+from conformance.core import numerics
+from conformance.core.schedule import Arrival
+from conformance.core.trace import Trace
+from conformance.core.verdict import Finding, Verdict
 
 
 def check_twins(play: Play) -> list[Finding]:

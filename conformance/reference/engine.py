@@ -21,14 +21,10 @@ from mlx_lm.models.cache import make_prompt_cache
 from conformance.backend.entries import leaves
 from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
-from conformance.engine import Capability, Engine, Submission
-from conformance.options import EngineOptions
-from conformance.reference import probes, quantized, sequence, speculative, validation
-from conformance.reference.caches import even
-from conformance.reference.caches.wrap import must_be_even
-from conformance.reference.forward import Feed, alone
-from conformance.schedule import Processor, Sampler, Stage
-from conformance.trace import (
+from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Processor, Sampler, Stage
+from conformance.core.trace import (
     CachedLayer,
     FinishReason,
     KeptCache,
@@ -36,6 +32,10 @@ from conformance.trace import (
     StepOutput,
     TokenEvent,
 )
+from conformance.reference import probes, quantized, sequence, speculative, validation
+from conformance.reference.caches import even
+from conformance.reference.caches.wrap import must_be_even
+from conformance.reference.forward import Feed, alone
 
 
 @dataclass(frozen=True)

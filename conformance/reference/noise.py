@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from conformance import numerics
-from conformance.errors import VoidNoiseError
-from conformance.library import Library
-from conformance.numerics import Envelope
-from conformance.options import EngineOptions
-from conformance.schedule import Request
-from conformance.trace import Stream
+from conformance.core import numerics
+from conformance.core.errors import VoidNoiseError
+from conformance.core.library import Library
+from conformance.core.numerics import Envelope
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request
+from conformance.core.trace import Stream
 
 # Perturbed runs per envelope. Most differences lie within what two runs show already.
 FEW_RUNS = 2

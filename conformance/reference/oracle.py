@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from conformance import numerics
-from conformance.library import Library, Solo
-from conformance.numerics import Envelope
-from conformance.options import EngineOptions
+from conformance.core import numerics
+from conformance.core.library import Library, Solo
+from conformance.core.numerics import Envelope
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Schedule
+from conformance.core.trace import FinishReason, Stream
 from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS, Noise
 from conformance.reference.store import Kept
-from conformance.schedule import Request, Schedule
-from conformance.trace import FinishReason, Stream
 
 # Steps of a single stream that are made at least, so that the next scenario need not extend it.
 MIN_STEPS = 7

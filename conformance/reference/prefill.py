@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from mlx_lm.models.cache import make_prompt_cache
 
-from conformance.engine import Capability
+from conformance.core.engine import Capability
+from conformance.core.trace import StepOutput
 from conformance.reference.caches.wrap import shapes
 from conformance.reference.engine import ReferenceEngine, output
 from conformance.reference.forward import Feed, alone, forward
-from conformance.trace import StepOutput
 
 # Of models whose first tokens widen a recurrent state, as longcat_flash_ngram's last ids.
 _WIDENS = (

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import msgspec
 
-from conformance.engine import Submission
-from conformance.probing import watched
-from conformance.schedule import Request
-from conformance.trace import ProbeResult
+from conformance.core.engine import Submission
+from conformance.core.invalid_call import watched
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request
+from conformance.core.trace import ProbeResult
+from conformance.reference.sequence import Sequence
 
-if TYPE_CHECKING:
-    from conformance.reference.engine import ReferenceEngine
 
-Call = Callable[["ReferenceEngine"], object]
+class Probed(Protocol):
+    """What of the reference engine is called, and what a wrong call could change."""
+
+    model: Any
+    options: EngineOptions
+    queue: list[Sequence]
+    prefilling: list[Sequence]
+    decoding: list[Sequence]
+    finished: dict[str, Sequence]
+
+    def __init__(self, model: Any, options: EngineOptions) -> None: ...
+
+    def insert(self, submissions: list[Submission]) -> None: ...  # noqa: D102
+
+    def remove(self, request_ids: list[str]) -> None: ...  # noqa: D102
+
+    def cache_bytes(self) -> int | None: ...  # noqa: D102
+
+
+Call = Callable[[Probed], object]
 
 _GOOD = Request("probe", (5, 6, 7), 4)
 
@@ -45,12 +64,12 @@ PROBES: Mapping[str, Call] = {
 }
 
 
-def probe(engine: ReferenceEngine, kind: str) -> ProbeResult:
+def probe(engine: Probed, kind: str) -> ProbeResult:
     """Make the invalid call ``kind`` and compare the engine's state around it."""
     return watched(kind, lambda: PROBES[kind](engine), lambda: _state(engine))
 
 
-def _state(engine: ReferenceEngine) -> dict[str, object]:
+def _state(engine: Probed) -> dict[str, object]:
     """What a wrong call could change: who is where, with how many tokens and bytes."""
     places = {
         "queue": engine.queue,

@@ -8,9 +8,9 @@ from typing import Any
 from mlx_lm.models.cache import CacheList, KVCache
 
 from conformance.backend.entries import leaves
-from conformance.errors import Unsupported
-from conformance.options import KvQuant
-from conformance.trace import CachedLayer
+from conformance.core.errors import Unsupported
+from conformance.core.options import KvQuant
+from conformance.core.trace import CachedLayer
 
 
 def from_the_start(caches: Sequence[Any], kv: KvQuant, prompt_length: int) -> list[Any]:

@@ -11,9 +11,9 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.backend.sampling import ProcessorFn, SamplerFn
+from conformance.core.schedule import Request
+from conformance.core.trace import FinishReason
 from conformance.reference.forward import Feed
-from conformance.schedule import Request
-from conformance.trace import FinishReason
 
 
 @dataclass(eq=False)

@@ -17,12 +17,12 @@ import numpy as np
 from mlx_lm.models import cache as library
 
 from conformance.backend.entries import leaves
-from conformance.backend.listening import aside
-from conformance.errors import Unsupported
-from conformance.options import Drafting
+from conformance.backend.module_hooks import aside
+from conformance.core.errors import Unsupported
+from conformance.core.options import Drafting
+from conformance.core.trace import FinishReason
 from conformance.reference.forward import Feed, forward
 from conformance.reference.sequence import Sequence
-from conformance.trace import FinishReason
 
 KIND = "draft_model"
 # Tokens that are verified at once where the options do not say it.

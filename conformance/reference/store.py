@@ -22,8 +22,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from conformance.numerics import Envelope
-from conformance.trace import Stream
+from conformance.core.numerics import Envelope
+from conformance.core.trace import Stream
 
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray]

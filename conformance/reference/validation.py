@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from conformance.options import EngineOptions
-from conformance.schedule import Request
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request
 
 
 def check_options(options: EngineOptions) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from conformance.core.verdict import CaseResult
 from conformance.report.markdown import one_line
 from conformance.report.message import rerun_command, worst
-from conformance.verdict import CaseResult
 
 MOST = 10
 """Errors that GitHub shows of one step."""

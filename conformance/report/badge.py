@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
+from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.markdown import one_line
-from conformance.verdict import CaseResult, Verdict
 
 LABEL = "batched decoding"
 

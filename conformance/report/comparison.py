@@ -6,8 +6,8 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from conformance.errors import ResultError
-from conformance.verdict import CaseResult, Verdict
+from conformance.core.errors import ResultError
+from conformance.core.verdict import CaseResult, Verdict
 
 NOISE_FACTOR = 4.0
 """Noise that grew or shrank by this is told; a run to run change is far below it."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.core.verdict import CaseResult, Finding, ScheduleResult
 from conformance.report.message import UNKNOWN_CAUSE, measures, rerun_command, where
 from conformance.report.outcome import duration
-from conformance.verdict import CaseResult, Finding, ScheduleResult
 
 
 def evidence_text(result: CaseResult) -> str:

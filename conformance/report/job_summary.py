@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from conformance.core.verdict import CaseResult
 from conformance.report.comparison import Comparison
 from conformance.report.comparison_markdown import comparison_lines
 from conformance.report.markdown import code, limited, table
 from conformance.report.matrix import GLYPHS, Matrix, Row, matrices
 from conformance.report.message import rerun_command, worst
 from conformance.report.outcome import Outcome, count, tallies
-from conformance.verdict import CaseResult
 
 MOST_BYTES = 1024 * 1024
 """What GitHub takes of one step; a byte more and it shows nothing."""

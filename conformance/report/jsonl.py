@@ -10,8 +10,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from conformance.errors import ResultError
-from conformance.verdict import CaseResult, decode
+from conformance.core.errors import ResultError
+from conformance.core.verdict import CaseResult, decode
 
 R = TypeVar("R")
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
+from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.message import failure_message, worst
-from conformance.verdict import CaseResult, Verdict
 
 PREFIX = "conformance."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from conformance.verdict import CaseResult, Finding
+from conformance.core.verdict import CaseResult, Finding
 
 RULE = "expectations"
 """The check whose findings say which rule of the expectations a case breaks."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from conformance.verdict import CaseResult, Verdict
+from conformance.core.verdict import CaseResult, Verdict
 
 
 @dataclass(frozen=True)

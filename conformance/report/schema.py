@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from conformance.verdict import CaseResult
+from conformance.core.verdict import CaseResult
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def published_schema() -> dict[str, Any]:
     """The schema as the installed package ships it, ``schema/result.schema.json``."""
-    file = resources.files("conformance") / "schema" / "result.schema.json"
+    file = resources.files("conformance.core") / "schema" / "result.schema.json"
     schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return schema
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from conformance.core.verdict import Verdict
 from conformance.report.matrix import GLYPHS, UNEXPECTED, Cell, Matrix, Row
 from conformance.report.outcome import count
-from conformance.verdict import Verdict
 
 FEW_FAMILIES = 20
 """Up to so many rows a matrix shows every family; beyond, only those with something to tell."""

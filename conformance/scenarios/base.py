@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from conformance.engine import Capability
-from conformance.family import Family
-from conformance.options import EngineOptions
-from conformance.schedule import Media, Request, Schedule
-from conformance.trace import Stream, Trace
+from conformance.core.engine import Capability
+from conformance.core.family import Family
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Media, Request, Schedule
+from conformance.core.trace import Stream, Trace
 
 SoloFn = Callable[[Request, EngineOptions], Stream]
 Composed = tuple[tuple[int, ...], tuple[Media, ...]]

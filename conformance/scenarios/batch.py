@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from conformance.engine import Capability
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Schedule
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, ask, together
-from conformance.schedule import Request, Schedule
 
 NONE: frozenset[Capability] = frozenset()
 # Batch sizes around those at which kernels change, quantized ones among them.

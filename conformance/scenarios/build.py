@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from conformance.core.schedule import Arrival, Media, Request, Stage, Trigger
 from conformance.scenarios.base import Brief
-from conformance.schedule import Arrival, Media, Request, Stage, Trigger
 
 # Prompt lengths, in tokens: one that the engine never prefills, short, medium, long.
 ONE, TWO, SHORT, MEDIUM, LONG = 1, 2, 5, 11, 23

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.engine import Capability
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Removal, Schedule, Stage
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
@@ -19,7 +20,6 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import Removal, Schedule, Stage
 
 
 def _queued(brief: Brief) -> Schedule:

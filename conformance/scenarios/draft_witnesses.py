@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from conformance.core.schedule import Stage
+from conformance.core.trace import Trace
 from conformance.scenarios.base import Witness
-from conformance.schedule import Stage
-from conformance.trace import Trace
 
 
 @dataclass

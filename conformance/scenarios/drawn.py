@@ -13,8 +13,18 @@ from typing import Any
 
 import msgspec
 
-from conformance.engine import Capability
-from conformance.options import Drafting, EngineOptions, KvQuant, PrefixCaching
+from conformance.core.engine import Capability
+from conformance.core.options import Drafting, EngineOptions, KvQuant, PrefixCaching
+from conformance.core.schedule import (
+    Arrival,
+    Continuation,
+    Processor,
+    Removal,
+    Request,
+    Sampler,
+    Schedule,
+    Trigger,
+)
 from conformance.scenarios.base import Brief
 from conformance.scenarios.build import (
     LONG,
@@ -29,16 +39,6 @@ from conformance.scenarios.build import (
 from conformance.scenarios.choices import Choices
 from conformance.scenarios.features import GRAMMAR, Feature
 from conformance.scenarios.quantized import GROUPS
-from conformance.schedule import (
-    Arrival,
-    Continuation,
-    Processor,
-    Removal,
-    Request,
-    Sampler,
-    Schedule,
-    Trigger,
-)
 
 _STATES = 11  # of a grammar
 _BLOCK = 4  # tokens of a kept block, and of a draft

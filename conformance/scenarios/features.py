@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 
-from conformance.engine import Capability
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Schedule
 from conformance.scenarios.base import Brief
-from conformance.schedule import Request, Schedule
 
 GRAMMAR = "grammar"
 """The kind of processor that the ingredient ``GRAMMAR`` is."""

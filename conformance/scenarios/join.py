@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conformance.engine import Capability
-from conformance.family import Family
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.family import Family
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Continuation, Schedule
+from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
@@ -22,8 +24,6 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import Continuation, Schedule
-from conformance.trace import Trace
 
 # Where a family has no window: tokens at which the library may bound its caches instead.
 BOUND = 8

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from conformance.engine import Capability
-from conformance.options import EngineOptions, PrefixCaching
+from conformance.core.engine import Capability
+from conformance.core.options import EngineOptions, PrefixCaching
+from conformance.core.schedule import Request, Schedule, Stage, Weigh
+from conformance.core.trace import Trace
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import LASTING, LONG, MEDIUM, SHORT, ask, gone, together
-from conformance.schedule import Request, Schedule, Stage, Weigh
-from conformance.trace import Trace
 
 FEW = 2  # output tokens
 # Rows of a batch whose buffers one short row might keep. The first is weighed.

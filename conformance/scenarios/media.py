@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.engine import Capability
-from conformance.family import Family
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.family import Family
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
 from conformance.scenarios import media_witnesses as media_seen
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -25,7 +26,6 @@ from conformance.scenarios.build import (
     show,
     together,
 )
-from conformance.schedule import Removal, Request, Schedule, Stage, Trigger
 
 
 def _takes_media(family: Family) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from conformance.core.schedule import Stage
+from conformance.core.trace import Trace
 from conformance.scenarios.base import Witness
 from conformance.scenarios.witnesses import left_alone as left_alone_in
 from conformance.scenarios.witnesses import longest_leaves
-from conformance.schedule import Stage
-from conformance.trace import Trace
 
 
 def beside_text() -> Witness:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conformance.engine import Capability
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Probe, Processor, Request, Sampler, Schedule
+from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
@@ -20,8 +22,6 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import Probe, Processor, Request, Sampler, Schedule
-from conformance.trace import FinishReason, Trace
 
 # What requests need that choose their tokens otherwise than the one beside them.
 _SAMPLING = frozenset({Capability.SAMPLERS, Capability.LATE_JOIN})

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 
-from conformance.engine import Capability
-from conformance.family import Family
-from conformance.options import EngineOptions, PrefixCaching
+from conformance.core.engine import Capability
+from conformance.core.family import Family
+from conformance.core.options import EngineOptions, PrefixCaching
+from conformance.core.schedule import Media, Removal, Request, Schedule, Stage
 from conformance.scenarios import reuse_witnesses as reuse
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -28,7 +29,6 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import Media, Removal, Request, Schedule, Stage
 
 # Tokens of a block. Snapshots are taken of no prompt of less than 16 tokens, by default.
 BLOCK = 4

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.engine import Capability
-from conformance.errors import Unsupported
-from conformance.options import EngineOptions, KvQuant
+from conformance.core.engine import Capability
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.scenarios import quantized_witnesses as kept
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -20,7 +21,6 @@ from conformance.scenarios.build import (
     show,
     together,
 )
-from conformance.schedule import Arrival, Request, Schedule
 
 # Group sizes of uniform quantization that are tried where heads can be cut into them.
 GROUPS = (32, 64)

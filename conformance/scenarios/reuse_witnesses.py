@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from conformance.core.schedule import Stage
+from conformance.core.trace import Step, Trace
 from conformance.scenarios.base import Witness
-from conformance.schedule import Stage
-from conformance.trace import Step, Trace
 
 
 def hit() -> Witness:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from conformance.engine import Capability
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Schedule
 from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import LONG, MEDIUM, PIECE, SHORT, ask, show, together
-from conformance.schedule import Request, Schedule
 
 
 def _repeat(brief: Brief) -> list[Schedule]:

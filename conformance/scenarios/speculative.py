@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.engine import Capability
-from conformance.family import Family
-from conformance.options import Drafting, EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.family import Family
+from conformance.core.options import Drafting, EngineOptions
+from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
 from conformance.scenarios import draft_witnesses as drafts
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
@@ -28,7 +29,6 @@ from conformance.scenarios.build import (
     show,
     together,
 )
-from conformance.schedule import Removal, Request, Schedule, Stage, Trigger
 
 # Tokens that are verified at once, and how many of a draft's are right, row after row.
 BLOCK = 4

@@ -11,9 +11,11 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.engine import Capability
-from conformance.grammar import Grammar
-from conformance.options import Drafting, EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.grammar import Grammar
+from conformance.core.options import Drafting, EngineOptions
+from conformance.core.schedule import Arrival, Processor, Removal, Request, Schedule, Stage
+from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
@@ -28,8 +30,6 @@ from conformance.scenarios.build import (
     produced,
     together,
 )
-from conformance.schedule import Arrival, Processor, Removal, Request, Schedule, Stage
-from conformance.trace import Trace
 
 _GRAMMAR = "grammar"
 _STATES = 11

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from conformance.engine import Capability
+from conformance.core.engine import Capability
+from conformance.core.schedule import Stage
+from conformance.core.trace import Trace
 from conformance.scenarios.base import Witness
-from conformance.schedule import Stage
-from conformance.trace import Trace
 
 # Where each prompt is prefilled alone nothing is padded.
 TOGETHER = frozenset({Capability.TOGETHER})

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from conformance.cli.main import group
+from conformance.app.cli.main import group
+from conformance.core.verdict import Verdict
 from conformance.report.matrix import GLYPHS
-from conformance.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(

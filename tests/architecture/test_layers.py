@@ -1,4 +1,4 @@
-"""Imports go downward only, nothing goes round, and each heavy dependency has its place."""
+"""Folders in import order: each imports those above it; each heavy package has its place."""
 
 import ast
 from collections.abc import Iterator
@@ -9,40 +9,38 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# The layer of each module or package directly under conformance/; a new one must be put into one.
-LAYERS = {
-    1: "errors json_object sealing other_thread options schedule trace picture verdict family "
-    "grammar",
-    2: "numerics compare checks lingering golden expectations hookspecs",
-    3: "engine library hosting registry selection coverage phases weights sensitivity noise "
-    "backend reference scenarios faults subject failures runner judging probing session "
-    "diagnosis proof checkpoints smoke proving throughput caches adoption vectors report "
-    "schema bench explore explain repro regeneration independent releases html",
-    4: "plugins",
-    5: "cli pytest_plugin suite __main__",
-}
-ANY = len(LAYERS)  # what is in no layer is told once, by a rule of its own
-LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}
+# The folders of conformance/: each may import those before it.
+ORDER = (
+    "core",
+    "backend",
+    "scenarios",
+    "checks",
+    "report",
+    "reference",
+    "run",
+    "tools",
+    "plugins",
+    "app",
+)
+# What else lies there. The package's own __init__ gives the public names of all folders.
+BESIDE = {"__init__", "__main__"}
+ENTRIES_MAX = 12
 
-# External packages, and the parts of conformance/ that may import them.
+# External packages, and the folders that may import them.
 PLACES = {
-    "mlx": "backend caches reference plugins faults",
-    "mlx_lm": "backend caches reference plugins faults",
-    "mlx_vlm": "backend caches reference plugins faults",
-    "pytest": "cli pytest_plugin suite",
-    "xdist": "cli pytest_plugin suite",
-    "syrupy": "pytest_plugin suite",
-    "click": "cli",
-    "rich": "report cli pytest_plugin",
-    "jinja2": "html repro",
-    "hypothesis": "caches explore pytest_plugin suite",
-    "torch": "independent",
-    "transformers": "independent plugins",
+    "mlx": "backend reference tools/caches plugins",
+    "mlx_lm": "backend reference tools/caches plugins",
+    "mlx_vlm": "backend reference tools/caches plugins",
+    "pytest": "app",
+    "xdist": "app",
+    "syrupy": "app/pytest_plugin app/suite",
+    "click": "app/cli",
+    "rich": "report app",
+    "jinja2": "report/pages tools/repro",
+    "hypothesis": "tools/caches tools/explore app/pytest_plugin app/suite",
+    "torch": "tools/golden/transformers_check",
+    "transformers": "tools/golden/transformers_check plugins",
 }
-# Found by their entry points; nobody imports them.
-NOT_IMPORTED = "plugins"
-# Works on results alone.
-REPORT_MAY_IMPORT = "report schema errors options schedule trace picture verdict"
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,17 @@ class Import:
         return f"{self.source}:{self.line} imports {self.target}"
 
 
-def part(module: str) -> str:
-    """The module or package directly under conformance/ that ``module`` belongs to."""
+def folder(module: str) -> str:
+    """The entry directly under conformance/ that ``module`` belongs to."""
     return module.partition(".")[2].partition(".")[0]
+
+
+def internal(root: Path) -> Iterator[Import]:
+    """Imports between folders of conformance/, those for annotations alone included."""
+    for found in imports(root):
+        ends = folder(found.source), folder(found.target)
+        if found.target.startswith("conformance.") and set(ends) <= set(ORDER):
+            yield found
 
 
 def imports(root: Path) -> tuple[Import, ...]:
@@ -103,39 +109,35 @@ def _is_module(root: Path, name: str) -> bool:
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
-def without_layer(root: Path) -> list[str]:
-    """Modules and packages that nobody has put into a layer."""
-    names = {path.stem for path in (root / "conformance").glob("*.py")}
-    names |= {path.parent.name for path in (root / "conformance").glob("*/__init__.py")}
-    return [
-        f"conformance.{name} is in no layer"
-        for name in sorted(names - {"__init__"} - set(LAYER_OF))
-    ]
+def out_of_order(root: Path) -> list[str]:
+    """Entries of conformance/ that have no place in the order, and too many of them."""
+    there = {path.stem for path in (root / "conformance").glob("*.py")}
+    there |= {path.parent.name for path in (root / "conformance").glob("*/__init__.py")}
+    found = [f"conformance/{name} is not in ORDER" for name in sorted(there - BESIDE - {*ORDER})]
+    if len(there) > ENTRIES_MAX:
+        found.append(f"conformance/ has {len(there)} entries, {ENTRIES_MAX} are allowed")
+    return found
 
 
 def upward(root: Path) -> list[str]:
-    """Imports of a higher layer; what is imported for annotations alone is free."""
+    """Imports of a folder that comes later in the order."""
     return [
-        f"{found}, which is in a higher layer"
-        for found in imports(root)
-        if not found.typing_only
-        and found.target.startswith("conformance.")
-        and LAYER_OF.get(part(found.source), ANY) < LAYER_OF.get(part(found.target), 0)
+        f"{found}, which comes later"
+        for found in internal(root)
+        if ORDER.index(folder(found.source)) < ORDER.index(folder(found.target))
     ]
 
 
-def cycles(root: Path) -> list[str]:
-    """Parts of conformance/ that need each other."""
+def circular(root: Path) -> list[str]:
+    """Modules that need themselves by way of others; a package and its modules count apart."""
     needs: dict[str, set[str]] = {}
     for found in imports(root):
-        source, target = part(found.source), part(found.target)
-        if not found.typing_only and found.target.startswith("conformance.") and source != target:
-            needs.setdefault(source, set()).add(target)
-    reach = {name: set(direct) for name, direct in needs.items()}
-    for _ in needs:
-        for known in reach.values():
-            known.update(*(reach.get(near, set()) for near in tuple(known)))
-    return [f"conformance.{name} needs itself" for name, known in reach.items() if name in known]
+        if not found.typing_only and found.target.startswith("conformance."):
+            needs.setdefault(found.source, set()).add(found.target)
+    while leaves := [name for name, targets in needs.items() if not targets & needs.keys()]:
+        for name in leaves:
+            del needs[name]
+    return [f"{name} is in a circle or needs one" for name in sorted(needs)]
 
 
 def misplaced(root: Path) -> list[str]:
@@ -144,18 +146,21 @@ def misplaced(root: Path) -> list[str]:
         f"{found}, which only {PLACES[package]} may"
         for found in imports(root)
         if (package := found.target.split(".")[0]) in PLACES
-        and part(found.source) not in PLACES[package].split()
+        and not any(_below(found.source, place) for place in PLACES[package].split())
     ]
+
+
+def _below(module: str, place: str) -> bool:
+    name = f"conformance.{place.replace('/', '.')}"
+    return module == name or module.startswith(f"{name}.")
 
 
 def plugins_imported(root: Path) -> list[str]:
     """Imports of a plugin from outside of it."""
     return [
         f"{found}: plugins are found by their entry points"
-        for found in imports(root)
-        if part(found.target) == NOT_IMPORTED
-        and found.target.startswith("conformance.")
-        and part(found.source) != NOT_IMPORTED
+        for found in internal(root)
+        if folder(found.target) == "plugins" != folder(found.source)
     ]
 
 
@@ -163,47 +168,45 @@ def report_looks_further(root: Path) -> list[str]:
     """Imports that would make a report need more than results."""
     return [
         f"{found}: a report is made from results alone"
-        for found in imports(root)
-        if part(found.source) == "report"
-        and found.target.startswith("conformance.")
-        and part(found.target) not in REPORT_MAY_IMPORT.split()
+        for found in internal(root)
+        if folder(found.source) == "report" and folder(found.target) not in {"core", "report"}
     ]
 
 
-RULES = (without_layer, upward, cycles, misplaced, plugins_imported, report_looks_further)
+RULES = (out_of_order, upward, circular, misplaced, plugins_imported, report_looks_further)
 
 # For each rule: a tree that breaks it, and one that is close to it but does not.
 PLANTED = {
-    without_layer: ({"novelty.py": ""}, {"errors.py": ""}),
+    out_of_order: ({"novelty.py": ""}, {"core/errors.py": ""}),
     upward: (
-        {"trace.py": "def f():\n    from conformance.runner import play\n", "runner.py": ""},
         {
-            "trace.py": "if TYPE_CHECKING:\n    from conformance.runner import play\n",
-            "runner.py": "",
+            "core/trace.py": "def f():\n    from conformance.run import runner\n",
+            "run/runner.py": "",
         },
+        {"run/runner.py": "from conformance.core import trace\n", "core/trace.py": ""},
     ),
-    cycles: (
+    circular: (
         {
-            "truth.py": "from conformance import runner\n",
-            "runner.py": "import conformance.judge\n",
-            "judge.py": "from .truth import Truth\n",
+            "run/truth.py": "from conformance.run import runner\n",
+            "run/runner.py": "import conformance.run.judge\n",
+            "run/judge.py": "from .truth import Truth\n",
         },
         {
-            "truth.py": "from conformance import runner\n",
-            "runner.py": "import conformance.errors\n",
+            "run/truth.py": "from conformance.run import runner\n",
+            "run/runner.py": "if TYPE_CHECKING:\n    import conformance.run.truth\n",
         },
     ),
     misplaced: (
-        {"runner.py": "import mlx.core as mx\n"},
-        {"plugins/mlx_lm/engine.py": "import mlx.core as mx\n"},
+        {"tools/explore/hunt.py": "import mlx.core as mx\n"},
+        {"tools/caches/rows.py": "import mlx.core as mx\n"},
     ),
     plugins_imported: (
-        {"cli/main.py": "from conformance.plugins.mlx_lm import engine\n"},
+        {"app/cli.py": "from conformance.plugins.mlx_lm import engine\n"},
         {"plugins/mlx_lm/engine.py": "from conformance.plugins.mlx_lm import compat\n"},
     ),
     report_looks_further: (
-        {"report/matrix.py": "from conformance.registry import Registry\n"},
-        {"report/matrix.py": "from conformance.verdict import Verdict\n"},
+        {"report/matrix.py": "from conformance.checks import CHECKS\n"},
+        {"report/matrix.py": "from conformance.core.verdict import Verdict\n"},
     ),
 }
 
@@ -223,28 +226,34 @@ def test_the_rule_tells_right_from_wrong(rule, tmp_path):
     assert rule(right) == []
 
 
+def test_more_entries_than_allowed_are_counted(tmp_path):
+    root = plant(tmp_path, {f"part{number}.py": "" for number in range(ENTRIES_MAX)})
+    assert out_of_order(root)[-1] == "conformance/ has 13 entries, 12 are allowed"
+
+
 @pytest.mark.parametrize("package", PLACES)
 def test_each_external_package_has_a_place(package, tmp_path):
-    root = plant(tmp_path, {"verdict.py": f"from {package}.inner import thing\n"})
+    root = plant(tmp_path, {"core/verdict.py": f"from {package}.inner import thing\n"})
     assert misplaced(root) == [
-        f"conformance.verdict:1 imports {package}.inner, which only {PLACES[package]} may"
+        f"conformance.core.verdict:1 imports {package}.inner, which only {PLACES[package]} may"
     ]
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "import conformance.runner",
-        "from conformance import runner",
-        "from conformance.runner import play",
-        "from .runner import play",
-        "from . import runner",
+        "import conformance.run.runner",
+        "from conformance.run import runner",
+        "from conformance.run.runner import play",
+        "from ..run.runner import play",
+        "from ..run import runner",
+        "if TYPE_CHECKING: from conformance.run import runner",
     ],
 )
 def test_every_way_to_write_an_import_is_seen(line, tmp_path):
-    root = plant(tmp_path, {"trace.py": line, "runner.py": ""})
+    root = plant(tmp_path, {"core/trace.py": line, "run/runner.py": ""})
     assert upward(root) == [
-        "conformance.trace:1 imports conformance.runner, which is in a higher layer"
+        "conformance.core.trace:1 imports conformance.run.runner, which comes later"
     ]
 
 
@@ -255,4 +264,5 @@ def plant(root: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         (path.parent / "__init__.py").touch()
+        (root / "conformance" / "__init__.py").touch()
     return root

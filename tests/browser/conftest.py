@@ -13,7 +13,7 @@ import pytest
 import results_by_hand
 from playwright.sync_api import sync_playwright
 
-from conformance.html.site import write_site
+from conformance.report.pages.site import write_site
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,8 +5,8 @@ import re
 import pytest
 import results_by_hand
 
-from conformance.html.material import Material
-from conformance.html.site import write_site
+from conformance.report.pages.material import Material
+from conformance.report.pages.site import write_site
 
 
 def rows(page):

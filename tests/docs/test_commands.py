@@ -63,7 +63,7 @@ def test_a_command_of_the_documents_runs(workspace, words, tmp_path):
     fails = " ".join(words).startswith(FINDS) or "--no-expectations" in words
     assert done.returncode == int(fails), told
     # A method of unittest that is tried shows one of its own.
-    assert "conformance/cli/main.py" not in done.stderr, told
+    assert "conformance/app/cli/main.py" not in done.stderr, told
 
 
 def test_each_command_that_is_not_run_is_in_a_document():

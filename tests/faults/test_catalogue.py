@@ -2,7 +2,7 @@
 
 import functools
 
-from conformance.registry import build_registry
+from conformance.run.registry import build_registry
 
 # The entries are numbered within six sources: three of pull requests (A to C), a fork (D), an
 # engine with mixed steps (E), issue trackers (F). Each has so many.

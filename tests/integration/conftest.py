@@ -75,7 +75,7 @@ def conformance(start):
     """The ``conformance`` command."""
 
     def run(*arguments, **variables):
-        return start("-c", "from conformance.cli import main; main()", *arguments, **variables)
+        return start("-c", "from conformance.app.cli import main; main()", *arguments, **variables)
 
     return run
 

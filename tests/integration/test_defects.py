@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.expectations import Defect, load_expectations
-from conformance.explore.replay import CORPUS
+from conformance.checks.expectations import Defect, load_expectations
+from conformance.core.verdict import Verdict
 from conformance.scenarios import LADDER
-from conformance.verdict import Verdict
+from conformance.tools.explore.replay import CORPUS
 
 ROOT = Path(__file__).parents[2]
 DEFECTS = load_expectations().defects

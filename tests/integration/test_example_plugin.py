@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.verdict import Verdict, decode
+from conformance.core.verdict import Verdict, decode
 
 SOURCE = Path(__file__).parents[1] / "example_plugin"
 
@@ -27,7 +27,7 @@ def conformance(tmp_path_factory):
 
     def call(*arguments, plugin=True):
         environment = {**os.environ, "PYTHONPATH": str(site) if plugin else ""}
-        code = "import sys; from conformance.cli import main; main(sys.argv[1:])"
+        code = "import sys; from conformance.app.cli import main; main(sys.argv[1:])"
         return subprocess.run(
             [sys.executable, "-c", code, *arguments],
             env=environment,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from conformance.schedule import from_json
+from conformance.core.schedule import from_json
 
 
 @pytest.fixture

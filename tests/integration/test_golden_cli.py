@@ -89,7 +89,7 @@ def test_who_is_refused_or_dies_keeps_the_old_file_and_the_others_go_on(golden, 
 @pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
 def test_a_person_is_asked(made, environment, tmp_path, answer, code):
     before = contents(made)
-    command = "from conformance.cli import main; main()"
+    command = "from conformance.app.cli import main; main()"
     words = ("golden", "update", "--engine", "toy", "--jobs", "1")
     mine, theirs = os.openpty()
     os.write(mine, f"{answer}\n".encode())

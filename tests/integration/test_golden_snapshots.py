@@ -3,7 +3,7 @@
 import pytest
 from toy.golden_plugin import make_goldens
 
-from conformance.golden.format import load_golden
+from conformance.tools.golden.format import load_golden
 
 TOY = {"TOY_PLUGIN": "golden_plugin"}
 ITEM = "conformance.suite.goldens::golden[toy/{}]"

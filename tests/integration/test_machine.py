@@ -15,7 +15,7 @@ FAMILY = '{"vocab_size": 16, "conformance": {"library": "toy"}}'
 LIMITED = (
     "import resource, sys; size = int(sys.argv.pop(1)); "
     "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)); "
-    "from conformance.cli import main; main()"
+    "from conformance.app.cli import main; main()"
 )
 
 

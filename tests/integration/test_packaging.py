@@ -124,8 +124,8 @@ def test_the_source_distribution_has_every_file_of_the_project(built):
         found = {m.name.partition("/")[2] for m in archive.getmembers() if not m.isdir()}
     not_for_users = {".gitignore", ".ci/run"}
     behind_links = {
-        "conformance/expectations/known/README.md",
-        "conformance/explore/corpus/README.md",
+        "conformance/checks/expectations/known/README.md",
+        "conformance/tools/explore/corpus/README.md",
     }
     assert tracked() - not_for_users - behind_links - found == set()
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine import Engine
-from conformance.registry import build_registry
-from conformance.selection import Selection, cases
-from conformance.session import Session
-from conformance.smoke import State, smoke
-from conformance.verdict import Verdict
+from conformance.core.engine import Engine
+from conformance.core.verdict import Verdict
+from conformance.run.registry import build_registry
+from conformance.run.selection import Selection, cases
+from conformance.run.session import Session
+from conformance.tools.smoke import State, smoke
 
 TEXT = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 LADDER = ["repeat", "batch_of_one", "identical", "equal_length", "ragged", "early_finish", "wide"]

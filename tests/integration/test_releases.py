@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from conformance.cli.main import group
-from conformance.errors import ReleaseError
-from conformance.releases import environments, package, running
-from conformance.verdict import CaseResult, Finding, ScheduleResult, Verdict
+from conformance.app.cli.main import group
+from conformance.core.errors import ReleaseError
+from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
+from conformance.tools.releases import environments, package, running
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 # Stands for this project in an environment: right from mlx-lm 0.31.3 on, broken in 0.32.0 and

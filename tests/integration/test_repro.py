@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from conformance.cli.main import group
-from conformance.repro.refusing import Reason
+from conformance.app.cli.main import group
+from conformance.tools.repro.refusing import Reason
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 CONFIG = {

@@ -26,7 +26,7 @@ def call(*arguments):
 
 
 def command(*arguments):
-    return call("-c", "from conformance.cli import main; main()", *arguments)
+    return call("-c", "from conformance.app.cli import main; main()", *arguments)
 
 
 def verdicts(trace, vectors):
@@ -77,7 +77,7 @@ def test_what_it_says(vectors, trace):
 def test_judging_needs_no_model_library():
     done = call(
         "-c",
-        "import sys, conformance.cli.judge\n"
+        "import sys, conformance.app.cli.judge\n"
         "print({'mlx', 'mlx_lm', 'mlx_vlm', 'transformers', 'torch'} & set(sys.modules))",
     )
     assert done.stdout == "set()\n", done

@@ -6,8 +6,14 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from conformance.cli.main import group
-from conformance.independent.results import Explained, Reading, Result, State, encode
+from conformance.app.cli.main import group
+from conformance.tools.golden.transformers_check.results import (
+    Explained,
+    Reading,
+    Result,
+    State,
+    encode,
+)
 
 GOOD, BAD = Reading(1.25, 1e-5, 1e-5), Reading(400.0, 4e-3, 1e-5, 0)
 VERSIONS = {"transformers and torch": "transformers 5.23.0, torch 2.13.0"}

@@ -4,7 +4,7 @@ import dataclasses
 
 import msgspec
 
-from conformance.engine import Capability
+from conformance.core.engine import Capability
 from miniatures.fakes import AnswersAtOnce, JoinsLate
 from miniatures.right import ContinuousBatching
 

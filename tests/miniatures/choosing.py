@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from conformance.grammar import Grammar
+from conformance.core.grammar import Grammar
 from miniatures.model import normalise
 
 

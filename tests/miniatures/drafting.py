@@ -4,8 +4,8 @@ import dataclasses
 
 import msgspec
 
-from conformance.engine import Capability
-from conformance.trace import ForwardCall, TokenEvent
+from conformance.core.engine import Capability
+from conformance.core.trace import ForwardCall, TokenEvent
 from miniatures.right import ContinuousBatching
 
 OWN = 3  # tokens of a draft that nobody put right

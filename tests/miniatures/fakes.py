@@ -4,7 +4,7 @@ from collections import Counter
 
 import msgspec
 
-from conformance.trace import StepOutput
+from conformance.core.trace import StepOutput
 from miniatures.right import ContinuousBatching
 
 

@@ -5,10 +5,10 @@ import hashlib
 import msgspec
 import numpy as np
 
-from conformance.golden.format import Golden, Provenance, Recorded
-from conformance.regeneration.staging import stage
-from conformance.schedule import Request
-from conformance.sensitivity import Sensitivity, Signal
+from conformance.core.schedule import Request
+from conformance.core.sensitivity import Sensitivity, Signal
+from conformance.tools.golden.format import Golden, Provenance, Recorded
+from conformance.tools.golden.staging import stage
 from miniatures.library import ToyLibrary, subject
 from miniatures.model import ToyModel
 

@@ -3,12 +3,12 @@
 import msgspec
 import numpy as np
 
-from conformance.family import Facts, Family
-from conformance.library import Coverage, Library, Solo
-from conformance.phases import Phases
-from conformance.schedule import Media
-from conformance.subject import Subject
-from conformance.trace import Stream
+from conformance.core.family import Facts, Family
+from conformance.core.library import Coverage, Library, Solo
+from conformance.core.phases import Phases
+from conformance.core.schedule import Media
+from conformance.core.trace import Stream
+from conformance.reference.subject import Subject
 from miniatures.choosing import Chooser
 from miniatures.model import VOCAB, ToyModel, normalise
 

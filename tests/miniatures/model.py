@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from conformance.trace import ForwardCall
+from conformance.core.trace import ForwardCall
 
 VOCAB = 32
 

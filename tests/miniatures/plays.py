@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from conformance.checks import Play
-from conformance.numerics import Envelope, flat_envelope
-from conformance.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
-from conformance.trace import (
+from conformance.core.numerics import Envelope, flat_envelope
+from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
+from conformance.core.trace import (
     FinishReason,
     ForwardCall,
     KeptCache,

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from conformance.engine import Capability, Engine
-from conformance.schedule import Request, Stage
-from conformance.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
+from conformance.core.engine import Capability, Engine
+from conformance.core.schedule import Request, Stage
+from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 from miniatures.choosing import Chooser
 
 PROBES = (

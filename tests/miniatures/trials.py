@@ -7,10 +7,10 @@ import sys
 
 import mlx.core as mx
 
-from conformance.faults import Fault, Hits
-from conformance.faults.traits import traits
-from conformance.session import Session
-from conformance.verdict import CaseId
+from conformance.core.faults import Fault, Hits
+from conformance.core.faults.traits import traits
+from conformance.core.verdict import CaseId
+from conformance.run.session import Session
 
 
 class Trials:

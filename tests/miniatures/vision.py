@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import conformance
-from conformance.family import load_family
-from conformance.judging.judge import brief_for, judge_batched
-from conformance.phases import Phases
+from conformance.core.family import load_family
+from conformance.core.phases import Phases
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.library import MlxVlm
-from conformance.subject import Subject
+from conformance.reference.subject import Subject
+from conformance.run.judging.judge import brief_for, judge_batched
 
 FAMILIES = Path(conformance.__file__).parent / "plugins" / "mlx_vlm" / "families"
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from conformance.engine import Capability
-from conformance.trace import KeptCache
+from conformance.core.engine import Capability
+from conformance.core.trace import KeptCache
 from miniatures.caching import KeepsPrefixes
 
 

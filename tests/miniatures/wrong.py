@@ -5,9 +5,9 @@ import threading
 
 import numpy as np
 
-from conformance.errors import Unsupported
-from conformance.grammar import Grammar
-from conformance.trace import FinishReason, StepOutput, TokenEvent
+from conformance.core.errors import Unsupported
+from conformance.core.grammar import Grammar
+from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 from miniatures.right import ContinuousBatching
 
 _RUNS = itertools.count(1)

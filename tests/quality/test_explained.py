@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from conformance.explain.hits import trials
-from conformance.registry import build_registry
+from conformance.run.registry import build_registry
+from conformance.tools.explain.hits import trials
 
 ALL = os.environ.get("CONFORMANCE_QUALITY") == "all"
 # Beside other tests on the same cores an explanation may take longer than by itself.

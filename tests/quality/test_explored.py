@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from conformance.explore.hunting import explore
-from conformance.explore.records import ExploreUnit
-from conformance.registry import build_registry
-from conformance.session import Session
+from conformance.run.registry import build_registry
+from conformance.run.session import Session
+from conformance.tools.explore.hunting import explore
+from conformance.tools.explore.records import ExploreUnit
 
 FAMILY = "llama"
 SECONDS = 60

@@ -18,10 +18,10 @@ from miniatures.library import family
 from miniatures.right import ContinuousBatching
 from miniatures.wrong import AttendsToPadding
 
-from conformance.family import Recipe
-from conformance.hookspecs import hookimpl
-from conformance.regeneration.update import accept, propose
+from conformance.core.family import Recipe
+from conformance.run.hookspecs import hookimpl
 from conformance.scenarios.batch import RAGGED
+from conformance.tools.golden.update import accept, propose
 
 COUNT = int(os.environ.get("TOY_COUNT", "0"))
 NAMES = [f"f{n}" for n in range(COUNT)] or os.environ.get("TOY_FAMILIES", "calm loud").split()

@@ -7,7 +7,7 @@ workers too. So here no library is loaded and ``Session.run`` follows a script (
 import os
 from importlib.metadata import EntryPoint
 
-from conformance import hosting
+from conformance.run import hosting
 
 PLUGIN = os.environ.get("TOY_PLUGIN", "toy_plugin")
 hosting._entry_points = lambda: [EntryPoint("toy", PLUGIN, "mlx_conformance")]

@@ -5,16 +5,16 @@ import os
 import signal
 import time
 
-from conformance.engine import Capability, Engine
-from conformance.errors import Unsupported
-from conformance.family import Facts, Family
-from conformance.faults import Fault
-from conformance.hookspecs import hookimpl
-from conformance.library import Coverage, Description, Library
+from conformance.core.engine import Capability, Engine
+from conformance.core.errors import Unsupported
+from conformance.core.family import Facts, Family
+from conformance.core.faults import Fault
+from conformance.core.library import Coverage, Description, Library
+from conformance.core.sensitivity import Sensitivity, Signal
+from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
+from conformance.run.hookspecs import hookimpl
+from conformance.run.session import Session
 from conformance.scenarios import Scenario
-from conformance.sensitivity import Sensitivity, Signal
-from conformance.session import Session
-from conformance.verdict import CaseResult, Finding, ScheduleResult, Verdict
 
 FAMILIES = tuple(
     os.environ.get(

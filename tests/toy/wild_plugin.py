@@ -19,8 +19,8 @@ from miniatures.library import ToyLibrary, family
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 
-from conformance.hookspecs import hookimpl
-from conformance.library import Coverage
+from conformance.core.library import Coverage
+from conformance.run.hookspecs import hookimpl
 from conformance.scenarios.batch import RAGGED
 
 FAMILIES = tuple(

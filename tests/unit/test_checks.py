@@ -16,9 +16,16 @@ from miniatures.plays import NOISE, Script
 
 from conformance import checks
 from conformance.checks import CHECKS
-from conformance.options import Drafting, EngineOptions
-from conformance.trace import Failure, FinishReason, ForwardCall, KeptCache, ProbeResult, TokenEvent
-from conformance.verdict import Verdict
+from conformance.core.options import Drafting, EngineOptions
+from conformance.core.trace import (
+    Failure,
+    FinishReason,
+    ForwardCall,
+    KeptCache,
+    ProbeResult,
+    TokenEvent,
+)
+from conformance.core.verdict import Verdict
 
 
 def nothing(script): ...

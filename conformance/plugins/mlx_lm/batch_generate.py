@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from mlx_lm.generate import batch_generate
 
-from conformance.engine import Capability, Engine, Submission
-from conformance.options import EngineOptions
-from conformance.schedule import Stage
-from conformance.trace import FinishReason, StepOutput, TokenEvent
+from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Stage
+from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 
 # The function wants a tokenizer only for its stop tokens and to make text of the answer.
 _TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(map(str, tokens)))

@@ -11,7 +11,7 @@ from mlx_lm import utils
 
 from conformance.backend.casting import cast
 from conformance.backend.checkpoint import library_errors
-from conformance.family import Checkpoint, Facts, Family
+from conformance.core.family import Checkpoint, Facts, Family
 
 
 def check(folder: Path, *, trusted: bool = False) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 from mlx_lm.generate import BatchGenerator
 
-from conformance.errors import Unsupported
-from conformance.options import EngineOptions
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Stage
 from conformance.plugins.mlx_lm.one_step import OneStepGenerator
-from conformance.schedule import Stage
 
 
 def prefills_in_pieces() -> bool:

@@ -10,15 +10,15 @@ import numpy as np
 
 from conformance.backend.sampling import ForcedSampler, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
-from conformance.engine import Capability, Engine, Submission
-from conformance.errors import Unsupported
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Sampler, Stage
+from conformance.core.trace import FinishReason, KeptCache, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.prefix_caching import KeptCaches, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
-from conformance.schedule import Request, Sampler, Stage
-from conformance.trace import FinishReason, KeptCache, ProbeResult, StepOutput, TokenEvent
 
 
 class MlxLmEngine(Engine):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import mlx_lm.models
 
-from conformance.backend.inventory import load_exclusions, modules_of
-from conformance.library import Coverage
+from conformance.backend.model_modules import load_exclusions, modules_of
+from conformance.core.library import Coverage
 
 FAMILIES = Path(__file__).parent / "families"
 

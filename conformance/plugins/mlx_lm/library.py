@@ -15,20 +15,20 @@ from conformance.backend.calibration import improve
 from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.fingerprint import fingerprint
-from conformance.backend.hearing import measure
 from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
-from conformance.errors import ModelError
-from conformance.family import Family
-from conformance.library import Coverage, Description, Library, Outline, Solo
-from conformance.options import EngineOptions
+from conformance.backend.sensitivity import measure
+from conformance.core.errors import ModelError
+from conformance.core.family import Family
+from conformance.core.library import Coverage, Description, Library, Outline, Solo
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request
+from conformance.core.sensitivity import Sensitivity
+from conformance.core.trace import ForwardCall, Stream
 from conformance.plugins.mlx_lm import checkpoints, inventory, loading, quantization
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
-from conformance.schedule import Request
-from conformance.sensitivity import Sensitivity
-from conformance.trace import ForwardCall, Stream
 
 
 class MlxLm(Library):

@@ -23,8 +23,8 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.backend.checkpoint import draw, library_errors, verify
 from conformance.backend.outline import outline
-from conformance.family import Family
-from conformance.library import Outline
+from conformance.core.family import Family
+from conformance.core.library import Outline
 from conformance.plugins.mlx_lm import checkpoints
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlx_lm.generate import BatchGenerator
 
-from conformance.errors import Unsupported
+from conformance.core.errors import Unsupported
 
 
 class OneStepGenerator:

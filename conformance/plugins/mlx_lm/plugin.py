@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conformance.engine import Engine
-from conformance.explore.replay import CORPUS
-from conformance.family import Family, load_families
-from conformance.faults import Fault
-from conformance.hookspecs import hookimpl
-from conformance.library import Library
+from conformance.core.engine import Engine
+from conformance.core.family import Family, load_families
+from conformance.core.faults import Fault
+from conformance.core.library import Library
 from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
 from conformance.plugins.mlx_lm.compat import prefills_in_pieces
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.plugins.mlx_lm.library import MlxLm
+from conformance.run.hookspecs import hookimpl
 from conformance.scenarios import LADDER, Scenario
+from conformance.tools.explore.replay import CORPUS
 
 
 @hookimpl
@@ -49,6 +49,6 @@ def conformance_faults() -> list[Fault]:
     """
     if not prefills_in_pieces():
         return []
-    from conformance.faults.mlx_lm import FAULTS  # noqa: PLC0415
+    from conformance.plugins.mlx_lm.faults import FAULTS  # noqa: PLC0415
 
     return list(FAULTS)

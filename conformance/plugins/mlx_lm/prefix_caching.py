@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.options import PrefixCaching
+from conformance.core.options import PrefixCaching
+from conformance.core.schedule import Request
 from conformance.plugins.mlx_lm.compat import prompt_caches
-from conformance.schedule import Request
 
 # The server's names for the pieces of a chat's prompt; a prompt in one piece is the last.
 _KINDS = ("system", "user", "assistant")

@@ -7,9 +7,9 @@ from typing import Any
 
 from mlx_lm.generate import BatchGenerator
 
+from conformance.core.invalid_call import watched
+from conformance.core.trace import ProbeResult
 from conformance.plugins.mlx_lm.compat import digest
-from conformance.probing import watched
-from conformance.trace import ProbeResult
 
 _PROMPTS = [[5, 6, 7], [8, 9]]
 _UNKNOWN_UID = 1_000_003

@@ -8,8 +8,8 @@ from mlx_lm import sample_utils
 
 from conformance.backend import sampling
 from conformance.backend.sampling import ProcessorFn, SamplerFn, SeededSampler
-from conformance.errors import ScheduleError
-from conformance.schedule import Processor, Sampler
+from conformance.core.errors import ScheduleError
+from conformance.core.schedule import Processor, Sampler
 
 
 def make_sampler(sampler: Sampler | None) -> SamplerFn | None:

@@ -15,16 +15,16 @@ import numpy as np
 from mlx_vlm.prompt_utils import apply_chat_template
 from mlx_vlm.utils import prepare_inputs
 
-from conformance.engine import Capability, Engine, Submission
-from conformance.errors import Unsupported
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Stage
+from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.inputs import in_numpy
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor import text_of
-from conformance.schedule import Request, Stage
-from conformance.trace import FinishReason, StepOutput, TokenEvent
 
 
 class MlxVlmBatchGenerate(Engine):

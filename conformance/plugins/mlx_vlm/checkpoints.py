@@ -12,9 +12,9 @@ from transformers import AutoTokenizer
 
 from conformance.backend.casting import cast
 from conformance.backend.checkpoint import library_errors
-from conformance.checkpoints.folder import look
-from conformance.errors import Unsupported
-from conformance.family import Checkpoint, Facts, Family
+from conformance.core.errors import Unsupported
+from conformance.core.family import Checkpoint, Facts, Family
+from conformance.tools.checkpoints.folder import look
 
 
 def check(folder: Path, *, trusted: bool = False) -> None:

@@ -19,10 +19,10 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_vlm import utils
 
-from conformance.errors import Unsupported
-from conformance.options import EngineOptions, KvQuant
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.schedule import Stage
 from conformance.plugins.mlx_vlm.one_step import OneStepGenerator
-from conformance.schedule import Stage
 
 
 def generation() -> ModuleType:

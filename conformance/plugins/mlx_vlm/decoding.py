@@ -9,13 +9,13 @@ import mlx.core as mx
 import numpy as np
 from mlx_vlm.models.cache import make_prompt_cache
 
-from conformance.options import EngineOptions
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request
+from conformance.core.trace import Stream
 from conformance.plugins.mlx_vlm import compat, inputs, quantization
 from conformance.plugins.mlx_vlm.inputs import inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.sampling import make_processors
-from conformance.schedule import Request
-from conformance.trace import Stream
 
 
 def text_only(model: LoadedModel, tokens: tuple[int, ...]) -> bool:

@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from conformance.engine import Capability, Engine, Submission
-from conformance.options import Drafting, EngineOptions
+from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.options import Drafting, EngineOptions
+from conformance.core.schedule import Stage
+from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
 from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, embed_together, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
 from conformance.plugins.mlx_vlm.sampling import Forcing, endless_processor, make_processors
-from conformance.schedule import Stage
-from conformance.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 
 # Stands for the token of an event that has none.
 NO_TOKEN = -1

@@ -9,13 +9,13 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from conformance.backend import hearing as text
+from conformance.backend import sensitivity as text
 from conformance.backend.checkpoint import library_errors
+from conformance.core.schedule import Media, Request
+from conformance.core.sensitivity import Sensitivity, Signal, change
 from conformance.plugins.mlx_vlm.inputs import Part, compose, embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.required import hearer
-from conformance.schedule import Media, Request
-from conformance.sensitivity import Sensitivity, Signal, change
 
 _STEPS = 6
 _BEFORE, _AFTER = 3, 5

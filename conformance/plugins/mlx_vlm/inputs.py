@@ -17,12 +17,12 @@ import numpy as np
 from mlx_vlm.prompt_utils import apply_chat_template
 from mlx_vlm.utils import prepare_inputs
 
-from conformance.errors import ModelError, Unsupported
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.schedule import Media, Request
 from conformance.plugins.mlx_vlm import stand_ins
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor import text_of, word
-from conformance.schedule import Media, Request
 
 Part = tuple[int, ...] | Media
 # The names under which ``prepare_inputs`` takes media.

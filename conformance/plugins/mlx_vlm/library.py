@@ -18,9 +18,12 @@ from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
-from conformance.family import Family
-from conformance.library import Coverage, Description, Library, Outline, Solo
-from conformance.options import EngineOptions
+from conformance.core.family import Family
+from conformance.core.library import Coverage, Description, Library, Outline, Solo
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Media, Request
+from conformance.core.sensitivity import Sensitivity
+from conformance.core.trace import ForwardCall, Stream
 from conformance.plugins.mlx_vlm import (
     checkpoints,
     compat,
@@ -34,9 +37,6 @@ from conformance.plugins.mlx_vlm.decoding import cache_of, decode, logprobs_of, 
 from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.required import hearer, plain
-from conformance.schedule import Media, Request
-from conformance.sensitivity import Sensitivity
-from conformance.trace import ForwardCall, Stream
 
 # Arguments that say of each place of a prompt what stands there: 0 for text.
 _KINDS = frozenset({"mm_token_type_ids", "token_type_ids"})

@@ -16,9 +16,9 @@ from mlx_vlm.models.cache import make_prompt_cache
 
 from conformance.backend.checkpoint import draw, library_errors, verify
 from conformance.backend.outline import outline
-from conformance.errors import Unsupported
-from conformance.family import Family
-from conformance.library import Outline
+from conformance.core.errors import Unsupported
+from conformance.core.family import Family
+from conformance.core.library import Outline
 from conformance.plugins.mlx_vlm import checkpoints, compat
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor import write_processor

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from conformance.errors import ScheduleError
-from conformance.schedule import Media
+from conformance.core.errors import ScheduleError
+from conformance.core.schedule import Media
 
 _RATE = 16000
 

@@ -18,7 +18,7 @@ import mlx.core as mx
 from mlx_vlm.models.cache import make_prompt_cache
 
 from conformance.backend.attributes import Attributes
-from conformance.family import Family
+from conformance.core.family import Family
 
 
 @dataclass(frozen=True)

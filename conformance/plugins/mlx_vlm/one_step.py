@@ -14,7 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.errors import Unsupported
+from conformance.core.errors import Unsupported
 
 _MARK = object()
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conformance.engine import Engine
-from conformance.family import Family, load_families
-from conformance.faults import Fault
-from conformance.faults.mlx_vlm import FAULTS
-from conformance.hookspecs import hookimpl
-from conformance.library import Library
+from conformance.core.engine import Engine
+from conformance.core.family import Family, load_families
+from conformance.core.faults import Fault
+from conformance.core.library import Library
 from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
+from conformance.plugins.mlx_vlm.faults import FAULTS
 from conformance.plugins.mlx_vlm.library import MlxVlm
+from conformance.run.hookspecs import hookimpl
 
 
 @hookimpl
@@ -35,5 +35,5 @@ def conformance_engines() -> list[type[Engine]]:
 
 @hookimpl
 def conformance_faults() -> list[Fault]:
-    """What ``conformance/faults/mlx_vlm`` holds; the library is imported when one is put in."""
+    """What ``faults/`` holds; the library is imported when one is put in."""
     return list(FAULTS)

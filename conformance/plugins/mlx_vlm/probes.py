@@ -7,12 +7,12 @@ from typing import Any
 
 import mlx.core as mx
 
+from conformance.core.invalid_call import watched
+from conformance.core.trace import ProbeResult
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.required import plain
-from conformance.probing import watched
-from conformance.trace import ProbeResult
 
 _UNKNOWN_UID = 1_000_003
 

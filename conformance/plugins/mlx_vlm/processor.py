@@ -15,8 +15,8 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from conformance.errors import FamilyError
-from conformance.family import Family, Processor
+from conformance.core.errors import FamilyError
+from conformance.core.family import Family, Processor
 
 # The tokenizer class that takes ``tokenizer.json`` as it is.
 _ANY_KIND = "PreTrainedTokenizerFast"

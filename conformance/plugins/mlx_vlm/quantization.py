@@ -20,9 +20,9 @@ from mlx.utils import tree_flatten
 from mlx_vlm.models import cache as caches
 from mlx_vlm.turboquant import TurboQuantKVCache, turboquant_enabled
 
-from conformance.options import KvQuant
+from conformance.core.options import KvQuant
+from conformance.core.trace import CachedLayer
 from conformance.plugins.mlx_vlm import compat
-from conformance.trace import CachedLayer
 
 # Stacks of more layers than these keep their last layer as it is.
 _SHALLOW = 2

@@ -7,10 +7,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.family import Family
+from conformance.core.family import Family
+from conformance.core.schedule import Media, Request
 from conformance.plugins.mlx_vlm.inputs import compose, embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.schedule import Media, Request
 
 
 def plain(loaded: LoadedModel, tokens: tuple[int, ...], max_tokens: int) -> Request:

@@ -10,8 +10,8 @@ import mlx.core as mx
 
 from conformance.backend import sampling
 from conformance.backend.sampling import ProcessorFn
+from conformance.core.schedule import Processor
 from conformance.plugins.mlx_vlm import compat
-from conformance.schedule import Processor
 
 
 def make_processors(processors: tuple[Processor, ...]) -> list[ProcessorFn]:

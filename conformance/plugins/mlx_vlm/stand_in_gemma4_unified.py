@@ -12,8 +12,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from conformance.core.schedule import Media
 from conformance.plugins.mlx_vlm.media import draw
-from conformance.schedule import Media
 
 
 def process(args: dict[str, Any], parts: Sequence[tuple[int, ...] | Media]) -> dict[str, Any]:

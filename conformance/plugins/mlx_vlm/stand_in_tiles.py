@@ -9,8 +9,8 @@ import mlx.core as mx
 import numpy as np
 from PIL import Image
 
+from conformance.core.schedule import Media
 from conformance.plugins.mlx_vlm.media import draw
-from conformance.schedule import Media
 
 Parts = Sequence[tuple[int, ...] | Media]
 

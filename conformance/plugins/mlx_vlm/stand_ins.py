@@ -12,8 +12,9 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from conformance.errors import FamilyError
-from conformance.family import Family, StandIn
+from conformance.core.errors import FamilyError
+from conformance.core.family import Family, StandIn
+from conformance.core.schedule import Media
 from conformance.plugins.mlx_vlm import (
     stand_in_crops,
     stand_in_falcon,
@@ -26,7 +27,6 @@ from conformance.plugins.mlx_vlm import (
     stand_in_tiles,
 )
 from conformance.plugins.mlx_vlm.media import draw
-from conformance.schedule import Media
 
 Parts = Sequence[tuple[int, ...] | Media]
 Maker = Callable[[dict[str, Any], Parts], dict[str, Any]]

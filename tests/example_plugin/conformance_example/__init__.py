@@ -5,8 +5,8 @@ The entry point in ``pyproject.toml`` names this module; its marked functions ar
 
 from pathlib import Path
 
-from conformance.family import load_family
-from conformance.hookspecs import hookimpl
+from conformance.core.family import load_family
+from conformance.run.hookspecs import hookimpl
 from conformance_example.one_by_one import OneByOne
 
 

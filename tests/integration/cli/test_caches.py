@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 from mlx_lm.models import cache as lm
 
-from conformance.caches import discovery
-from conformance.caches.known import load_cache_defects
-from conformance.cli import caches
-from conformance.cli.main import group
+from conformance.app.cli import caches
+from conformance.app.cli.main import group
+from conformance.tools.caches import discovery
+from conformance.tools.caches.known import load_cache_defects
 
 ROOT = Path(__file__).parents[3]
 DEFECTS = load_cache_defects()

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from conformance.cli.main import group
+from conformance.app.cli.main import group
 
 CASE = "toy/broken/ragged/float32/0"
 

@@ -14,7 +14,7 @@ def test_help_loads_nothing_heavy(start):
     done = start(
         "-c",
         "import sys\n"
-        "from conformance.cli import main\n"
+        "from conformance.app.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "print('HEAVY', {'mlx', 'numpy', 'pytest', 'rich'} & set(sys.modules))",

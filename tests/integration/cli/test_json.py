@@ -42,7 +42,7 @@ def test_an_interrupted_run_leaves_the_old_file_whole(environment, tmp_path):
     (tmp_path / "r.jsonl").write_text("old\n")
     command = "run --engine toy --family calm --family quiet --jobs 1 --json r.jsonl"
     process = subprocess.Popen(
-        [sys.executable, "-c", "from conformance.cli import main; main()", *command.split()],
+        [sys.executable, "-c", "from conformance.app.cli import main; main()", *command.split()],
         cwd=tmp_path,
         env={**environment, "TOY_SECONDS": "0.5"},
         stdout=subprocess.PIPE,

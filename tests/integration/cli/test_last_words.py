@@ -33,7 +33,11 @@ def ended(environment, tmp_path):
 
     def end(number):
         log = tmp_path / "log"
-        command = ("from conformance.cli import main; main()", "show", "toy/stuck/ragged/float32/0")
+        command = (
+            "from conformance.app.cli import main; main()",
+            "show",
+            "toy/stuck/ragged/float32/0",
+        )
         started = subprocess.Popen(
             [sys.executable, "-c", *command],
             stderr=subprocess.PIPE,

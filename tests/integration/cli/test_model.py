@@ -9,11 +9,11 @@ import pytest
 from checkpoint_folders import make_folder, quantized, sharded, write_tokenizer
 from click.testing import CliRunner
 
-from conformance.checkpoints.given import Given
-from conformance.cli.choices import case_settings
-from conformance.cli.main import group
-from conformance.faults.base import Hits
-from conformance.pytest_plugin.setup import make_setup
+from conformance.app.cli.choices import case_settings
+from conformance.app.cli.main import group
+from conformance.app.pytest_plugin.setup import make_setup
+from conformance.core.faults.base import Hits
+from conformance.tools.checkpoints.given import Given
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ import functools
 
 import pytest
 
-from conformance.cli.describing import described
-from conformance.faults.traits import traits
-from conformance.registry import build_registry
-from conformance.session import Session
-from conformance.verdict import CaseId
+from conformance.app.cli.describing import described
+from conformance.core.faults.traits import traits
+from conformance.core.verdict import CaseId
+from conformance.run.registry import build_registry
+from conformance.run.session import Session
 
 ENGINES = ("mlx_lm", "mlx_vlm")
 

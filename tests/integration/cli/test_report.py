@@ -63,7 +63,7 @@ def test_a_run_says_at_once_that_a_report_cannot_be_written(toy_run):
 
 
 def test_an_interrupted_run_leaves_a_report_of_what_it_found(environment, tmp_path):
-    command = "from conformance.cli import main; main()"
+    command = "from conformance.app.cli import main; main()"
     options = ("--engine", "toy", "--jobs", "1", "--json", "r.jsonl", "--report", "report")
     process = subprocess.Popen(
         [sys.executable, "-c", command, "run", *options],

@@ -3,10 +3,10 @@
 import pytest
 from click.testing import CliRunner
 
-from conformance.cli.main import group
+from conformance.app.cli.main import group
 
 ENGINE = """
-from conformance.hookspecs import hookimpl
+from conformance.run.hookspecs import hookimpl
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 
 class Mine(MlxLmEngine):

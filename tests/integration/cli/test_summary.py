@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from conformance.cli.main import group
-from conformance.verdict import CaseId, CaseResult, Finding, Verdict, encode
+from conformance.app.cli.main import group
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict, encode
 
 SCENARIOS = ("repeat", "ragged", "staggered")
 

@@ -6,7 +6,7 @@ import pytest
 from checkpoint_folders import make_folder
 from click.testing import CliRunner
 
-from conformance.cli.main import group
+from conformance.app.cli.main import group
 
 # Modules that Python, workers, pytest and the libraries import early, and those they look for.
 SHADOWING = ("random", "socket", "tokenize", "mlx_lm", "tokenizers", "conftest", "sitecustomize")
@@ -35,7 +35,7 @@ def change(hostile):
 
 def test_nothing_is_run_by_workers_that_start_in_the_folder(start, hostile, tmp_path):
     """Python looks for modules in the current folder first; workers are told not to."""
-    code = f"import os; os.chdir({str(hostile)!r}); from conformance.cli import main; main()"
+    code = f"import os; os.chdir({str(hostile)!r}); from conformance.app.cli import main; main()"
     options = ("--model", ".", "--scenario", "repeat", "--jobs", "2")
     kept = ("--cache-dir", tmp_path / "cache", "--json", tmp_path / "r.jsonl")
     done = start("-P", "-c", code, "run", *options, *kept, PYTHONPATH="")  # as the command starts

@@ -6,14 +6,14 @@ TEST = "def test_one():\n    assert True\n"
 def test_it_loads_nothing_heavy(start):
     done = start(
         "-c",
-        "import sys, conformance.pytest_plugin\n"
+        "import sys, conformance.app.pytest_plugin\n"
         "heavy = {'mlx', 'numpy', 'rich', 'msgspec', 'click'} & set(sys.modules)\n"
         "ours = sorted(m for m in sys.modules if m.startswith('conformance'))\n"
         "print(heavy, ours)",
         PYTHONPATH="",
     )
     assert done.out.startswith("set() "), done
-    assert "conformance.registry" not in done.out
+    assert "conformance.run.registry" not in done.out
 
 
 def test_a_user_s_own_tests_run_as_ever(start, tmp_path):
@@ -35,8 +35,8 @@ def test_both_together(suite, tmp_path):
 
 def test_a_conftest_can_bring_a_family(suite, tmp_path):
     (tmp_path / "conftest.py").write_text(
-        "from conformance.family import parse_family\n"
-        "from conformance.hookspecs import hookimpl\n"
+        "from conformance.core.family import parse_family\n"
+        "from conformance.run.hookspecs import hookimpl\n"
         'TEXT = \'{"vocab_size": 16, "conformance": {"library": "toy"}}\'\n'
         "@hookimpl\n"
         "def conformance_families():\n"

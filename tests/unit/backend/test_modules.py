@@ -7,7 +7,7 @@ import mlx.nn as nn
 import pytest
 
 from conformance.backend.modules import config_of, is_module, working_dtype
-from conformance.errors import ModelError
+from conformance.core.errors import ModelError
 
 
 class Model(nn.Module):

@@ -3,8 +3,8 @@
 import pytest
 
 from conformance.checks.cache_bytes import Shares, cache_shares
-from conformance.schedule import Arrival, Request, Schedule
-from conformance.trace import CachedLayer, Mode, Step, StepOutput, Trace
+from conformance.core.schedule import Arrival, Request, Schedule
+from conformance.core.trace import CachedLayer, Mode, Step, StepOutput, Trace
 
 SCHEDULE = Schedule("s", (Arrival((Request("a", (1,), 1),)),))
 

@@ -8,11 +8,11 @@ from miniatures.plays import NOISE, VOCAB, stream
 
 from conformance.checks import Play
 from conformance.checks.drafts import ITSELF, check_drafts
-from conformance.numerics import FACTOR, flat_envelope
-from conformance.options import Drafting, EngineOptions
-from conformance.schedule import Arrival, Processor, Request, Sampler, Schedule
-from conformance.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
-from conformance.verdict import Verdict
+from conformance.core.numerics import FACTOR, flat_envelope
+from conformance.core.options import Drafting, EngineOptions
+from conformance.core.schedule import Arrival, Processor, Request, Sampler, Schedule
+from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
+from conformance.core.verdict import Verdict
 
 REQUEST = Request("a", (1, 2), 7)
 OWN = Drafting(ITSELF, 4)

@@ -4,8 +4,8 @@ import pytest
 from miniatures.plays import Script
 
 from conformance.checks.failure import check_failure
-from conformance.trace import Failure
-from conformance.verdict import Verdict
+from conformance.core.trace import Failure
+from conformance.core.verdict import Verdict
 
 CRASH = Failure("IndexError", "list index out of range", "mlx_lm/generate.py:9", "step 4")
 

@@ -5,9 +5,9 @@ import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.forced import check_forced, common_steps, measure
-from conformance.numerics import FACTOR, HOPELESS
-from conformance.trace import Mode, Stream
-from conformance.verdict import Verdict
+from conformance.core.numerics import FACTOR, HOPELESS
+from conformance.core.trace import Mode, Stream
+from conformance.core.verdict import Verdict
 
 
 def test_a_right_play_has_no_finding_and_asks_for_no_noise():

@@ -7,9 +7,9 @@ import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.free import check_free
-from conformance.numerics import FACTOR, Envelope
-from conformance.schedule import Sampler
-from conformance.verdict import Verdict
+from conformance.core.numerics import FACTOR, Envelope
+from conformance.core.schedule import Sampler
+from conformance.core.verdict import Verdict
 
 
 def other_token(script, name, step, *, moved=0.0):

@@ -5,10 +5,10 @@ import pytest
 from miniatures.plays import Script
 
 from conformance.checks.leak import check_leak
-from conformance.options import Drafting, EngineOptions
-from conformance.schedule import Stage
-from conformance.trace import Failure, ForwardCall, KeptCache
-from conformance.verdict import Verdict
+from conformance.core.options import Drafting, EngineOptions
+from conformance.core.schedule import Stage
+from conformance.core.trace import Failure, ForwardCall, KeptCache
+from conformance.core.verdict import Verdict
 
 
 def test_a_right_play_has_no_finding():

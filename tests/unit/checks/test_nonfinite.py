@@ -5,7 +5,7 @@ import pytest
 from miniatures.plays import Script
 
 from conformance.checks.nonfinite import check_nonfinite
-from conformance.verdict import Verdict
+from conformance.core.verdict import Verdict
 
 
 def test_a_right_play_has_no_finding():

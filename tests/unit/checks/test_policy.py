@@ -8,12 +8,12 @@ from miniatures.right import ContinuousBatching
 
 from conformance.checks import Play
 from conformance.checks.policy import check_policy
-from conformance.judging.playing import play_schedule
-from conformance.numerics import flat_envelope
-from conformance.options import EngineOptions, KvQuant
-from conformance.schedule import Arrival, Request, Schedule
-from conformance.trace import Failure, FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
-from conformance.verdict import Verdict
+from conformance.core.numerics import flat_envelope
+from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.schedule import Arrival, Request, Schedule
+from conformance.core.trace import Failure, FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
+from conformance.core.verdict import Verdict
+from conformance.run.judging.playing import play_schedule
 
 STEPS = 4
 ALONE = Schedule(

@@ -4,8 +4,8 @@ import pytest
 from miniatures.plays import Script
 
 from conformance.checks.probe import check_probes
-from conformance.trace import ProbeResult
-from conformance.verdict import Verdict
+from conformance.core.trace import ProbeResult
+from conformance.core.verdict import Verdict
 
 
 def found_for(*results):

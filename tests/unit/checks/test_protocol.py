@@ -4,9 +4,9 @@ import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.protocol import check_protocol
-from conformance.schedule import Stage
-from conformance.trace import Failure, FinishReason, TokenEvent
-from conformance.verdict import Verdict
+from conformance.core.schedule import Stage
+from conformance.core.trace import Failure, FinishReason, TokenEvent
+from conformance.core.verdict import Verdict
 
 
 def found_in(script, **options):

@@ -5,8 +5,8 @@ import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.stability import check_stability, same_bits
-from conformance.trace import Failure
-from conformance.verdict import Verdict
+from conformance.core.trace import Failure
+from conformance.core.verdict import Verdict
 
 
 def bits(script):

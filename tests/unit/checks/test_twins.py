@@ -6,8 +6,8 @@ import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.twins import check_twins
-from conformance.schedule import Arrival, Sampler, Schedule, Stage
-from conformance.verdict import Verdict
+from conformance.core.schedule import Arrival, Sampler, Schedule, Stage
+from conformance.core.verdict import Verdict
 
 
 def apart(by, *, script=None):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from conformance.engine import Submission
-from conformance.options import EngineOptions
+from conformance.core.engine import Submission
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Sampler, Stage
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Padded
-from conformance.schedule import Request, Sampler, Stage
 
 
 def make(model, maker=lambda sampler: None, **options):

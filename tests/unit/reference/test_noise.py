@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from miniatures.library import DeafLibrary, OverflowingLibrary, ToyLibrary
 
-from conformance.errors import VoidNoiseError
-from conformance.options import EngineOptions
+from conformance.core.errors import VoidNoiseError
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request
 from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS
 from conformance.reference.oracle import MIN_STEPS, Oracle
-from conformance.schedule import Request
 
 DEFAULT = EngineOptions()
 

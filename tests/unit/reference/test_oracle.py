@@ -10,10 +10,10 @@ from miniatures.library import (
     ToyLibrary,
 )
 
-from conformance.options import EngineOptions
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Arrival, Continuation, Processor, Request, Sampler, Schedule
+from conformance.core.trace import FinishReason, Stream
 from conformance.reference.oracle import MIN_STEPS, Oracle, cut
-from conformance.schedule import Arrival, Continuation, Processor, Request, Sampler, Schedule
-from conformance.trace import FinishReason, Stream
 
 DEFAULT = EngineOptions()
 

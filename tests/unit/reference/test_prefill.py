@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from mlx_lm.models.cache import ArraysCache
 
-from conformance.engine import Submission
-from conformance.options import EngineOptions
+from conformance.core.engine import Submission
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Stage
+from conformance.core.trace import FinishReason
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Mixed, Padded, Solo
-from conformance.schedule import Request, Stage
-from conformance.trace import FinishReason
 
 PROMPTS = {"a": (3, 1, 4, 1, 5, 9, 2, 6, 5), "b": (2, 7), "c": (1,), "d": (8, 2, 8, 1, 8, 2)}
 STEPS = {"a": 4, "b": 6, "c": 5, "d": 3}

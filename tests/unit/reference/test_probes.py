@@ -2,12 +2,12 @@
 
 import pytest
 
-from conformance.engine import Submission
-from conformance.options import EngineOptions
+from conformance.core.engine import Submission
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request
 from conformance.reference import probes
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Padded
-from conformance.schedule import Request
 
 
 class Engine(Padded):

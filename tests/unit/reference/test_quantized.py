@@ -10,13 +10,13 @@ from mlx_lm.models.cache import (
     make_prompt_cache,
 )
 
-from conformance.engine import Submission
-from conformance.errors import Unsupported
-from conformance.options import EngineOptions, KvQuant
+from conformance.core.engine import Submission
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.schedule import Request
 from conformance.reference import quantized
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Mixed, Padded, Solo
-from conformance.schedule import Request
 
 PROMPTS = {"a": (3, 1, 4, 1, 5, 9, 2, 6, 5), "b": (2, 7), "c": (1,), "d": (8, 2, 8, 1, 8, 2)}
 EIGHT = KvQuant(8, group_size=32)

@@ -3,9 +3,9 @@
 import mlx.core as mx
 import pytest
 
+from conformance.core.schedule import Request
+from conformance.core.trace import FinishReason
 from conformance.reference.sequence import Sequence, pieces_of
-from conformance.schedule import Request
-from conformance.trace import FinishReason
 
 
 def row(**options):

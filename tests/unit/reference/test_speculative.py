@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from conformance.engine import Submission
-from conformance.errors import Unsupported
-from conformance.options import Drafting, EngineOptions
+from conformance.core.engine import Submission
+from conformance.core.errors import Unsupported
+from conformance.core.options import Drafting, EngineOptions
+from conformance.core.schedule import Request
+from conformance.core.trace import FinishReason
 from conformance.reference import speculative
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Mixed, Padded, Solo
-from conformance.schedule import Request
-from conformance.trace import FinishReason
 
 PROMPTS = {"a": (3, 1, 4, 1, 5, 9, 2, 6, 5), "b": (2, 7), "c": (1,), "d": (8, 2, 8, 1, 8, 2)}
 RIGHT = (3, 0, 2, 1)

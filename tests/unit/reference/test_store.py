@@ -8,9 +8,9 @@ import warnings
 import numpy as np
 import pytest
 
-from conformance.numerics import Envelope
+from conformance.core.numerics import Envelope
+from conformance.core.trace import Stream
 from conformance.reference.store import folder_of, keep, sweep, why_unwritable, write_whole
-from conformance.trace import Stream
 
 MADE_BY = {"mlx": "1.0", "device": "cpu", "dtype": "float32"}
 KEY = (b'{"prompt":[1,2]}', 1, None, None, None)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance.options import EngineOptions
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request
 from conformance.reference.validation import check_known, check_options, check_requests
-from conformance.schedule import Request
 
 GOOD = Request("good", (1, 2, 3), 4)
 

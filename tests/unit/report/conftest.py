@@ -5,7 +5,7 @@ import functools
 import pytest
 from results_by_hand import make_finding, make_result
 
-from conformance.verdict import Verdict
+from conformance.core.verdict import Verdict
 
 
 @pytest.fixture

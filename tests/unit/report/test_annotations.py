@@ -2,8 +2,8 @@
 
 import re
 
+from conformance.core.verdict import Verdict
 from conformance.report.annotations import MOST, error_annotations
-from conformance.verdict import Verdict
 
 
 def bad(result, finding, case, verdict=Verdict.DIVERGED, **changes):

@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from conformance.core.verdict import Verdict
 from conformance.report.badge import Badge, badge, endpoint_json, svg
-from conformance.verdict import Verdict
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance.errors import ResultError
+from conformance.core.errors import ResultError
+from conformance.core.verdict import Verdict
 from conformance.report.comparison import Kind, compare
-from conformance.verdict import Verdict
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 

@@ -1,8 +1,8 @@
 """A comparison as Markdown."""
 
+from conformance.core.verdict import Verdict
 from conformance.report.comparison import compare
 from conformance.report.comparison_markdown import MOST_BYTES, markdown
-from conformance.verdict import Verdict
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 

@@ -1,7 +1,7 @@
 """The whole evidence of a case."""
 
+from conformance.core.verdict import ScheduleResult, Verdict
 from conformance.report.evidence import evidence_text
-from conformance.verdict import ScheduleResult, Verdict
 
 
 def test_every_finding_is_told(result, finding):

@@ -2,10 +2,10 @@
 
 import re
 
+from conformance.core.verdict import Verdict
 from conformance.report.comparison import compare
 from conformance.report.job_summary import MOST_BYTES, job_summary
 from conformance.report.outcome import Outcome
-from conformance.verdict import Verdict
 
 LADDER = ("repeat", "ragged")
 

@@ -5,9 +5,9 @@ import resource
 import msgspec
 import pytest
 
-from conformance.errors import ResultError
+from conformance.core.errors import ResultError
+from conformance.core.verdict import encode
 from conformance.report.jsonl import ResultFile, read_results
-from conformance.verdict import encode
 
 
 def test_until_it_is_finished_the_old_file_stays(result, tmp_path):

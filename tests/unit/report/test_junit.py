@@ -4,8 +4,8 @@ from xml.etree import ElementTree as ET
 
 import junitparser
 
+from conformance.core.verdict import Verdict
 from conformance.report.junit import junit_xml, properties
-from conformance.verdict import Verdict
 
 
 def test_figures_are_text_under_our_prefix(result):

@@ -1,7 +1,7 @@
 """The matrix as data."""
 
+from conformance.core.verdict import Verdict
 from conformance.report.matrix import GLYPHS, Cell, matrices
-from conformance.verdict import Verdict
 
 
 def test_every_verdict_has_a_glyph_of_its_own():

@@ -2,8 +2,8 @@
 
 import re
 
+from conformance.core.verdict import Verdict
 from conformance.report.message import failure_message, rerun_command
-from conformance.verdict import Verdict
 
 
 def parts(message):

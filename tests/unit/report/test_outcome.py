@@ -2,8 +2,8 @@
 
 import pytest
 
+from conformance.core.verdict import Verdict
 from conformance.report.outcome import Outcome, Tally, duration, slowest, tallies
-from conformance.verdict import Verdict
 
 
 def test_totals_go_from_best_to_worst_and_count_the_unexpected(result):

@@ -6,8 +6,8 @@ import math
 import jsonschema
 import pytest
 
+from conformance.core.verdict import Verdict, encode
 from conformance.report.schema import derived_schema, published_schema
-from conformance.verdict import Verdict, encode
 
 VALIDATOR = jsonschema.Draft202012Validator(published_schema())
 

@@ -4,10 +4,10 @@ import re
 
 from rich.text import Text
 
+from conformance.core.verdict import Verdict
 from conformance.report.outcome import Outcome
 from conformance.report.terminal import render, summary
 from conformance.report.terminal_matrix import FEW_FAMILIES
-from conformance.verdict import Verdict
 
 LADDER = ("repeat", "ragged", "early_finish")
 

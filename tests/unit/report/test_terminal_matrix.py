@@ -2,9 +2,9 @@
 
 import pytest
 
+from conformance.core.verdict import Verdict
 from conformance.report.matrix import matrices
 from conformance.report.terminal_matrix import FEW_FAMILIES, legend_text, matrix_text
-from conformance.verdict import Verdict
 
 SCENARIOS = [f"scenario_{n:02}" for n in range(30)]
 LONG = "a_family_of_24_letters__"

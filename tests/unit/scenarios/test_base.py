@@ -14,10 +14,10 @@ from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 from msgspec.structs import replace
 
-from conformance.judging.judge import brief_for, judge_batched
+from conformance.core.schedule import Arrival, Request, Schedule
+from conformance.core.verdict import Verdict
+from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios import LADDER, Scenario, Witness
-from conformance.schedule import Arrival, Request, Schedule
-from conformance.verdict import Verdict
 
 BATCHED = [scenario for scenario in LADDER if not scenario.alone]
 CLAIMED = [(scenario, witness.name) for scenario in BATCHED for witness in scenario.witnesses]

@@ -1,8 +1,8 @@
 """How many tokens of a draft were accepted, read from what came out after it."""
 
+from conformance.core.schedule import Arrival, Request, Schedule, Stage
+from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.scenarios import draft_witnesses as seen
-from conformance.schedule import Arrival, Request, Schedule, Stage
-from conformance.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 
 SCHEDULE = Schedule("s", (Arrival((Request("a", (1,), 9), Request("b", (1,), 9))),))
 

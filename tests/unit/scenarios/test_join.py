@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.family import Facts, Family
+from conformance.core.family import Facts, Family
 from conformance.scenarios.join import LONGEST_WINDOW, WINDOW
 
 

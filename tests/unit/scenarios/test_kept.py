@@ -6,11 +6,11 @@ from miniatures.fakes import OneByOne
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
-from conformance.engine import Capability
-from conformance.judging.judge import brief_for, judge_batched
+from conformance.core.engine import Capability
+from conformance.core.trace import KeptCache
+from conformance.core.verdict import Verdict
+from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios.kept import HELD, KEPT
-from conformance.trace import KeptCache
-from conformance.verdict import Verdict
 
 
 class Weighs(ContinuousBatching):

@@ -4,13 +4,13 @@ import pytest
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
-from conformance.engine import Capability
-from conformance.judging.judge import brief_for
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Arrival, Request, Schedule, from_json, to_json
+from conformance.core.schedule import validate as valid
+from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
+from conformance.run.judging.judge import brief_for
 from conformance.scenarios import LADDER
-from conformance.schedule import Arrival, Request, Schedule, from_json, to_json
-from conformance.schedule import validate as valid
-from conformance.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 
 BATCHED = [scenario for scenario in LADDER if not scenario.alone]
 # Those that the toy engine can express; the others are tested with the library that has them.

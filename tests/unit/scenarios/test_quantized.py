@@ -5,10 +5,10 @@ import pytest
 from miniatures.library import ToyLibrary, subject
 from miniatures.right import ContinuousBatching
 
-from conformance.errors import Unsupported
-from conformance.judging.judge import brief_for, judge_batched
+from conformance.core.errors import Unsupported
+from conformance.core.verdict import Verdict
+from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios.quantized import QUANTIZED, START
-from conformance.verdict import Verdict
 
 
 def brief(*sizes, schemes=ToyLibrary.schemes):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from conformance.options import EngineOptions, KvQuant
+from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.schedule import Arrival, Request, Schedule, Stage
+from conformance.core.trace import CachedLayer, Mode, Step, StepOutput, Trace
 from conformance.scenarios import quantized_witnesses as kept
-from conformance.schedule import Arrival, Request, Schedule, Stage
-from conformance.trace import CachedLayer, Mode, Step, StepOutput, Trace
 
 Q, P, D, F = Stage.QUEUED, Stage.PREFILL, Stage.DECODE, Stage.FINISHED
 

@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from conformance.options import EngineOptions, PrefixCaching
+from conformance.core.options import EngineOptions, PrefixCaching
+from conformance.core.schedule import Arrival, Request, Schedule, Stage
+from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.scenarios import reuse_witnesses as seen
-from conformance.schedule import Arrival, Request, Schedule, Stage
-from conformance.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 
 LONG = tuple(range(9))
 PROMPTS = {"a": LONG, "b": LONG, "c": (*LONG[:6], 50, 51), "d": (60, 61)}

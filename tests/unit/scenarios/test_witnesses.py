@@ -2,12 +2,20 @@
 
 import pytest
 
-from conformance.engine import Capability
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Arrival, Media, Request, Schedule, Stage
+from conformance.core.trace import (
+    FinishReason,
+    ForwardCall,
+    Mode,
+    Step,
+    StepOutput,
+    TokenEvent,
+    Trace,
+)
 from conformance.scenarios import media_witnesses as media_seen
 from conformance.scenarios import witnesses as seen
-from conformance.schedule import Arrival, Media, Request, Schedule, Stage
-from conformance.trace import FinishReason, ForwardCall, Mode, Step, StepOutput, TokenEvent, Trace
 
 Q, P, D, F, R = Stage.QUEUED, Stage.PREFILL, Stage.DECODE, Stage.FINISHED, Stage.REMOVED
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from conformance.engine import Submission
-from conformance.errors import Unsupported
-from conformance.options import EngineOptions
+from conformance.core.engine import Submission
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Stage
+from conformance.core.trace import FinishReason
 from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
 from conformance.plugins.mlx_lm.library import MlxLm
-from conformance.schedule import Request, Stage
-from conformance.trace import FinishReason
 
 LONG, SHORT = Request("long", tuple(range(1, 10)), 3), Request("short", (20, 21), 2)
 

@@ -10,8 +10,8 @@ import pytest
 from checkpoint_folders import make_folder, quantized, sharded
 from mlx.utils import tree_flatten
 
-from conformance.errors import ModelError
-from conformance.family import Checkpoint, Facts, Family
+from conformance.core.errors import ModelError
+from conformance.core.family import Checkpoint, Facts, Family
 from conformance.plugins.mlx_lm import checkpoints
 
 FAMILY = Family("tiny", Facts(), {})

@@ -3,10 +3,10 @@
 import pytest
 from mlx_lm.generate import BatchGenerator
 
-from conformance.errors import Unsupported
-from conformance.options import EngineOptions
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Stage
 from conformance.plugins.mlx_lm import compat
-from conformance.schedule import Stage
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from conformance.errors import ModelError
-from conformance.options import EngineOptions
+from conformance.core.errors import ModelError
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Processor, Request, Sampler
 from conformance.plugins.mlx_lm.library import MlxLm
-from conformance.schedule import Processor, Request, Sampler
 
 PROMPT = tuple(range(1, 12))
 ASK = Request("a", PROMPT, 4)

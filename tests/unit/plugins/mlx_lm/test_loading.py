@@ -9,9 +9,9 @@ import pytest
 from mlx.utils import tree_flatten
 
 from conformance.backend.calibration import calibrate, write_recipe
-from conformance.backend.hearing import measure
-from conformance.errors import ModelError, Unsupported
-from conformance.family import Recipe, WeightRule, load_families, load_family, parse_family
+from conformance.backend.sensitivity import measure
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.family import Recipe, WeightRule, load_families, load_family, parse_family
 from conformance.plugins.mlx_lm import inventory
 from conformance.plugins.mlx_lm.loading import load, write_checkpoint
 

@@ -4,15 +4,15 @@ import itertools
 
 import pytest
 
-from conformance.engine import Submission
-from conformance.errors import Unsupported
-from conformance.family import load_family
-from conformance.options import EngineOptions, PrefixCaching
+from conformance.core.engine import Submission
+from conformance.core.errors import Unsupported
+from conformance.core.family import load_family
+from conformance.core.options import EngineOptions, PrefixCaching
+from conformance.core.schedule import Arrival, Request, Schedule, Stage, Trigger
 from conformance.plugins.mlx_lm import inventory
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.plugins.mlx_lm.library import MlxLm
-from conformance.runner import play
-from conformance.schedule import Arrival, Request, Schedule, Stage, Trigger
+from conformance.run.runner import play
 
 PROMPT = tuple(range(1, 10))
 FIRST = Request("first", PROMPT, 2, segments=(4, 5))

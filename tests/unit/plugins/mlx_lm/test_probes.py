@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.options import EngineOptions
+from conformance.core.options import EngineOptions
 from conformance.plugins.mlx_lm import compat, probes
 from conformance.scenarios.options import _PROBE_GROUPS
 

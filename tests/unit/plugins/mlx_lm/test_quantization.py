@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, RotatingKVCache
 
-from conformance.errors import Unsupported
-from conformance.family import load_family
-from conformance.options import EngineOptions, KvQuant
+from conformance.core.errors import Unsupported
+from conformance.core.family import load_family
+from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.schedule import Request
 from conformance.plugins import mlx_lm as plugin
 from conformance.plugins.mlx_lm import quantization
 from conformance.plugins.mlx_lm.library import MlxLm
-from conformance.schedule import Request
 
 EIGHT = KvQuant(8, group_size=32)
 ASK = Request("a", tuple(range(1, 12)), 4)

@@ -6,10 +6,10 @@ import mlx.core as mx
 import pytest
 
 from conformance.backend.sampling import ForcedSampler, SeededSampler
-from conformance.errors import ScheduleError
-from conformance.grammar import Grammar
+from conformance.core.errors import ScheduleError
+from conformance.core.grammar import Grammar
+from conformance.core.schedule import Processor, Sampler
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
-from conformance.schedule import Processor, Sampler
 
 FLAT = mx.zeros((1, 64))
 

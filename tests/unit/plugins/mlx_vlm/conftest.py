@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.family import load_family
+from conformance.core.family import load_family
 from conformance.plugins.mlx_vlm import inventory
 from conformance.plugins.mlx_vlm.library import MlxVlm
 

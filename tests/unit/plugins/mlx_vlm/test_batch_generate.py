@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from conformance.engine import Capability, Submission
-from conformance.errors import Unsupported
-from conformance.options import EngineOptions
+from conformance.core.engine import Capability, Submission
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Media, Request, Stage
 from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
 from conformance.plugins.mlx_vlm.inputs import compose
-from conformance.schedule import Media, Request, Stage
 
 ONE, TWO = Request("one", (4, 5, 6, 7), 4), Request("two", (20, 21, 22, 23), 2)
 

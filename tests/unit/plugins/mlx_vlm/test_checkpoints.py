@@ -8,12 +8,12 @@ import pytest
 from checkpoint_folders import make_folder
 from transformers import AutoTokenizer, dynamic_module_utils
 
-from conformance.errors import ModelError, Unsupported
-from conformance.family import Checkpoint, Facts, Family
-from conformance.phases import Phases
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.family import Checkpoint, Facts, Family
+from conformance.core.phases import Phases
 from conformance.plugins.mlx_vlm import checkpoints
 from conformance.plugins.mlx_vlm.library import MlxVlm
-from conformance.subject import Subject
+from conformance.reference.subject import Subject
 
 
 @pytest.fixture(scope="module")

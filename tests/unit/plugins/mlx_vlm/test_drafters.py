@@ -5,10 +5,10 @@ import pytest
 from miniatures.vision import findings, load_subject
 from mlx_vlm.speculative import dflash
 
-from conformance.options import Drafting
+from conformance.core.options import Drafting
+from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
 from conformance.scenarios.speculative import SPECULATIVE
-from conformance.verdict import Verdict
 
 TEXT = (1, 100)
 

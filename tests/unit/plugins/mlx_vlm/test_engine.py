@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from conformance.engine import Capability, Submission
-from conformance.options import EngineOptions
-from conformance.plugins.mlx_vlm import compat
-from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
-from conformance.plugins.mlx_vlm.inputs import compose
-from conformance.runner import play
-from conformance.schedule import (
+from conformance.core.engine import Capability, Submission
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import (
     Arrival,
     Media,
     Processor,
@@ -19,7 +15,11 @@ from conformance.schedule import (
     Stage,
     Trigger,
 )
-from conformance.trace import FinishReason
+from conformance.core.trace import FinishReason
+from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
+from conformance.plugins.mlx_vlm.inputs import compose
+from conformance.run.runner import play
 
 LONG, SHORT = Request("long", tuple(range(1, 10)), 4), Request("short", (20, 21), 2)
 PIECES = EngineOptions(prefill_step_size=3)

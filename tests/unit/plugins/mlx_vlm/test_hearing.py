@@ -2,7 +2,7 @@
 
 import msgspec
 
-from conformance.family import Recipe, WeightRule, load_family
+from conformance.core.family import Recipe, WeightRule, load_family
 from conformance.plugins.mlx_vlm import hearing, inventory
 from conformance.plugins.mlx_vlm.loading import load
 

@@ -1,6 +1,6 @@
 """Which modules of the installed release have a family, a reason, or neither."""
 
-from conformance.family import load_families
+from conformance.core.family import load_families
 from conformance.plugins.mlx_vlm import inventory
 
 

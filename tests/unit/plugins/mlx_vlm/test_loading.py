@@ -3,8 +3,8 @@
 import pytest
 from mlx_vlm import utils
 
-from conformance.errors import ModelError, Unsupported
-from conformance.family import load_family
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.family import load_family
 from conformance.plugins.mlx_vlm import compat, inventory, loading
 
 SAID = {

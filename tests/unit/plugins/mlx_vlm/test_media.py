@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from conformance.errors import ScheduleError
+from conformance.core.errors import ScheduleError
+from conformance.core.schedule import Media
 from conformance.plugins.mlx_vlm.media import draw
-from conformance.schedule import Media
 
 
 def test_shapes_are_those_that_were_asked_for():

@@ -6,11 +6,11 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from conformance.family import load_family
+from conformance.core.family import load_family
+from conformance.core.schedule import Media, Request
 from conformance.plugins.mlx_vlm import inventory
 from conformance.plugins.mlx_vlm.inputs import compose
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.schedule import Media, Request
 
 
 def test_fresh_puts_back_what_a_run_left(model):

@@ -7,16 +7,16 @@ import pytest
 from miniatures.vision import findings, load_subject
 from mlx_vlm import apc
 
-from conformance.errors import Unsupported
-from conformance.judging.judge import brief_for
-from conformance.options import PrefixCaching
+from conformance.core.errors import Unsupported
+from conformance.core.options import PrefixCaching
+from conformance.core.schedule import Media, Request
+from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm import prefix_caching
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.inputs import inputs_of
-from conformance.runner import play
+from conformance.run.judging.judge import brief_for
+from conformance.run.runner import play
 from conformance.scenarios.prefix_caching import PREFIX_CACHING
-from conformance.schedule import Media, Request
-from conformance.verdict import Verdict
 
 
 @pytest.fixture(scope="module")

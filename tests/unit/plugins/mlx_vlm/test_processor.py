@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from transformers import AutoTokenizer
 
-from conformance.errors import FamilyError
-from conformance.family import Facts, Family, Processor, Tokenizer
+from conformance.core.errors import FamilyError
+from conformance.core.family import Facts, Family, Processor, Tokenizer
 from conformance.plugins.mlx_vlm.processor import text_of, write_processor
 
 

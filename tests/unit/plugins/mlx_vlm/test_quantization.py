@@ -6,17 +6,17 @@ from mlx_vlm import turboquant
 from mlx_vlm.generate import ar
 from mlx_vlm.models import cache as caches
 
-from conformance.family import load_family
-from conformance.judging.judge import brief_for, judge_batched
-from conformance.options import EngineOptions, KvQuant
-from conformance.phases import Phases
+from conformance.core.family import load_family
+from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.phases import Phases
+from conformance.core.schedule import Request
+from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm import compat, inventory, quantization
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.library import MlxVlm
+from conformance.reference.subject import Subject
+from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios.quantized import QUANTIZED, START
-from conformance.schedule import Request
-from conformance.subject import Subject
-from conformance.verdict import Verdict
 
 UNIFORM, TURBO = KvQuant(8, 32), KvQuant(3.5)
 FROM_START = KvQuant(3.5, start=START)

@@ -1,0 +1,187 @@
+"""For a project's own test-suite: two lines that prove a model.
+
+from conformance import assert_batching_conforms
+assert_batching_conforms(model)
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.backend.modules import config_of, is_module, working_dtype
+from conformance.checks.expectations import Expectations, load_expectations
+from conformance.core.errors import ConformanceError
+from conformance.core.family import Checkpoint, Facts, Family
+from conformance.core.verdict import CaseId, CaseResult
+from conformance.report import failure_message
+from conformance.run.diagnosis import diagnose
+from conformance.run.registry import Registry, build_registry, select
+from conformance.run.selection import Selection, cases
+from conformance.run.session import Session
+from conformance.tools.checkpoints.folder import window_of
+from conformance.tools.checkpoints.given import Given
+from conformance.tools.checkpoints.opening import like_family, open_checkpoint
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What is to be proved. ``rerun`` are options of ``conformance show``; ``None``: it can't."""
+
+    registry: Registry
+    family: str
+    dtype: str
+    rerun: tuple[str, ...] | None = ()
+
+
+def assert_batching_conforms(
+    model: Any,
+    *,
+    engine: str = "",
+    scenarios: Sequence[str] = (),
+    dtype: str = "",
+    seed: int = 0,
+    prompts: Sequence[Sequence[int]] = (),
+    cache_dir: Path | None = None,
+    known_defects: bool = True,
+) -> tuple[CaseResult, ...]:
+    """Prove that ``model`` gives in every kind of batch what it gives alone.
+
+    Args:
+        model: a model of mlx-lm in memory, the path of a checkpoint folder, or a family's name.
+            One in memory is used as it is, and must not be called meanwhile.
+        engine: which one decodes it; the library's own batch generator by default.
+        scenarios: globs; by default all that the engine can express.
+        dtype: the model's own by default, float32 for a family.
+        seed: of the prompts.
+        prompts: token ids of texts that prompts are cut from; drawn from the vocabulary, or for a
+            checkpoint the built-in texts, if there are none.
+        cache_dir: where single streams of a checkpoint are kept; the user's cache by default.
+        known_defects: whether what ``expectations/`` says of the installed library is expected.
+
+    Returns:
+        the result of each case.
+
+    Raises:
+        AssertionError: a verdict is not the wanted one: what, where, expected and got, likely
+            cause, and how to run just this again.
+        ConformanceError: an argument is not valid, or the model can't be loaded.
+    """
+    registry = build_registry()
+    if is_module(model):
+        asked = _in_memory(registry, model, engine or "mlx_lm", prompts)
+    elif str(model) in {name for _, name in registry.families}:
+        asked = _named(registry, str(model), engine)
+    else:
+        given = Given(Path(model).absolute(), cache=cache_dir)
+        asked = _on_disk(registry, given, engine, prompts, dtype)
+    chosen = (engine,) if engine else _engines(asked)
+    selection = Selection(
+        chosen, (asked.family,), tuple(scenarios), (dtype or asked.dtype,), (seed,)
+    )
+    known = load_expectations(None) if known_defects else None
+    kind = type(model)
+    try:
+        session = Session(asked.registry)
+        results = [_judged(session, case, known) for case in cases(asked.registry, selection)]
+    finally:
+        if is_module(model):
+            model.__class__ = kind  # the meter had given it a class of its own
+    bad = [result for result in results if not result.expected]
+    if bad:
+        raise AssertionError(_message(bad, asked))
+    return tuple(results)
+
+
+def _engines(asked: _Asked) -> tuple[str, ...]:
+    """The library's own batch generator: the engine that is called as the library."""
+    (library,) = {library for library, name in asked.registry.families if name == asked.family}
+    return (library,)
+
+
+def _judged(session: Session, case: CaseId, known: Expectations | None) -> CaseResult:
+    result = session.run(case)
+    judged = result if known is None else known.apply(result)
+    if judged.expected or judged.verdict.good:
+        return judged
+    return diagnose(session, case, judged)
+
+
+def _message(bad: Sequence[CaseResult], asked: _Asked) -> str:
+    first = bad[0]
+    if asked.rerun is None:
+        call = f'assert_batching_conforms(model, engine="{first.engine}", '
+        text = failure_message(first, rerun=f'{call}scenarios=["{first.scenario}"])')
+    else:
+        text = failure_message(first, options=asked.rerun)
+    others = [f"{result.scenario} ({result.verdict})" for result in bad[1:]]
+    if not others:
+        return text
+    return f"{text}\nand {len(others)} more case{'s'[: len(others) > 1]}: {', '.join(others)}"
+
+
+def _in_memory(
+    registry: Registry, model: Any, engine: str, prompts: Sequence[Sequence[int]]
+) -> _Asked:
+    """The model itself as a family's; its library gives it back instead of loading one."""
+    (name,) = select(registry.engines, (engine,), what="engine")
+    library = registry.libraries[registry.engines[name].library]
+    if library.name != "mlx_lm":
+        raise ConformanceError(
+            f"engine {name!r} decodes models of {library.name}; a model in memory must be one of "
+            "mlx-lm (give the path of a checkpoint instead)"
+        )
+    config = config_of(model)
+    module = str(config["model_type"])
+    known = like_family(registry, library.name, module)
+    facts = Facts(
+        library=library.name,
+        module=module,
+        window=window_of(config),
+        positions=known.positions,
+        bidirectional_prompt=known.bidirectional_prompt,
+    )
+    name = re.sub(r"[^\w.+-]+", "_", module)
+    real = Checkpoint("", texts=_texts(prompts))
+    family = Family(name, facts, dict(config), checkpoint=real)
+    holder = copy.copy(library)
+    vars(holder)["load"] = lambda _family, *, dtype, seed: model  # noqa: ARG005
+    replaced = dataclasses.replace(
+        registry,
+        libraries={**registry.libraries, library.name: holder},
+        families={(library.name, name): family},
+    )
+    return _Asked(replaced, name, working_dtype(model), rerun=None)
+
+
+def _texts(prompts: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(int(token) for token in text) for text in prompts if len(text))
+
+
+def _named(registry: Registry, name: str, engine: str) -> _Asked:
+    library = registry.engines[engine].library if engine in registry.engines else ""
+    found = [key for key in registry.families if key[1] == name and library in ("", key[0])]
+    kept = {key: registry.families[key] for key in found[:1]}
+    return _Asked(dataclasses.replace(registry, families=kept), name, "float32")
+
+
+def _on_disk(
+    registry: Registry, given: Given, engine: str, prompts: Sequence[Sequence[int]], dtype: str
+) -> _Asked:
+    if not given.folder.is_dir():
+        raise ConformanceError(f"{given.folder}: is neither a family nor a checkpoint's folder")
+    chosen, dtypes = (engine,) if engine else (), (dtype,) if dtype else ()
+    opened = open_checkpoint(registry, given, chosen, dtypes)
+    library = registry.engines[opened.engines[0]].library
+    family = opened.registry.families[library, opened.name]
+    if prompts and family.checkpoint is not None:
+        real = msgspec.structs.replace(family.checkpoint, texts=_texts(prompts))
+        family = msgspec.structs.replace(family, checkpoint=real)
+    kept = dataclasses.replace(registry, families={(library, opened.name): family})
+    return _Asked(kept, opened.name, opened.dtype, given.options)

@@ -1,0 +1,81 @@
+"""``conformance diff``: the results of two runs compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from conformance.app.cli.choices import EXISTING_FILE, writable
+from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare
+from conformance.report.comparison_markdown import markdown, summary
+from conformance.report.jsonl import read_results, write_lines
+
+# Rows of one kind that are shown in the terminal; the Markdown file has more.
+_MOST = 40
+_STYLES = {Kind.FAILING: "red", Kind.WORSE: "red", Kind.LOST: "yellow", Kind.FIXED: "green"}
+
+
+@click.command("diff")
+@click.argument("results_a", type=EXISTING_FILE)
+@click.argument("results_b", type=EXISTING_FILE)
+@click.option(
+    "--markdown",
+    "markdown_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the comparison for a pull request, changed cells first, less than 65 kB.",
+)
+@click.option(
+    "--noise-factor",
+    type=click.FloatRange(min=1, min_open=True),
+    default=NOISE_FACTOR,
+    show_default=True,
+    help="Tell noise that changed by this factor.",
+)
+@click.option("--common", is_flag=True, help="Look only at cases that both files have.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    results_a: Path,
+    results_b: Path,
+    markdown_file: Path | None,
+    noise_factor: float,
+    common: bool,
+) -> None:
+    """Compare two result files of `conformance run --json`, the older one first.
+
+    Exit code 1 if something is worse: a case fails that did not, has a worse verdict, or is no
+    longer run.
+    """
+    out = writable(markdown_file, "--markdown") if markdown_file is not None else None
+    found = compare(
+        read_results(results_a), read_results(results_b), noise_factor=noise_factor, common=common
+    )
+    _print(Console(), found)
+    if out is not None:
+        write_lines(out, markdown(found).splitlines())
+    ctx.exit(1 if found.regressed else 0)
+
+
+def _print(console: Console, found: Comparison) -> None:
+    for name, (before, after) in found.versions.items():
+        console.print(f"{name}: {before} -> {after}", markup=False, soft_wrap=True)
+    for kind in Kind:
+        changes = found.of(kind)
+        if not changes:
+            continue
+        table = Table(
+            title=f"{kind} ({len(changes)})", title_justify="left", box=None, pad_edge=False
+        )
+        table.add_column("case", style=_STYLES.get(kind, ""), overflow="fold")
+        table.add_column("what", overflow="fold")
+        for change in changes[:_MOST]:
+            table.add_row(change.result.case, change.text)
+        if len(changes) > _MOST:
+            table.add_row(f"and {len(changes) - _MOST} more", "")
+        console.print(table)
+    console.print(summary(found), soft_wrap=True)

@@ -1,0 +1,168 @@
+"""``conformance explain``: why a case fails."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from conformance.app.cli.choices import family_files_option, globs, json_lines, writable
+from conformance.app.cli.explain_text import line_of, print_explanation, print_hits
+from conformance.core.errors import ConformanceError
+from conformance.core.faults import Fault, Hits
+from conformance.core.verdict import CaseId
+from conformance.report.jsonl import ResultFile
+from conformance.run.registry import Registry, build_registry, select
+from conformance.run.selection import DTYPES, Selection, cases
+from conformance.run.session import Session
+from conformance.tools.explain import encode, explain
+from conformance.tools.explain.hits import Trial, encode_trial, trials
+
+
+@click.command("explain")
+@click.argument("case_id", required=False)
+@click.option(
+    "--fault",
+    "fault_key",
+    metavar="KEY",
+    help="Put this historic defect in, for example mlx_lm/B4.offset-of-row-0.",
+)
+@click.option(
+    "--faults",
+    "patterns",
+    multiple=True,
+    metavar="GLOB",
+    help="No case: explain each of these defects in the first quick family that shows it, and say "
+    "how often the place that was named is the one that it breaks.",
+)
+@globs("family", "Only these families. For --faults.")
+@click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    default="float32",
+    show_default=True,
+    help="Of the cases that --faults explains.",
+)
+@json_lines("Write it as JSON, too, with the errors along layers and steps. One line a case.")
+@family_files_option
+def command(
+    *,
+    case_id: str | None,
+    fault_key: str | None,
+    patterns: tuple[str, ...],
+    families: tuple[str, ...],
+    dtype: str,
+    json_file: Path | None,
+    family_files: tuple[Path, ...],
+) -> None:
+    """Take a failing case apart, for example mlx_lm/llama/ragged/float32/0.
+
+    Which ingredients it needs; the first module, layer, row and position that differ from the
+    single stream; the first cache entry; model or engine; and what it is like. A case that does not
+    fail has nothing to explain: exit code 2.
+    """
+    if bool(case_id) == bool(patterns):
+        raise ConformanceError("explain either one CASE_ID, or defects by --faults")
+    target = writable(json_file, "--json") if json_file else None
+    registry = build_registry(family_files=family_files)
+    console = Console(highlight=False)
+    if patterns:
+        _hits(registry, patterns, families, dtype, console=console, target=target)
+        return
+    assert case_id is not None
+    _explain(registry, case_id, fault_key, console, target)
+
+
+def _explain(
+    registry: Registry, case_id: str, fault_key: str | None, console: Console, target: Path | None
+) -> None:
+    case = known_case(registry, case_id)
+    session = Session(registry)
+    if fault_key is None:
+        found = explain(session, case)
+    else:
+        fault = known_fault(registry, fault_key, case)
+        baseline = session.run(case)
+        found = explain(
+            session,
+            case,
+            around=lambda _: fault.inject(Hits()),
+            fault=fault.key,
+            baseline=baseline,
+        )
+    print_explanation(console, found)
+    if target is not None:
+        ResultFile(target, encode).finish([found])
+
+
+def known_case(registry: Registry, case_id: str) -> CaseId:
+    """The case of that id.
+
+    Raises:
+        ResultError: it is no case id.
+        ConformanceError: there is no such case.
+    """
+    case = CaseId.parse(case_id)
+    everything = Selection(engines=tuple(registry.engines), dtypes=DTYPES, seeds=(case.seed,))
+    known = cases(registry, everything)
+    if case not in known:
+        raise ConformanceError(f"there is no case {case}{_near(str(case), map(str, known))}")
+    return case
+
+
+def known_fault(registry: Registry, key: str, case: CaseId) -> Fault:
+    """The defect of that key, which must be put under the case's engine.
+
+    Raises:
+        ConformanceError: there is none, or it is put under another engine.
+    """
+    if key not in registry.faults:
+        raise ConformanceError(f"there is no fault {key}{_near(key, registry.faults)}")
+    fault = registry.faults[key]
+    if fault.engine != case.engine:
+        raise ConformanceError(
+            f"{key} is put under engine {fault.engine}, and the case is played by {case.engine}"
+        )
+    return fault
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _hits(
+    registry: Registry,
+    patterns: tuple[str, ...],
+    families: tuple[str, ...],
+    dtype: str,
+    *,
+    console: Console,
+    target: Path | None,
+) -> None:
+    keys = [glob if "/" in glob else f"*/{glob}" for glob in patterns]
+    chosen = [registry.faults[key] for key in select(registry.faults, keys, what="fault")]
+    file = ResultFile(target, encode_trial) if target is not None else None
+    found: list[Trial] = []
+    for engine in dict.fromkeys(fault.engine for fault in chosen):
+        faults = [fault for fault in chosen if fault.engine == engine]
+        for trial in trials(registry, faults, _families(registry, engine, families), dtype):
+            found.append(trial)
+            if file is not None:
+                file.add(trial)
+            console.print(line_of(trial), soft_wrap=True)
+    if file is not None:
+        file.finish(found)
+    print_hits(console, found)
+
+
+def _families(registry: Registry, engine: str, patterns: tuple[str, ...]) -> list[str]:
+    """The quick ones, or those that are asked for."""
+    known = registry.families_of(registry.engines[engine])
+    if patterns:
+        named = set(select((f.name for f in registry.families.values()), patterns, what="family"))
+        return [family.name for family in known if family.name in named]
+    return [family.name for family in known if family.facts.quick]

@@ -1,0 +1,139 @@
+"""How far a run is: a bar with counts and time left, or plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import pytest
+from rich import progress as bars
+from rich.console import Console
+from rich.text import Text
+
+from conformance.app.cli.telling import Loudness
+from conformance.app.pytest_plugin import find_ledger
+from conformance.app.pytest_plugin.ledger import Ledger
+from conformance.app.pytest_plugin.options import ATTRIBUTES, RESULT
+from conformance.core.verdict import CaseResult, decode
+from conformance.report import Outcome, duration
+from conformance.report.matrix import UNEXPECTED
+
+LINE_EVERY_SECONDS = 10.0
+BAR_EVERY_SECONDS = 0.1
+NOTE_COLUMNS = 76
+"""A terminal of fewer has a short note behind the bar."""
+
+
+class Progress:
+    """A pytest plugin of the reporting process; afterwards it knows the outcome."""
+
+    def __init__(self, console: Console, loudness: Loudness = Loudness.NORMAL) -> None:
+        self._console = console
+        self._loudness = loudness
+        self._ledger: Ledger | None = None
+        self._bar: bars.Progress | None = None
+        self._task = bars.TaskID(0)
+        self._total = self._done = self._unexpected = 0
+        self._begin = self._told = time.monotonic()
+        self._exitfirst = False
+
+    def outcome(self) -> Outcome | None:
+        """What came of the run; ``None`` if it never began."""
+        return self._ledger.outcome() if self._ledger else None
+
+    @property
+    def stopped_at_first(self) -> bool:
+        """Whether ``-x`` ended the run, which xdist takes for an interruption."""
+        interrupted = self._ledger is None or self._ledger.interrupted
+        return self._exitfirst and self._unexpected > 0 and not interrupted
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Say on what the numbers depend."""
+        self._exitfirst = bool(session.config.option.maxfail)
+        self._ledger = find_ledger(session.config)
+        if self._ledger and self._loudness is not Loudness.QUIET:
+            for line in self._ledger.pytest_report_header():
+                self._console.print(Text(line, style="bright_black"), soft_wrap=True)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """The number of cases is known; some items are no cases."""
+        if session.items:
+            self._start()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
+        """The number of cases is known; each worker says the same."""
+        if list(ids):
+            self._start()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One case more."""
+        text = getattr(report, ATTRIBUTES[RESULT], None)
+        if text is None:
+            return
+        result = decode(text)
+        self._done += 1
+        self._unexpected += not result.expected
+        if self._loudness is Loudness.VERBOSE or not result.expected:
+            self._tell(result)
+        self._update()
+
+    def pytest_sessionfinish(self) -> None:
+        """The bar has done its work."""
+        if self._bar:
+            self._refresh()
+            self._bar.stop()
+
+    def _start(self) -> None:
+        if self._total or self._ledger is None or self._loudness is Loudness.QUIET:
+            return
+        self._total = self._ledger.selected
+        self._begin = self._told = time.monotonic()
+        if not self._console.is_terminal:
+            return
+        self._bar = bars.Progress(
+            bars.BarColumn(bar_width=None),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("{task.fields[note]}"),
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task("", total=self._total, note="")
+        self._bar.start()
+
+    def _tell(self, result: CaseResult) -> None:
+        if self._loudness is Loudness.QUIET:
+            return
+        line = Text(f"{result.verdict}: {result.case}", "" if result.expected else "bold red")
+        if self._loudness is Loudness.VERBOSE:
+            known = f", known: {result.known}" if result.known else ""
+            line.append(f"  {duration(result.seconds)}{known}", "bright_black")
+        (self._bar.console if self._bar else self._console).print(line, soft_wrap=True)
+
+    def _update(self) -> None:
+        if not self._total:
+            return
+        now = time.monotonic()
+        if now - self._told < (BAR_EVERY_SECONDS if self._bar else LINE_EVERY_SECONDS):
+            return
+        self._told = now
+        if self._bar:
+            self._refresh()
+        else:
+            self._console.print(f"{self._done}/{self._total} cases, {self._note()}")
+
+    def _refresh(self) -> None:
+        assert self._bar is not None, "only called while the bar is shown"
+        self._bar.update(self._task, completed=self._done, note=self._note())
+        self._bar.refresh()
+
+    def _note(self) -> str:
+        spent = time.monotonic() - self._begin
+        left = spent / max(self._done, 1) * (self._total - self._done)
+        if self._console.width < NOTE_COLUMNS and self._bar:
+            return f"{self._unexpected}{UNEXPECTED} {duration(left)} left"
+        return f"{self._unexpected} not expected, {duration(spent)}, {duration(left)} left"

@@ -1,0 +1,121 @@
+"""One call of pytest on the suite, out of reach of the user's own pytest configuration."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+from conformance.app import pytest_plugin
+from conformance.app.pytest_plugin.options import Settings
+
+_ENVIRONMENT = {
+    "PYTEST_ADDOPTS": None,
+    "PYTEST_PLUGINS": None,
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+}
+
+
+def call_pytest(
+    settings: Settings, *, workers: int, exitfirst: bool, plugin: object
+) -> tuple[int, str]:
+    """Run the suite; the exit code, and what pytest itself had to say.
+
+    Args:
+        settings: what to run and how to judge it.
+        workers: processes; 0 runs all cases in this one.
+        exitfirst: stop at the first item that fails.
+        plugin: an object with pytest hooks, for this process only.
+    """
+    muffler = Muffler()
+    arguments = [*_pytest_options(workers, exitfirst=exitfirst), *_suite_options(settings)]
+    with _environment(_ENVIRONMENT):
+        code = pytest.main(arguments, plugins=[muffler, plugin])
+    return int(code), muffler.text
+
+
+class Muffler:
+    """Keeps pytest's own terminal output for the case that something goes wrong with it."""
+
+    def __init__(self) -> None:
+        self._buffer = io.StringIO()
+
+    @property
+    def text(self) -> str:
+        """All that pytest wrote."""
+        return self._buffer.getvalue()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Let pytest's reporter write to memory."""
+        manager = config.pluginmanager
+        reporter = manager.get_plugin("terminalreporter")
+        if reporter is not None:
+            manager.unregister(reporter)
+            manager.register(TerminalReporter(config, self._buffer), "terminalreporter")
+
+
+def _pytest_options(workers: int, *, exitfirst: bool) -> list[str]:
+    options = [
+        "--pyargs",
+        "conformance.suite",
+        f"--rootdir={Path(pytest_plugin.SUITE_FILE).parent}",
+        f"-c{os.devnull}",
+        "--noconftest",
+        "--assert=plain",
+        "-pno:cacheprovider",
+        "-ptimeout",
+        f"-p{pytest_plugin.__name__}",
+    ]
+    if workers:
+        options += ["-pxdist", f"-n{workers}", "--dist=loadgroup"]
+    return options + (["-x"] if exitfirst else [])
+
+
+def _suite_options(settings: Settings) -> list[str]:
+    many = {
+        "engine": settings.engines,
+        "family": settings.families,
+        "scenario": settings.scenarios,
+        "dtype": settings.dtypes,
+        "seed": settings.seeds,
+        "family-file": settings.family_files,
+        "json": (settings.json,) if settings.json else (),
+        "expectations": (settings.expectations,) if settings.expectations else (),
+        "timeout": (settings.timeout,),
+        "memory": (settings.memory,) if settings.memory is not None else (),
+        "shard": (settings.shard,) if settings.shard else (),
+    }
+    real = settings.checkpoint
+    if real is not None:
+        many |= {"model": (real.folder,), "cache-dir": (real.cache_folder,)}
+        many |= {"prompts": (real.prompts,)} if real.prompts else {}
+    options = [f"--conformance-{name}={value}" for name, given in many.items() for value in given]
+    if real is not None:
+        flags = {"trust-remote-code": real.trusted, "force": real.force}
+        options += [f"--conformance-{name}" for name, on in flags.items() if on]
+    return options + ([] if settings.use_expectations else ["--conformance-no-expectations"])
+
+
+@contextlib.contextmanager
+def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Set environment variables (``None``: unset) and restore them; workers inherit them."""
+    before = {name: os.environ.get(name) for name in changes}
+    try:
+        _set_environment(changes)
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

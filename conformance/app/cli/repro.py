@@ -1,0 +1,123 @@
+"""``conformance repro``: a failing case as a short script without this project."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from conformance.app.cli.choices import case_options, case_settings, jobs_option, writable
+from conformance.app.cli.one_case import case_of
+from conformance.app.cli.repro_known import known_scripts
+from conformance.app.pytest_plugin.setup import make_setup
+from conformance.checks.expectations import Defect, Expectations
+from conformance.core.verdict import CaseId
+from conformance.report.jsonl import write_lines
+from conformance.tools.repro import Wanted, find, shown_by, with_plain_config
+from conformance.tools.repro.finding import SECONDS
+
+
+@click.command("repro")
+@click.argument("case_id", required=False)
+@click.option("--unittest", is_flag=True, help="Write a method of a unittest.TestCase instead.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the script there instead of printing it.",
+)
+@click.option("--schedule", metavar="NAME", help="Of this schedule. Default: the first that fails.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    default=SECONDS,
+    show_default=True,
+    help="How long to look for a smaller schedule.",
+)
+@click.option(
+    "--python",
+    default=sys.executable,
+    metavar="FILE",
+    help="Interpreter that the script is tried with, for example of an environment with the "
+    "library alone. Default: this one.",
+)
+@click.option("--known", metavar="GLOB", help="Write and try scripts of known defects instead.")
+@click.option(
+    "--to",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="With --known: write the scripts and the table into this folder.",
+)
+@click.option(
+    "--tried",
+    is_flag=True,
+    help="With --known and --to: only print what the folder's table has.",
+)
+@jobs_option("With --known: worker processes. 'auto': one for each core.")
+@case_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    case_id: str | None,
+    unittest: bool,
+    out: Path | None,
+    schedule: str | None,
+    seconds: float,
+    python: str,
+    known: str | None,
+    to: Path | None,
+    tried: bool,
+    jobs: int | None,
+    family_files: tuple[Path, ...],
+    expectations: Path | None,
+    no_expectations: bool,
+) -> None:
+    """Write a failing case as a script of at most 60 lines with mlx and the library only.
+
+    The script prints single stream and batch side by side and exits 1 while the defect is there. It
+    is run once before it is given out. With --known the same is done for known defects, as a table;
+    exit code 1 if one of them has no script that shows it. With --to it goes on from the table of
+    an earlier call.
+    """
+    if (case_id is None) == (known is None):
+        raise click.UsageError("name a case, or known defects by --known")
+    setup = make_setup(
+        case_settings(
+            engines=(CaseId.parse(case_id).engine,) if case_id else ("*",),
+            family_files=family_files,
+            expectations=expectations,
+            no_expectations=no_expectations,
+        )
+    )
+    if known is not None:
+        ctx.exit(known_scripts(setup, known, folder=to, python=python, tried=tried, jobs=jobs))
+    assert case_id is not None
+    case = case_of(setup, case_id)
+    wanted = Wanted(
+        schedules=(schedule,) if schedule else (), entry=_entry(setup.expectations, case, schedule)
+    )
+    found = find(setup.session, case, wanted, seconds=seconds)
+    found = with_plain_config(setup.session, found)
+    text, ended = shown_by(found, python=python, unittest=unittest)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        write_lines(writable(out, "--out"), text.splitlines())
+        click.echo(f"{out}: {text.count(chr(10))} lines, {len(found.requests)} requests")
+    click.echo(ended.output, err=True)
+
+
+def _entry(known: Expectations | None, case: CaseId, schedule: str | None) -> Defect | None:
+    """The one known defect that speaks of the case, if there is exactly one."""
+    if known is None:
+        return None
+    about = [
+        entry
+        for entry in known.defects
+        if case.scenario in entry.verdicts
+        and entry.speaks_of(case.engine, case.family)
+        and (schedule is None or entry.claims(case.scenario, schedule))
+    ]
+    return about[0] if len(about) == 1 else None

@@ -1,0 +1,149 @@
+"""Scripts of known defects, each tried, as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from conformance.app.cli.parallel import as_they_come
+from conformance.app.pytest_plugin.options import Settings
+from conformance.app.pytest_plugin.setup import Setup, make_setup
+from conformance.checks.expectations import Defect
+from conformance.core.errors import ConformanceError, ReproError
+from conformance.report.jsonl import write_lines
+from conformance.run.registry import select
+from conformance.tools.repro.known import KnownScript, killed, script_of
+from conformance.tools.repro.tables import read_table, table_lines, tried_before, without
+
+_TABLE = "table.jsonl"
+_WIDE = 400
+
+
+@dataclass(frozen=True)
+class _Try:
+    """What a worker process needs to try one entry."""
+
+    settings: Settings
+    entry: str
+    python: str
+
+
+def known_scripts(
+    setup: Setup,
+    pattern: str,
+    *,
+    folder: Path | None,
+    python: str,
+    tried: bool = False,
+    jobs: int | None = None,
+) -> int:
+    """Write and try a script for each entry whose id the pattern matches; returns the exit code.
+
+    What the folder's table has of the installed releases already is not tried again; with
+    ``tried`` nothing is.
+
+    Args:
+        jobs: processes that try them, ``None`` for one a core. A defect may end the process that
+            meets it; with 1, that is this one.
+
+    Raises:
+        ConformanceError: no entry matches, or the folder can't be made.
+    """
+    if setup.expectations is None:
+        raise ReproError("--known and --no-expectations contradict each other")
+    entries = {entry.id: entry for entry in setup.expectations.defects}
+    names = select(entries, (pattern,), what="known defect")
+    # Those of one family one after the other: its model stays loaded.
+    ordered = sorted((entries[name] for name in names), key=lambda e: (e.package, e.families))
+    made = _read(folder)
+    left = [entry for entry in ordered if not tried and not tried_before(made, entry)]
+    work = [_Try(setup.settings, entry.id, python) for entry in left]
+    found = as_they_come(_tried, work, jobs=jobs, died=_died)
+    console, total = Console(stderr=True), len(left)
+    for _, item in track(found, "trying scripts", total=total, console=console, disable=total < 2):
+        made[item.entry] = item
+        if folder is not None:
+            _save(made, folder)
+    asked = [made[entry.id] for entry in ordered if entry.id in made]
+    out = Console()
+    if not out.is_terminal:  # a file has room for whole lines
+        out = Console(width=_WIDE)
+    out.print(table(asked))
+    out.print(reasons(asked))
+    out.print(totals(asked, len(ordered)), soft_wrap=True)
+    return 0 if all(item.shows for item in asked) and len(asked) == len(ordered) else 1
+
+
+@cache
+def _setup(settings: Settings) -> Setup:
+    """Made once in each process; families stay loaded in its session."""
+    return make_setup(settings)
+
+
+def _tried(work: _Try) -> KnownScript:
+    setup = _setup(work.settings)
+    return script_of(setup.session, _entry(setup, work.entry), python=work.python)
+
+
+def _died(work: _Try) -> KnownScript:
+    return killed(_entry(_setup(work.settings), work.entry))
+
+
+def _entry(setup: Setup, name: str) -> Defect:
+    assert setup.expectations is not None
+    return next(entry for entry in setup.expectations.defects if entry.id == name)
+
+
+def table(made: list[KnownScript]) -> Table:
+    """Each entry: its case, how small the script is, what it printed or why there is none."""
+    found = Table(box=None, pad_edge=False)
+    for name in ("known defect", "case", "requests", "lines", "said, or why there is none"):
+        found.add_column(name, justify="right" if name in ("requests", "lines") else "left")
+    for item in made:
+        numbers = (str(item.requests), str(item.lines)) if item.shows else ("", "")
+        found.add_row(item.entry, item.case, *numbers, item.said if item.shows else item.reason)
+    return found
+
+
+def reasons(made: list[KnownScript]) -> Table:
+    """How many entries there are of each reason for which there is no script."""
+    found = Table(box=None, pad_edge=False)
+    found.add_column("entries", justify="right")
+    found.add_column("why there is no script")
+    for reason, names in without(made).items():
+        found.add_row(str(len(names)), reason)
+    return found
+
+
+def totals(made: list[KnownScript], count: int) -> str:
+    """How many of so many entries have a script that shows them, and how many were not tried."""
+    shown = sum(item.shows for item in made)
+    rest = f"; {count - len(made)} others not tried" if count > len(made) else ""
+    return f"{shown} of {len(made)} known defects shown by a script of their own{rest}"
+
+
+def _read(folder: Path | None) -> dict[str, KnownScript]:
+    """What an earlier call with the same folder has tried."""
+    if folder is None or not (folder / _TABLE).is_file():
+        return {}
+    try:
+        return read_table((folder / _TABLE).read_bytes())
+    except (OSError, ReproError) as error:
+        raise ConformanceError(f"--to: {folder / _TABLE}: {error}") from error
+
+
+def _save(made: dict[str, KnownScript], folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConformanceError(f"--to: {folder}: {error.strerror}") from error
+    for item in made.values():
+        if item.script:
+            name = item.entry.replace("-", "_")
+            write_lines(folder / f"{name}.py", item.script.splitlines())
+    write_lines(folder / _TABLE, table_lines(made.values()))

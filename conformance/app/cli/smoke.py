@@ -1,0 +1,80 @@
+"""``conformance smoke``: is the adapter broken, or the engine wrong?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from conformance.app.cli.choices import EXISTING_FILE, globs
+from conformance.core.errors import ConformanceError
+from conformance.run.hosting import load_plugin
+from conformance.run.registry import Registry, build_registry, select
+from conformance.tools.smoke import State, smoke
+
+_EXITS = {State.WRONG: 1, State.MODEL: 1, State.BROKEN: 3}
+
+
+@click.command("smoke")
+@globs("engine", "Engines to try; may be repeated. Default: all.")
+@globs("family", "Model families to try them on; may be repeated. Default: one for each library.")
+@click.option(
+    "--family-file",
+    "family_files",
+    type=EXISTING_FILE,
+    multiple=True,
+    metavar="FILE",
+    help="A family of your own. May be repeated.",
+)
+@click.option(
+    "-p",
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="MODULE",
+    help="A module with hooks, of this folder or installed. May be repeated.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    engines: tuple[str, ...],
+    families: tuple[str, ...],
+    family_files: tuple[Path, ...],
+    plugins: tuple[str, ...],
+) -> None:
+    """Run engines for a few steps; tell a broken adapter from a wrong engine.
+
+    A sentence for each engine and family. Exit code: 0 if none is at fault, 1 if an engine or a
+    model is wrong, 3 if an adapter breaks the protocol, 2 for a mistake in the options.
+    """
+    registry = build_registry(
+        [load_plugin(name, Path.cwd()) for name in plugins],
+        family_files=tuple(path.absolute() for path in family_files),
+    )
+    more = [text for name in plugins for text in ("-p", name)]
+    more += [text for path in family_files for text in ("--family-file", str(path))]
+    found = []
+    for engine, family in _pairs(registry, engines, families):
+        found.append(smoke(registry, engine, family, options=more))
+        click.echo(str(found[-1]))
+    ctx.exit(max((_EXITS.get(result.state, 0) for result in found), default=0))
+
+
+def _pairs(
+    registry: Registry, engines: tuple[str, ...], families: tuple[str, ...]
+) -> list[tuple[str, str]]:
+    """Each engine with each family that it can decode."""
+    chosen = select(registry.engines, engines, what="engine")
+    known = {name: registry.families_of(registry.engines[name]) for name in chosen}
+    names = sorted({family.name for found in known.values() for family in found})
+    wanted = set(select(names, families, what="family"))
+    pairs = []
+    for engine, found in known.items():
+        fit = [family for family in found if family.name in wanted]
+        if not families:
+            fit = sorted(fit, key=lambda f: (bool(f.facts.required), not f.facts.quick))[:1]
+        pairs += [(engine, family.name) for family in fit]
+    if not pairs:
+        raise ConformanceError("none of the selected engines can decode the selected families")
+    return pairs

@@ -1,0 +1,106 @@
+"""The pytest plugin: every case is a test item, every unexpected verdict a failed test.
+
+It is loaded by each pytest of an environment that has this package, so this module imports
+nothing heavy and its hooks return at once where the suite is not asked for. Life of a case here:
+``items`` makes and runs it, ``ledger`` (in the one process that reports) hears of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conformance.app.pytest_plugin import options
+from conformance.app.pytest_plugin.nodeids import GOLDEN_NODE, SUITE_NODE
+
+if TYPE_CHECKING:
+    from conformance.app.pytest_plugin.ledger import Ledger
+
+SUITE_FILE = Path(__file__).parents[1] / "suite" / "cases.py"
+GOLDEN_FILE = SUITE_FILE.with_name("goldens.py")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Our options and ini settings."""
+    options.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Our marker; and in the process that reports, the ledger."""
+    config.addinivalue_line(
+        "markers", "conformance: a case of the conformance suite (engine/family/scenario/...)"
+    )
+    if options.suite_asked(config) and not options.is_worker(config):
+        importlib.import_module("conformance.app.pytest_plugin.ledger").install(config)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """In a worker: what it says as it dies goes to a file (pytest's own choice comes earlier)."""
+    if options.suite_asked(session.config) and options.is_worker(session.config):
+        options.settle_worker()
+        importlib.import_module("conformance.app.pytest_plugin.deaths").listen(session.config)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """With ``-n``: ``--dist loadgroup`` unless told otherwise, so a family stays on one worker."""
+    if options.suite_asked(config):
+        options.prepare_distribution(config)
+    return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker reads the same command line; here it is told what we have changed since."""
+    node.workerinput[options.LOADGROUP] = node.config.getoption("dist") == "loadgroup"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A scheduler that never gives a case that killed its worker to another worker."""
+    ledger = find_ledger(config)
+    if ledger is None or config.getoption("dist") != "loadgroup":
+        return None
+    distribution = importlib.import_module("conformance.app.pytest_plugin.distribution")
+    return distribution.FamilyScheduling(config, log, ledger.setup, ledger.processes.retired)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """The suite's files give cases, and goldens where there is a folder of them."""
+    if file_path.name == GOLDEN_FILE.name and file_path == GOLDEN_FILE:
+        golden_items = importlib.import_module("conformance.app.pytest_plugin.golden_items")
+        if not golden_items.asked(parent.config):
+            return None
+        module: pytest.Collector = golden_items.GoldenModule.from_parent(
+            parent, path=file_path, nodeid=GOLDEN_NODE
+        )
+        return module
+    if file_path.name != SUITE_FILE.name or file_path != SUITE_FILE:
+        return None
+    items = importlib.import_module("conformance.app.pytest_plugin.items")
+    collector: pytest.Collector = items.SuiteFile.from_parent(
+        parent, path=file_path, nodeid=SUITE_NODE
+    )
+    return collector
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """The result rides on the report, from a worker to the process that reports."""
+    report = yield
+    if report.when == "call":
+        for key in (options.RESULT, options.PROBLEM):
+            text = item.stash.get(key, "")
+            if text:
+                setattr(report, options.ATTRIBUTES[key], text)
+    return report
+
+
+def find_ledger(config: pytest.Config) -> Ledger | None:
+    """The ledger of this run; ``None`` in workers, and where the suite is not asked for."""
+    found: Ledger | None = config.pluginmanager.get_plugin(options.LEDGER)
+    return found

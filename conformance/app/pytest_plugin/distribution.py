@@ -1,0 +1,83 @@
+"""How cases are given to workers: a family's together, and none again that killed its worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadGroupScheduling
+
+from conformance.app.pytest_plugin.nodeids import case_of, golden_of
+from conformance.app.pytest_plugin.setup import Setup
+from conformance.core.verdict import CaseId
+
+
+class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
+    """``--dist loadgroup``, with six differences.
+
+    - Cases are grouped by what their ids say. xdist 3.8 reads a mark that it appends to node ids,
+      which pytest 9.2 no longer lets it do: each item would be a group of its own.
+    - What crashed a worker is over. xdist's own puts the whole group back in the queue, the
+      crashed item included, which then kills the next worker too, and so on.
+    - A worker that replaces a dead one gets more than one item, or is told that there are no more.
+      A worker begins an item only when it knows the next; with one item it would wait for ever.
+    - A worker that ends by itself with an item undone has crashed in it.
+    - A worker that has not told its items yet is given none, even if another dies meanwhile.
+    - A worker may retire after a case: nothing died, and a fresh one goes on.
+    """
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        log: Any,
+        setup: Setup,
+        retired: Callable[[Any], bool],
+    ) -> None:
+        super().__init__(config, log)
+        self._setup = setup
+        self._retired = retired
+
+    def _split_scope(self, nodeid: str) -> str:
+        case = case_of(nodeid)
+        if case is None:
+            # A golden is held against the model that its family's cases run on.
+            return golden_of(nodeid) or str(super()._split_scope(nodeid))
+        return self._setup.group_of(CaseId.parse(case))
+
+    def schedule(self) -> None:
+        """Give out work; called whenever a worker is ready for its first."""
+        super().schedule()
+        for node in filter(self.registered_collections.__contains__, self.nodes):
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                self._reschedule(node)
+
+    def _reschedule(self, node: Any) -> None:
+        """Give a worker more, or tell it that there is no more."""
+        if node in self.registered_collections:
+            super()._reschedule(node)
+
+    def remove_node(self, node: Any) -> str | None:
+        """Take back a dead worker's work; return the item that it died of, if any."""
+        work = self.assigned_work.get(node, {})
+        crashed: str | None = next(
+            (item for unit in work.values() for item, done in unit.items() if not done), None
+        )
+        for unit in work.values():
+            if crashed in unit:
+                unit[crashed] = True
+        self.assigned_work[node] = {
+            scope: unit for scope, unit in work.items() if not all(unit.values())
+        }
+        super().remove_node(node)
+        if self._retired(node):
+            return None
+        if crashed is not None and hasattr(node, "workeroutput"):
+            # It says that it finished, its memory so spoilt that it forgot an item; xdist takes
+            # that for a defect of its own, ends the whole session, and puts no other in its place.
+            session = self.config.pluginmanager.getplugin("dsession")
+            session.handle_crashitem(crashed, node)
+            if self.workqueue:
+                session._clone_node(node)
+            return None
+        return crashed

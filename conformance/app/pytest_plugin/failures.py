@@ -1,0 +1,110 @@
+"""Results of cases that could not give one themselves: the process died, hung, or we are wrong."""
+
+from __future__ import annotations
+
+import traceback
+
+from conformance.app.pytest_plugin.setup import Setup
+from conformance.core.errors import ConformanceError, MachineError
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+
+
+def crashed(
+    setup: Setup, case: CaseId, seconds: float, last_words: str, *, ended: str = ""
+) -> CaseResult:
+    """The worker process died while it ran ``case``; of a hang, if that took the timeout.
+
+    Args:
+        last_words: the fault and the last Python frame, where the process could say it.
+        ended: how it ended, such as ``signal SIGKILL``.
+    """
+    timeout = setup.settings.timeout
+    if 0 < timeout <= seconds:
+        return hang(setup, case, seconds, last_words)
+    said = ": ".join(filter(None, (ended, last_words)))
+    cause = "native code read or wrote out of bounds, for example a token id past the vocabulary"
+    if ended == "signal SIGKILL":
+        cause = "somebody killed it: the system, where memory ran out, or a person"
+    finding = Finding(
+        verdict=Verdict.CRASH,
+        check="process",
+        what="the process that ran the case died without a Python exception",
+        expected="a verdict",
+        got=said or "the end of the process (killed, or an exit from native code)",
+        cause=cause,
+    )
+    return _result(setup, case, finding, seconds)
+
+
+def overfull(
+    setup: Setup, case: CaseId, seconds: float, last_words: str, *, taken: int, limit: int
+) -> CaseResult:
+    """The worker process was ended while it ran ``case``, for the bytes that it had taken."""
+    finding = Finding(
+        verdict=Verdict.CRASH,
+        check="memory",
+        what="the process that ran the case took more memory than it may, and was ended",
+        expected=f"at most {limit / 1e9:.3g} GB",
+        got=f"{taken / 1e9:.3g} GB" + (f" ({last_words})" if last_words else ""),
+        cause="memory that grows without end, or a limit (--memory) too low for this model",
+    )
+    return _result(setup, case, finding, seconds)
+
+
+def hang(setup: Setup, case: CaseId, seconds: float, last_words: str = "") -> CaseResult:
+    """The case was stopped by the timeout."""
+    finding = Finding(
+        verdict=Verdict.HANG,
+        check="process",
+        what="the case took longer than the timeout and was stopped",
+        expected=f"an end within {setup.settings.timeout:g} s",
+        got=f"none after {seconds:.0f} s" + (f" ({last_words})" if last_words else ""),
+        cause="an engine call that does not return, or a machine that is too slow for this timeout",
+    )
+    return _result(setup, case, finding, seconds)
+
+
+def harness_failure(setup: Setup, case: CaseId, error: BaseException, seconds: float) -> CaseResult:
+    """The harness itself raised, which it must not."""
+    got = str(error)
+    cause = "a defect of mlx-conformance or of a plugin, not of the engine"
+    if isinstance(error, MachineError):
+        cause = "this machine, not the engine: give it what it lacks, and run again"
+    elif not isinstance(error, ConformanceError):
+        got = traceback.format_exception_only(error)[-1].strip()
+    finding = Finding(
+        verdict=Verdict.CRASH,
+        check="harness",
+        what="the harness could not run the case",
+        expected="a verdict",
+        got=got,
+        cause=cause,
+    )
+    return _result(setup, case, finding, seconds)
+
+
+def unjudged(setup: Setup, case: CaseId, text: str) -> CaseResult:
+    """Something beside the case failed, such as another plugin's hook."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return harness_failure(setup, case, ConformanceError(lines[-1] if lines else "no text"), 0.0)
+
+
+def _result(setup: Setup, case: CaseId, finding: Finding, seconds: float) -> CaseResult:
+    library = setup.registry.libraries[setup.library_of(case)]
+    return CaseResult(
+        case=str(case),
+        engine=case.engine,
+        family=case.family,
+        scenario=case.scenario,
+        dtype=case.dtype,
+        seed=case.seed,
+        verdict=finding.verdict,
+        expected=False,
+        max_abs_diff=None,
+        noise=None,
+        first_bad_step=None,
+        evidence=(finding,),
+        versions=library.versions(),
+        device=library.device(),
+        seconds=seconds,
+    )

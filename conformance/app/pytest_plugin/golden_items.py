@@ -1,0 +1,94 @@
+"""Which goldens a run of the suite has items for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.app.pytest_plugin.setup import Setup, find_setup
+from conformance.core.errors import ConformanceError
+from conformance.run.registry import select
+from conformance.tools.golden.layout import FOLDER
+from conformance.tools.golden.recipe import DTYPE, SEED
+from conformance.tools.golden.without import load_without
+
+PARAMETER = "golden_names"
+OF_EACH, OF_FOLDER = "golden", "folder"
+"""The functions of the suite's module: of no name that pytest would collect by itself."""
+
+
+def given_folder(config: pytest.Config) -> Path | None:
+    """The folder of goldens as told, else ``golden/`` where pytest was started, if it is there."""
+    here = config.invocation_params.dir
+    text = config.getoption("conformance_golden") or config.getini("conformance_golden")
+    if text:
+        return (here / Path(text).expanduser()).absolute()
+    return here / FOLDER if (here / FOLDER).is_dir() else None
+
+
+def folder_of(config: pytest.Config) -> Path:
+    """The folder of goldens of a run that has items for them."""
+    folder = given_folder(config)
+    assert folder is not None, "without a folder no golden is collected"
+    return folder
+
+
+def names_of(item: Any) -> tuple[str, str]:
+    """Library and family of a golden's item."""
+    names: tuple[str, str] = item.callspec.params[PARAMETER]
+    return names
+
+
+def asked(config: pytest.Config) -> bool:
+    """Whether the run is to have items for goldens: there is a folder, and syrupy is loaded."""
+    return given_folder(config) is not None and config.pluginmanager.hasplugin("syrupy")
+
+
+def wanted(config: pytest.Config) -> list[tuple[str, str]]:
+    """Library and family of each selected golden; none where scenarios or dtypes are picked.
+
+    Raises:
+        ConformanceError: a glob matches nothing, or the list of families without is damaged.
+    """
+    setup = find_setup(config)
+    selection = setup.selection
+    if selection.scenarios or DTYPE not in selection.dtypes or SEED not in selection.seeds:
+        return []
+    without = load_without(folder_of(config))
+    of_libraries = [names for names in setup.registry.families if names[0] in setup.libraries]
+    known = sorted({family for _, family in of_libraries})
+    chosen = set(select(known, selection.families, what="family"))
+    held = [names for names in of_libraries if names[1] in chosen and names not in without]
+    return list(selection.shard.of(held, "/".join))
+
+
+class GoldenModule(pytest.Module):
+    """The suite's module of goldens: one item for each family, and for a whole run the folder."""
+
+    def funcnamefilter(self, name: str) -> bool:
+        """Which functions are items."""
+        return name in (OF_EACH, OF_FOLDER)
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """The items, each in the group of its family's cases."""
+        try:
+            setup = find_setup(self.config)
+            if not wanted(self.config):
+                return
+            for item in super().collect():
+                if self._fits(item, setup):
+                    yield item
+        except ConformanceError as error:
+            raise self.CollectError(str(error)) from error
+
+    def _fits(self, item: pytest.Item | pytest.Collector, setup: Setup) -> bool:
+        if getattr(item, "originalname", "") == OF_FOLDER:
+            return setup.selection.leads
+        manager = self.config.pluginmanager
+        if manager.hasplugin("timeout") and not self.config.getoption("timeout", None):
+            item.add_marker(pytest.mark.timeout(setup.settings.timeout))
+        item.add_marker(pytest.mark.xdist_group("/".join(names_of(item))))
+        return True

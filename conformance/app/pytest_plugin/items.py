@@ -1,0 +1,164 @@
+"""Cases as pytest items."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.app.pytest_plugin.deaths import SPOILT, outlet
+from conformance.app.pytest_plugin.failures import hang, harness_failure
+from conformance.app.pytest_plugin.options import PROBLEM, RESULT
+from conformance.app.pytest_plugin.setup import Setup, find_setup
+from conformance.core.errors import ConformanceError
+from conformance.core.verdict import CaseId, encode
+from conformance.report import failure_message, properties
+from conformance.run.coverage import account
+
+_GRACE = 1.5
+"""A process that is stuck where no signal reaches it is ended after so many times the timeout."""
+
+
+class Unexpected(Exception):  # noqa: N818
+    """A case's verdict is not the wanted one; the text is the whole message."""
+
+
+class SuiteFile(pytest.File):
+    """All selected cases, and for a whole run the coverage of each library."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Items, a family's together, in the order in which they are best run."""
+        try:
+            setup = find_setup(self.config)
+            for case in setup.cases:
+                yield CaseItem.from_parent(self, name=str(case), case=case, setup=setup)
+            if setup.selection.leads:
+                for library in setup.libraries:
+                    yield CoverageItem.from_parent(
+                        self, name=f"coverage[{library}]", library=library, setup=setup
+                    )
+        except ConformanceError as error:
+            raise self.CollectError(str(error)) from error
+
+
+class SuiteItem(pytest.Item):
+    """What both kinds of items share."""
+
+    def __init__(self, *, setup: Setup, group: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.setup_ = setup
+        self.add_marker(pytest.mark.conformance)
+        self.add_marker(pytest.mark.xdist_group(group))
+        manager = self.config.pluginmanager
+        if manager.hasplugin("timeout") and not self.config.getoption("timeout", None):
+            self.add_marker(pytest.mark.timeout(setup.settings.timeout))
+
+    def reportinfo(self) -> tuple[Any, None, str]:
+        """How reports and JUnit files call the item."""
+        return self.path, None, self.name
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Our messages as they are; a traceback only for what must not happen."""
+        if isinstance(excinfo.value, Unexpected):
+            cause = excinfo.value.__cause__
+            trace = "" if cause is None else "".join(traceback.format_exception(cause))
+            return f"{excinfo.value}\n\n{trace}".rstrip()
+        return super().repr_failure(excinfo, style)
+
+
+class CaseItem(SuiteItem):
+    """One case; it fails if its verdict is not the wanted one."""
+
+    def __init__(self, *, case: CaseId, setup: Setup, **kwargs: Any) -> None:
+        super().__init__(setup=setup, group=setup.group_of(case), **kwargs)
+        self.case = case
+
+    def runtest(self) -> None:
+        """Run the case and say what came of it.
+
+        Raises:
+            Unexpected: the verdict is not the wanted one.
+        """
+        started = time.perf_counter()
+        error: Exception | None = None
+        try:
+            with _watchdog(self):
+                result = self.setup_.session.run(self.case)
+        except pytest.fail.Exception as stopped:
+            if not str(stopped).startswith("Timeout"):
+                raise
+            self._spoilt()
+            seconds = time.perf_counter() - started
+            result = hang(self.setup_, self.case, seconds, _interrupted_at(stopped))
+        except Exception as caught:  # noqa: BLE001  (a defect of ours is reported as one)
+            error = caught
+            seconds = time.perf_counter() - started
+            result = harness_failure(self.setup_, self.case, caught, seconds)
+        if self.setup_.session.spoilt:
+            self._spoilt()
+        result = self.setup_.judged(result)
+        if not result.expected and not result.verdict.good and error is None:
+            result = self.setup_.diagnosed(self.case, result)
+        self.stash[RESULT] = encode(result)
+        self.user_properties += properties(result)
+        if not result.expected:
+            message = failure_message(result, options=self.setup_.settings.rerun_options)
+            raise Unexpected(message) from error
+
+    def _spoilt(self) -> None:
+        """What is loaded may be half done, and threads may be left: a worker is replaced."""
+        self.setup_.forget_session()
+        self.config.stash[SPOILT] = True
+
+
+class CoverageItem(SuiteItem):
+    """Fails if a library ships a model module that nobody accounts for."""
+
+    def __init__(self, *, library: str, setup: Setup, **kwargs: Any) -> None:
+        super().__init__(setup=setup, group="coverage", **kwargs)
+        self.library = library
+
+    def runtest(self) -> None:
+        """Compare the installed modules with the families.
+
+        Raises:
+            Unexpected: some are uncovered.
+        """
+        problem = account(self.setup_.registry, self.library).problem
+        if problem:
+            self.stash[PROBLEM] = problem
+            raise Unexpected(problem)
+
+
+def _interrupted_at(stopped: BaseException) -> str:
+    """Where the case was when pytest-timeout's signal came: the frame that its handler is above."""
+    frames = traceback.extract_tb(stopped.__traceback__)
+    names = [Path(frame.filename).name for frame in frames]
+    if "pytest_timeout.py" not in names[1:]:
+        return ""
+    last = frames[names.index("pytest_timeout.py", 1) - 1]
+    return f"in {'/'.join(Path(last.filename).parts[-3:])}:{last.lineno}, {last.name}"
+
+
+@contextlib.contextmanager
+def _watchdog(item: SuiteItem) -> Iterator[None]:
+    """End a process that hangs in native code, where pytest-timeout's signal is never handled.
+
+    A debugger that pytest enters calls it off.
+    """
+    seconds = item.setup_.settings.timeout
+    file = outlet(item.config)
+    if file is None or seconds <= 0:
+        yield
+        return
+    faulthandler.dump_traceback_later(seconds * _GRACE, exit=True, file=file)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

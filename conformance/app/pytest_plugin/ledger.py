@@ -1,0 +1,215 @@
+"""What the reporting process knows of a run: results as they arrive, and what they amount to."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+import conformance
+from conformance.app.pytest_plugin.failures import unjudged
+from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
+from conformance.app.pytest_plugin.options import ATTRIBUTES, LEDGER, PROBLEM, RESULT
+from conformance.app.pytest_plugin.processes import Processes, stop_run
+from conformance.app.pytest_plugin.setup import Setup, find_setup
+from conformance.core.errors import ConformanceError, ResultError
+from conformance.core.verdict import CaseId, CaseResult, decode, encode
+from conformance.report import Outcome, failure_message, properties, render, summary
+from conformance.report.jsonl import ResultFile
+
+
+def install(config: pytest.Config) -> None:
+    """Add a ledger to the run.
+
+    Raises:
+        pytest.UsageError: an option, a plugin or a file is not valid; the text is one sentence.
+    """
+    if config.option.collectonly:
+        return
+    try:
+        setup = find_setup(config)
+        assert setup.cases or setup.selection.shard.count > 1, "what matches nothing raises"
+        file = ResultFile(setup.settings.json, encode) if setup.settings.json else None
+    except ConformanceError as error:
+        raise pytest.UsageError(str(error)) from error
+    processes = Processes(setup, config)
+    config.pluginmanager.register(processes)
+    ledger = Ledger(setup, file, processes, config)
+    config.pluginmanager.register(ledger, LEDGER)
+
+
+class Ledger:
+    """Hears of every case, in the one process that reports."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        file: ResultFile[CaseResult] | None,
+        processes: Processes,
+        config: pytest.Config,
+    ) -> None:
+        self.setup = setup
+        self._config = config
+        self.processes = processes
+        self._file = file
+        self._results: dict[str, CaseResult] = {}
+        self._problems: list[str] = []
+        self._selected: frozenset[str] = frozenset()
+        self._started_items: dict[str, float] = {}
+        self._interrupted = False
+        self._begin = time.perf_counter()
+
+    # What is heard -------------------------------------------------------------------------------
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """In this process: what will be run."""
+        self._select(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
+        """In a worker: what will be run."""
+        self._select(ids)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A case begins, here or in a worker."""
+        self._started_items[nodeid] = time.perf_counter()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A case ended, here or in a worker."""
+        text = getattr(report, ATTRIBUTES[RESULT], None)
+        if text:
+            self._record(decode(text))
+        case = case_of(report.nodeid)
+        if report.failed and case is not None and case not in self._results:
+            self._record(unjudged(self.setup, CaseId.parse(case), report.longreprtext))
+        problem = getattr(report, ATTRIBUTES[PROBLEM], None)
+        if problem:
+            self._problems.append(problem)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        """A worker died: that too is a verdict on the case it was running."""
+        case = case_of(crashitem)
+        if case is None:
+            return
+        known = self._results.get(case) if self.processes.retired(report.node) else None
+        seconds = time.perf_counter() - self._started_items.get(crashitem, time.perf_counter())
+        died = self.processes.death(CaseId.parse(case), report.node, seconds)
+        result = known or self.setup.judged(died)
+        setattr(report, ATTRIBUTES[RESULT], encode(result))
+        report.user_properties = properties(result)
+        report.location = (SUITE_NODE, None, case)
+        report.when = "call"
+        report.outcome = "passed" if result.expected else "failed"
+        report.longrepr = None if result.expected else self._message(result)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """A person (or ``pytest.exit``) stopped the run; what ``-x`` raises is a subclass."""
+        stops = (KeyboardInterrupt, pytest.exit.Exception)
+        self._interrupted = type(excinfo.value) in stops
+
+    # What is told --------------------------------------------------------------------------------
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was stopped from outside, so that its result file is not whole."""
+        return self._interrupted
+
+    @property
+    def selected(self) -> int:
+        """How many cases will be run, as soon as that is known."""
+        return len(self._selected)
+
+    def outcome(self) -> Outcome:
+        """What the run has come to so far; results in the order of the selection."""
+        order = {str(case): index for index, case in enumerate(self.setup.cases)}
+        results = sorted(self._results.values(), key=lambda r: order.get(r.case, len(order)))
+        missing = len(self._selected - self._results.keys())
+        whole = self._results.keys() >= order.keys()
+        return Outcome(
+            results=tuple(results),
+            scenarios=tuple(self.setup.registry.scenarios),
+            problems=(
+                *self._problems,
+                *self.processes.problems,
+                *(self._stale(results) if whole else ()),
+            ),
+            missing=missing,
+            seconds=time.perf_counter() - self._begin,
+        )
+
+    def pytest_report_header(self) -> list[str]:
+        """Versions and device, on which numbers depend."""
+        lines = []
+        for name in self.setup.libraries:
+            library = self.setup.registry.libraries[name]
+            versions = ", ".join(f"{k} {v}" for k, v in library.versions().items())
+            lines.append(f"conformance {conformance.__version__}: {versions}; {library.device()}")
+        count = len(self.setup.cases)
+        lines.append(f"conformance: {count} cases; those of a family share a process")
+        return lines
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int
+    ) -> Generator[None, Any, Any]:
+        """Complete the result file; a stale expectation fails the run."""
+        if self._file:
+            if self._interrupted or exitstatus == pytest.ExitCode.INTERNAL_ERROR:
+                self._file.close()
+            else:
+                with self._file_told():
+                    self._file.finish(self.outcome().results)
+        self.processes.close()
+        if exitstatus == pytest.ExitCode.OK and self.outcome().problems:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        told = yield  # syrupy puts the first status back
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not self.setup.cases:
+            session.exitstatus = pytest.ExitCode.OK  # a shard more than there are families
+        return told
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The matrix and the totals, once; pytest itself tells the failures."""
+        writer = terminalreporter._tw
+        text = summary(self.outcome(), width=writer.fullwidth, failures=False)
+        terminalreporter.section("conformance")
+        terminalreporter.write(render(text, colour=writer.hasmarkup) + "\n")
+
+    def _record(self, result: CaseResult) -> None:
+        self._results[result.case] = result
+        if self._file:
+            with self._file_told():
+                self._file.add(result)
+
+    @contextlib.contextmanager
+    def _file_told(self) -> Iterator[None]:
+        """Where results can't be written, as on a full disk, the run ends; what was found stays."""
+        assert self._file is not None
+        try:
+            yield
+        except ResultError as error:
+            kept = (
+                f"; {self._file.partial.name} has those before"
+                if self._file.partial.exists()
+                else ""
+            )
+            why = f"{error}{kept}"
+            self._file.close()
+            self._file = None
+            self._problems.append(why)
+            stop_run(self._config, why)
+
+    def _message(self, result: CaseResult) -> str:
+        return failure_message(result, options=self.setup.settings.rerun_options)
+
+    def _select(self, nodeids: Iterable[str]) -> None:
+        self._selected = frozenset(case for node in nodeids if (case := case_of(node)))
+
+    def _stale(self, results: list[CaseResult]) -> tuple[str, ...]:
+        if self.setup.expectations is None or not self.setup.selection.whole:
+            return ()
+        return self.setup.expectations.stale(results, whole=True)

@@ -1,0 +1,205 @@
+"""The plugin's options, and what pytest's own options are set to when the suite is run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.tools.checkpoints.given import Given
+
+LEDGER = "conformance-ledger"
+LOADGROUP = "conformance_loadgroup"
+RESULT = pytest.StashKey[str]()
+PROBLEM = pytest.StashKey[str]()
+ATTRIBUTES = {RESULT: "conformance_result", PROBLEM: "conformance_problem"}
+
+TIMEOUT_SECONDS = 300.0
+WORKER_RESTARTS = 10_000
+
+_MANY = (
+    ("engine", "GLOB", "Engines to run (default: mlx_lm)."),
+    ("family", "GLOB", "Model families to run (default: all that an engine can decode)."),
+    ("scenario", "GLOB", "Scenarios to run (default: all that an engine can express)."),
+    ("dtype", "DTYPE", "Working dtypes: float32 (default), float16, bfloat16."),
+    ("seed", "N", "Seeds of prompts and weights (default: 0)."),
+    ("family-file", "FILE", "A family of your own, from its JSON file."),
+)
+_ONE = (
+    ("json", "FILE", "Write results as JSON lines, one per case."),
+    ("expectations", "DIR", "Folder of the files that name known defects."),
+    (
+        "golden",
+        "DIR",
+        "Folder of goldens to compare with, and to write with --snapshot-update (default: "
+        "golden/ where pytest is started, if it is there).",
+    ),
+    ("model", "FOLDER", "Run the cases on this real checkpoint, in place of tiny families."),
+    ("prompts", "FILE", "Texts for prompts of --conformance-model, one a line."),
+    ("cache-dir", "DIR", "Where oracles of --conformance-model are kept."),
+    ("shard", "K/N", "Run only the K-th of N parts; a family stays in one of them."),
+    (
+        "timeout",
+        "SECONDS",
+        f"A case that takes longer is a hang (default: {TIMEOUT_SECONDS:.0f}; "
+        "needs pytest-timeout; 0 turns it off).",
+    ),
+    (
+        "memory",
+        "GB",
+        "A process that takes more is ended, and its case has crashed (default: a fair part of "
+        "the machine's; 0: no limit).",
+    ),
+)
+_FLAGS = (
+    ("no-expectations", "Judge every case as if no defect were known."),
+    ("trust-remote-code", "Python files in the folder of --conformance-model may be run."),
+    ("force", "Run --conformance-model even where its memory does not suffice."),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options as given on the command line or, where not given there, in the ini file."""
+
+    engines: tuple[str, ...]
+    families: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    seeds: tuple[str, ...]
+    family_files: tuple[Path, ...]
+    json: Path | None
+    expectations: Path | None
+    use_expectations: bool
+    timeout: float
+    checkpoint: Given | None = None
+    shard: str = ""
+    memory: float | None = None
+
+    @property
+    def rerun_options(self) -> tuple[str, ...]:
+        """The options of ``conformance show`` without which a case would not be the same."""
+        found = [text for path in self.family_files for text in ("--family-file", str(path))]
+        found += self.checkpoint.options if self.checkpoint else ()
+        if self.expectations:
+            found += ["--expectations", str(self.expectations)]
+        return (*found, *(() if self.use_expectations else ("--no-expectations",)))
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare each option, and its ini setting of the same name with underscores."""
+    group = parser.getgroup("conformance", "batched decoding against single stream")
+    for name, metavar, text in _MANY:
+        group.addoption(
+            f"--conformance-{name}",
+            action="append",
+            default=None,
+            metavar=metavar,
+            help=f"{text} May be repeated.",
+        )
+        parser.addini(_dest(name), f"{text} Separated by spaces.", type="args", default=[])
+    for name, metavar, text in _ONE:
+        group.addoption(f"--conformance-{name}", default=None, metavar=metavar, help=text)
+        parser.addini(_dest(name), text, default="")
+    for name, text in _FLAGS:
+        group.addoption(f"--conformance-{name}", action="store_true", default=False, help=text)
+
+
+def settings(config: pytest.Config) -> Settings:
+    """The plugin's settings of this run; paths are relative to where pytest was started.
+
+    Raises:
+        pytest.UsageError: the timeout is no number.
+    """
+
+    def many(name: str) -> tuple[str, ...]:
+        return tuple(config.getoption(_dest(name)) or config.getini(_dest(name)))
+
+    def path(text: str) -> Path:
+        return (config.invocation_params.dir / Path(text).expanduser()).absolute()
+
+    def one(name: str) -> str:
+        return str(config.getoption(_dest(name)) or config.getini(_dest(name)) or "")
+
+    def number(name: str, unit: str) -> float | None:
+        try:
+            return float(one(name)) if one(name) else None
+        except ValueError as error:
+            raise pytest.UsageError(
+                f"--conformance-{name}: {one(name)!r} is no number of {unit}"
+            ) from error
+
+    timeout = number("timeout", "seconds")
+    return Settings(
+        engines=many("engine"),
+        families=many("family"),
+        scenarios=many("scenario"),
+        dtypes=many("dtype"),
+        seeds=many("seed"),
+        family_files=tuple(path(text) for text in many("family-file")),
+        json=path(one("json")) if one("json") else None,
+        expectations=path(one("expectations")) if one("expectations") else None,
+        use_expectations=not config.getoption("conformance_no_expectations"),
+        timeout=TIMEOUT_SECONDS if timeout is None else timeout,
+        checkpoint=Given(
+            path(one("model")),
+            prompts=path(one("prompts")) if one("prompts") else None,
+            cache=path(one("cache-dir")) if one("cache-dir") else None,
+            trusted=config.getoption("conformance_trust_remote_code"),
+            force=config.getoption("conformance_force"),
+        )
+        if one("model")
+        else None,
+        shard=one("shard"),
+        memory=number("memory", "GB"),
+    )
+
+
+def suite_asked(config: pytest.Config) -> bool:
+    """Whether an argument (or ``testpaths``) names the suite, as a module or as a path."""
+    names = (str(argument).replace("\\", "/").replace("/", ".") for argument in config.args)
+    return any("conformance.suite" in name for name in names)
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process only runs items for another one that reports them."""
+    return hasattr(config, "workerinput")
+
+
+def prepare_distribution(config: pytest.Config) -> None:
+    """Set pytest-xdist's options to what suits the suite, where the user has not set them."""
+    option: Any = config.option
+    if is_worker(config):
+        option.loadgroup = config.workerinput[LOADGROUP]  # type: ignore[attr-defined]
+        return
+    if not getattr(option, "numprocesses", None) or option.dist not in ("no", "loadgroup"):
+        return
+    option.dist = "loadgroup"
+    # Workers inherit it: processes that each use every core slow each other down.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Without it a worker's first imports come from the current folder, which may be a checkpoint.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
+    # Our order is on purpose, and a crash is a verdict: the run goes on.
+    option.loadscopereorder = False
+    if option.maxworkerrestart is None:
+        option.maxworkerrestart = str(WORKER_RESTARTS)
+
+
+def settle_worker() -> None:
+    """Keep a worker's threads from interrupting each other, where the system has a way to say so.
+
+    mlx wakes its stream's thread for nearly every operation; as batch work (Linux, sched(7)) that
+    does not suspend the thread that is still making the graph.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def _dest(name: str) -> str:
+    return f"conformance_{name.replace('-', '_')}"

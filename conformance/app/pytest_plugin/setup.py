@@ -1,0 +1,213 @@
+"""What each process of a run needs before it can run cases: made once, kept on the config."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance.app.pytest_plugin.options import Settings, settings
+from conformance.checks.expectations import Expectations, load_expectations
+from conformance.core.errors import ConformanceError
+from conformance.core.verdict import CaseId, CaseResult, Verdict
+from conformance.reference.store import folder_of, sweep
+from conformance.run import hookspecs
+from conformance.run.diagnosis import diagnose
+from conformance.run.registry import Registry, build_registry, select
+from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
+from conformance.run.session import Session
+from conformance.tools.checkpoints.goldens import Held, hold
+from conformance.tools.checkpoints.opening import open_checkpoint
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The registry, what is selected of it, and the defects that are known.
+
+    ``expectations`` is ``None`` where the run is to judge every case as if none were. ``told`` is
+    what a user should know of a checkpoint before it is run.
+    """
+
+    settings: Settings
+    registry: Registry
+    selection: Selection
+    expectations: Expectations | None
+    told: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def cases(self) -> tuple[CaseId, ...]:
+        """The selected cases, a family's together; none where there are fewer families than shards.
+
+        Raises:
+            ConformanceError: a glob matches nothing.
+        """
+        return self.selection.shard.of(cases(self.registry, self.selection), self.group_of)
+
+    @functools.cached_property
+    def session(self) -> Session:
+        """This process's session; families stay loaded in it."""
+        return Session(self.registry)
+
+    def sweep(self) -> list[str]:
+        """Take damaged files out of what is kept of a checkpoint's oracle; a sentence for each."""
+        real = [family.checkpoint for family in self.registry.families.values()]
+        kept = {folder_of(Path(c.cache), c.digest) for c in real if c is not None}
+        return [line for folder in sorted(kept) for line in sweep(folder)]
+
+    def hold_goldens(self) -> list[Held]:
+        """Hold a checkpoint against its golden, for each library; where the user names a folder.
+
+        Raises:
+            ConformanceError: it needs more memory than there is, or can't be written.
+        """
+        given = self.settings.checkpoint
+        if given is None or given.golden is None:
+            return []
+        engines = select(self.registry.engines, self.selection.engines, what="engine")
+        return [
+            hold(
+                self.registry.libraries[library],
+                self.registry.families[library, self.selection.families[0]],
+                given.golden,
+                engines=[self.registry.engines[name] for name in engines],
+                expectations=self.expectations,
+                force=given.force,
+            )
+            for library in self.libraries
+        ]
+
+    def forget_session(self) -> None:
+        """Begin a new session at the next case: the old one was interrupted in the middle."""
+        self.__dict__.pop("session", None)
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """The selected engines.
+
+        Raises:
+            ConformanceError: a glob matches nothing.
+        """
+        return select(self.registry.engines, self.selection.engines, what="engine")
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries of the selected engines, by name.
+
+        Raises:
+            ConformanceError: a glob matches nothing.
+        """
+        return tuple(sorted({self.registry.engines[name].library for name in self.engines}))
+
+    def library_of(self, case: CaseId) -> str:
+        """The name of the library whose model the case runs."""
+        return self.registry.engines[case.engine].library
+
+    def group_of(self, case: CaseId) -> str:
+        """Cases of one group share a model and its oracle, so they belong in one process."""
+        return f"{self.library_of(case)}/{case.family}"
+
+    def judged(self, result: CaseResult) -> CaseResult:
+        """``result`` with ``expected`` and ``known`` as the expectations want them.
+
+        What they say of the tiny family of its module is known of a checkpoint too, where it shows.
+        """
+        if self.expectations is None:
+            return result
+        judged = self.expectations.apply(result)
+        if judged.expected or self.settings.checkpoint is None:
+            return judged
+        module = self.registry.families[self.library_of(CaseId.parse(result.case)), result.family]
+        like = self.expectations.apply(msgspec.structs.replace(result, family=module.module))
+        if not like.expected:
+            return judged
+        return msgspec.structs.replace(result, expected=True, known=like.known)
+
+    def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
+        """``result`` of a failing case with what engines that are right by construction say."""
+        if result.verdict is Verdict.HANG:
+            return result
+        return diagnose(self.session, case, result)
+
+
+_KEY = pytest.StashKey[Setup]()
+
+
+def find_setup(config: pytest.Config) -> Setup:
+    """This process's setup; made at the first call.
+
+    Raises:
+        ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
+    """
+    if _KEY not in config.stash:
+        plugins = [p for p in config.pluginmanager.get_plugins() if _brings_hooks(p)]
+        config.stash[_KEY] = make_setup(settings(config), plugins)
+    return config.stash[_KEY]
+
+
+def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
+    """The setup for ``given`` settings; ``plugins`` bring more beside the installed ones.
+
+    Raises:
+        ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
+    """
+    registry = build_registry(plugins or (), family_files=given.family_files)
+    selection = Selection(
+        engines=given.engines or DEFAULT_ENGINES,
+        families=given.families,
+        scenarios=given.scenarios,
+        dtypes=tuple(_dtype(name) for name in given.dtypes),
+        seeds=tuple(_seed(text) for text in given.seeds) or (0,),
+        shard=Shard.parse(given.shard),
+    )
+    told: tuple[str, ...] = ()
+    if given.checkpoint is not None:
+        if given.families:
+            raise ConformanceError("--model is a family of its own: leave --family out")
+        opened = open_checkpoint(registry, given.checkpoint, given.engines, selection.dtypes)
+        registry, told = opened.registry, opened.told
+        selection = dataclasses.replace(
+            selection,
+            engines=opened.engines,
+            families=(opened.name,),
+            dtypes=selection.dtypes or (opened.dtype,),
+        )
+    return Setup(
+        settings=given,
+        registry=registry,
+        selection=dataclasses.replace(selection, dtypes=selection.dtypes or ("float32",)),
+        expectations=_expectations(given.expectations) if given.use_expectations else None,
+        told=told,
+    )
+
+
+def _expectations(folder: Path | None) -> Expectations:
+    if folder is not None and not folder.is_dir():
+        raise ConformanceError(f"--expectations: {folder} is no folder")
+    return load_expectations(folder)
+
+
+def _dtype(name: str) -> str:
+    if name not in DTYPES:
+        raise ConformanceError(f"no dtype {name!r}; there are {', '.join(DTYPES)}")
+    return name
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise ConformanceError(f"seed {text!r} is no whole number of at least 0")
+    return int(text)
+
+
+def _brings_hooks(plugin: object) -> bool:
+    """Whether a pytest plugin, such as a user's ``conftest.py``, implements hooks of ours."""
+    if plugin is hookspecs:
+        return False
+    marker = f"{hookspecs.PROJECT}_impl"
+    names = (name for name, _ in inspect.getmembers(hookspecs, inspect.isfunction))
+    found = (inspect.getattr_static(plugin, name, None) for name in names)
+    return any(hasattr(function, marker) for function in found)

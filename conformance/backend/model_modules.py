@@ -1,0 +1,31 @@
+"""Which model modules an installed library has, and the reasons why some have no family."""
+
+from __future__ import annotations
+
+import pkgutil
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+from conformance.core.errors import FamilyError
+
+
+def modules_of(package: ModuleType) -> tuple[str, ...]:
+    """Its modules and packages by name, also those with dashes in their names; none is imported."""
+    return tuple(sorted(found.name for found in pkgutil.iter_modules(package.__path__)))
+
+
+def load_exclusions(path: Path) -> dict[str, str]:
+    """The reason for each excluded module.
+
+    Raises:
+        FamilyError: the file is missing or malformed, or an entry gives no reason.
+    """
+    try:
+        reasons = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FamilyError(f"{path}: cannot read the exclusions: {error}") from error
+    for module, reason in reasons.items():
+        if not isinstance(reason, str) or not reason.strip():
+            raise FamilyError(f"{path}: {module!r} is excluded without a reason")
+    return reasons

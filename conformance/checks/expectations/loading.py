@@ -1,0 +1,119 @@
+"""Reads the files of a folder of expectations."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from conformance.checks.expectations.entries import NUMERIC, STRAY, Defect, Refusal
+from conformance.checks.expectations.rules import Expectations
+from conformance.core.errors import ExpectationError
+from conformance.core.verdict import Verdict
+
+# In a clone a link to the folder at the top, in an installed package a copy of it.
+OWN = Path(__file__).parent / "known"
+
+_NO_DEFECT = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED, Verdict.VACUOUS})
+
+E = TypeVar("E", Defect, Refusal)
+
+
+def load_expectations(folder: Path | None = None) -> Expectations:
+    """The entries of all ``*.toml`` of a folder; by default of the project's own ``expectations/``.
+
+    Raises:
+        ExpectationError: the folder or a file is not valid; names the file, the entry, the field.
+    """
+    folder = OWN if folder is None else folder
+    if not folder.is_dir():
+        raise ExpectationError(f"{folder}: there is no such folder of expectations")
+    files = [_load_file(path) for path in sorted(folder.glob("*.toml"))]
+    found = Expectations(
+        tuple(entry for file in files for entry in file.defects),
+        tuple(entry for file in files for entry in file.refusals),
+    )
+    ids = [e.id for e in found.defects] + [r.id for r in found.refusals]
+    for name, count in Counter(ids).items():
+        if count > 1:
+            raise ExpectationError(f"{folder}: entry {name!r}: field 'id' is used {count} times")
+    return found
+
+
+def _load_file(path: Path) -> Expectations:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ExpectationError(f"{path}: cannot be read: {error}") from error
+    for name in content:
+        if name not in ("package", "defect", "unsupported"):
+            raise ExpectationError(f"{path}: unknown field {name!r}")
+    if not isinstance(content.get("package"), str):
+        raise ExpectationError(
+            f"{path}: field 'package' must name the package whose 'versions' entries speak of"
+        )
+    return Expectations(
+        _entries(path, content, "defect", Defect, _defect_problem),
+        _entries(path, content, "unsupported", Refusal, _refusal_problem),
+    )
+
+
+def _entries(
+    path: Path, content: dict[str, Any], kind: str, shape: type[E], problem: Callable[[E], str]
+) -> tuple[E, ...]:
+    """The entries of one kind; what the file says for all of them is filled in."""
+    tables = content.get(kind, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ExpectationError(f"{path}: field {kind!r} must be written as [[{kind}]]")
+    found = []
+    for number, table in enumerate(tables, start=1):
+        where = f"{path}: {kind} {table.get('id') or f'number {number}'!r}"
+        common = {"engines": [path.stem], "package": content["package"]}
+        try:
+            entry = msgspec.convert(common | table, shape)
+        except msgspec.ValidationError as error:
+            raise ExpectationError(f"{where}: {error}") from error
+        if wrong := problem(entry):
+            raise ExpectationError(f"{where}: {wrong}")
+        found.append(entry)
+    return tuple(found)
+
+
+def _defect_problem(entry: Defect) -> str:
+    """What is wrong with the entry; empty if nothing is."""
+    if empty := _empty(entry, "id families dtypes versions where why script verdicts"):
+        return empty
+    for scenario in entry.verdicts:
+        wanted = entry.wanted(scenario)
+        if bad := next((v.value for v in wanted if v in _NO_DEFECT), "" if wanted else "nothing"):
+            return f"field 'verdicts.{scenario}': {bad!r} is no verdict of a defect"
+        if len(wanted) > 1 and not _may_be_listed(set(wanted)):
+            return (
+                f"field 'verdicts.{scenario}': a list may hold drift, diverged and nan, of stray "
+                "memory also unstable and crash"
+            )
+    for scenario, names in entry.schedules.items():
+        if scenario not in entry.verdicts or not names:
+            return f"field 'schedules.{scenario}' is empty, or 'verdicts' lacks that scenario"
+    try:
+        SpecifierSet(entry.versions)
+    except InvalidSpecifier:
+        return f"field 'versions': {entry.versions!r} is no specifier such as '>=0.32.0,<=0.32.2'"
+    return ""
+
+
+def _may_be_listed(wanted: set[Verdict]) -> bool:
+    return wanted <= NUMERIC or (Verdict.UNSTABLE in wanted and wanted <= STRAY)
+
+
+def _refusal_problem(entry: Refusal) -> str:
+    return _empty(entry, "id families scenarios dtypes text why")
+
+
+def _empty(entry: msgspec.Struct, fields: str) -> str:
+    return next((f"field {f!r} is empty" for f in fields.split() if not getattr(entry, f)), "")

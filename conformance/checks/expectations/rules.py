@@ -1,0 +1,171 @@
+"""What entries demand: of one case, and of a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from conformance.checks.expectations.entries import NUMERIC, STRAY, Defect, Refusal, matches
+from conformance.core.verdict import CaseResult, Finding, Verdict
+
+CHECK = "expectations"
+"""The name under which a broken rule stands in the evidence of a case."""
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """All entries of a folder."""
+
+    defects: tuple[Defect, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+    def apply(self, result: CaseResult) -> CaseResult:
+        """``result`` with ``expected`` and ``known`` set.
+
+        A case that breaks a rule is not expected, and the rule is added to its evidence.
+        """
+        refused = any(r.said(result) for r in self.refusals)
+        concerned = [e for e in self.defects if e.concerns(result)]
+        entries = _askable(result, concerned, refused=refused)
+        hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
+        # What the library refuses can show no defect.
+        refusal = next((r for r in self.refusals if r.explains(result)), None)
+        if refusal or not entries or hidden:
+            return msgspec.structs.replace(
+                result,
+                expected=result.verdict.good or refusal is not None,
+                known=refusal.id if refusal else None,
+            )
+        names = ", ".join(entry.id for entry in entries)
+        problem = _problem(result, entries, refused=refused)
+        evidence = result.evidence
+        if problem:
+            evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
+        return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
+
+    def stale(self, results: Iterable[CaseResult], *, whole: bool) -> tuple[str, ...]:
+        """A sentence for each part of an entry that met no case of a whole run.
+
+        Only what the run could have met is missed: engines, dtypes and releases that ran, and for
+        refusals the device. A run that is not ``whole`` proves nothing.
+        """
+        ran = tuple(results) if whole else ()
+        unmet = [(f"defect {e.id!r}", part) for e in self.defects for part in _unmet(e, ran)]
+        unmet += [(f"unsupported {r.id!r}", p) for r in self.refusals for p in _unrefused(r, ran)]
+        return tuple(
+            f"expectations: {entry}: {part}; correct the entry or take it out"
+            for entry, part in unmet
+        )
+
+
+def _askable(result: CaseResult, entries: list[Defect], *, refused: bool) -> list[Defect]:
+    """Entries that can have shown.
+
+    Where no schedule was played, those that say why not; where an entry says that schedules are
+    refused, those that claim another one.
+    """
+    scenario = result.scenario
+    if refused:
+        entries = [e for e in entries if not _all_refused(result, e)]
+    whole = [e for e in entries if scenario not in e.schedules]
+    fatal = [e for e in whole if result.verdict in e.wanted(scenario)]
+    unplayed = result.verdict is Verdict.CRASH and not result.schedules
+    return fatal if unplayed and fatal else entries
+
+
+def _all_refused(result: CaseResult, entry: Defect) -> bool:
+    claimed = [s.verdict for s in result.schedules if entry.claims(result.scenario, s.name)]
+    return bool(claimed) and set(claimed) == {Verdict.UNSUPPORTED}
+
+
+def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) -> str:
+    """The first rule that the case breaks, with the entry; empty if none.
+
+    Schedules may be refused besides, if an entry says so.
+    """
+    names = ", ".join(entry.id for entry in entries)
+    for entry in entries:
+        wanted = entry.wanted(result.scenario)
+        if entry.strict(result) and _shown(result, entry).isdisjoint(wanted):
+            listed = ", ".join(entry.schedules.get(result.scenario, ()))
+            where = f" in {listed}" if listed else ""
+            return f"{entry.id}: wants {' or '.join(wanted)}{where}, got {result.verdict}"
+    if not any(result.verdict in _accepted(result, entry) for entry in entries):
+        wants = ", ".join(sorted({v for e in entries for v in e.wanted(result.scenario)}))
+        return f"{names}: wants {wants}, got {result.verdict}"
+    for schedule in result.schedules:
+        claiming = [e for e in entries if e.claims(result.scenario, schedule.name)]
+        told = refused and schedule.verdict is Verdict.UNSUPPORTED
+        if (
+            schedule.verdict.good
+            or told
+            or any(schedule.verdict in _accepted(result, entry) for entry in claiming)
+        ):
+            continue
+        return f"{names}: does not cover schedule {schedule.name!r}, which is {schedule.verdict}"
+    return ""
+
+
+def _shown(result: CaseResult, entry: Defect) -> set[Verdict]:
+    """The verdicts in which the defect can have shown."""
+    claimed = {s.verdict for s in result.schedules if entry.claims(result.scenario, s.name)}
+    return claimed if result.scenario in entry.schedules else claimed | {result.verdict}
+
+
+def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
+    """What a case, or a schedule that the entry claims, may be.
+
+    In some schedules a defect shows less than in the worst; where it may flip, as any number.
+    """
+    wanted = frozenset(entry.wanted(result.scenario))
+    if not entry.strict(result):
+        return wanted | NUMERIC if wanted <= STRAY else wanted
+    worst = max(v.severity for v in wanted)
+    return frozenset(v for v in Verdict if not v.good and v.severity <= worst)
+
+
+def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
+    """Families, scenarios and schedules that met no case, if the run could have met them."""
+    could = [
+        result
+        for result in ran
+        if matches(result.engine, entry.engines)
+        and matches(result.dtype, entry.dtypes)
+        and result.device.startswith(entry.device)
+        and entry.active(result)
+    ]
+    if not could:
+        return []
+    met = [result for result in could if entry.concerns(result)]
+    families, scenarios = {r.family for r in met}, {r.scenario for r in met}
+    played = {r.scenario for r in could}  # an engine may be unable to express the others
+    parts = [f"family {glob!r}" for glob in entry.families if not _any(families, glob)]
+    parts += [f"scenario {name!r}" for name in entry.verdicts if name in played - scenarios]
+    for scenario, names in entry.schedules.items():
+        seen = {s.name for r in met if r.scenario == scenario for s in r.schedules}
+        if scenario in scenarios:
+            parts += [f"schedule {n!r} of {scenario!r}" for n in names if n not in seen]
+    return [f"{part} matches no case" for part in parts]
+
+
+def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
+    """Families of which no case was refused, if the run could have met them."""
+    could = [
+        result
+        for result in ran
+        if matches(result.engine, refusal.engines)
+        and matches(result.dtype, refusal.dtypes)
+        and result.device.startswith(refusal.device)
+    ]
+    refused = {result.family for result in could if refusal.said(result)}
+    return [
+        f"no case of family {glob!r} was refused with {refusal.text!r}"
+        for glob in refusal.families
+        if could and not _any(refused, glob)
+    ]
+
+
+def _any(names: Iterable[str], glob: str) -> bool:
+    return any(matches(name, (glob,)) for name in names)

@@ -1,7 +1,0 @@
-"""The command line. Each command is a module of its own, loaded only when it is used."""
-
-from __future__ import annotations
-
-from conformance.cli.main import main
-
-__all__ = ["main"]

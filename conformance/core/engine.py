@@ -1,0 +1,174 @@
+"""The engine protocol: four methods and a declared set of capabilities.
+
+An engine decodes many requests in one batch. An adapter makes a library's generator look like
+this; the runner plays schedules on it and never looks behind it.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+
+from conformance.core.errors import Unsupported
+from conformance.core.family import Family
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request, Stage
+from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
+
+
+class Capability(enum.StrEnum):
+    """What an engine can be asked. A scenario applies to engines that have all it needs."""
+
+    FORCED = "forced"  # a row can be fed given tokens
+    LOGPROBS = "logprobs"  # every step's distribution over the whole vocabulary
+    STAGES = "stages"  # it tells which stage each request is in
+    TOGETHER = "together"  # several prompts are prefilled in one pass
+    CHUNKED = "chunked"  # prefill in pieces of prefill_step_size
+    LATE_JOIN = "late_join"  # requests can arrive while others decode
+    SLOTS = "slots"  # more requests than rows; the others wait
+    CANCEL = "cancel"  # remove() in every stage
+    SAMPLERS = "samplers"  # a sampler for each request
+    PROCESSORS = "processors"  # logits processors for each request
+    STOP = "stop"  # stop sequences for each request
+    SEGMENTS = "segments"  # a prompt in given pieces
+    PREFIX = "prefix"  # a request can go on from an extracted cache
+    MEDIA = "media"  # images, videos or sounds beside text
+    QUANTIZED = "quantized"  # keys and values in fewer bits
+    SPECULATIVE = "speculative"  # a drafter guesses tokens, the model verifies several at once
+    PREFIX_CACHING = "prefix_caching"  # equal prefixes of prompts are computed once
+    WEIGHED = "weighed"  # pending() and give_up() tell what its caches hold of memory
+    PROBES = "probes"  # probe() makes invalid calls
+    THREADS = "threads"  # may be driven from another thread than the loader's
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A request as the runner hands it to an engine.
+
+    Attributes:
+        request: what the caller wants.
+        forced: tokens to feed instead of the engine's choice, or ``None``.
+        prefix: what ``extract`` gave for the request that this one continues, or ``None``.
+        hints: the oracle's tokens, for drafts that are to be right here and there; else ``None``.
+    """
+
+    request: Request
+    forced: tuple[int, ...] | None = None
+    prefix: Any = None
+    hints: tuple[int, ...] | None = None
+
+
+class Engine(ABC):
+    """A batched decoder, made for one model and one run.
+
+    Class attributes:
+        name: how the command line and case ids call it.
+        library: the library plugin whose models it decodes.
+        capabilities: what it can be asked.
+        opinion: whether it is right by construction, and is asked where another engine fails.
+        drafters: the kinds of drafters that it brings itself, for every family.
+    """
+
+    name: ClassVar[str]
+    library: ClassVar[str]
+    capabilities: ClassVar[frozenset[Capability]]
+    opinion: ClassVar[bool] = False
+    drafters: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def __init__(self, model: Any, options: EngineOptions) -> None:
+        """Make the engine for ``model``, as its library plugin loaded it."""
+
+    @abstractmethod
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """Take requests, all in one call of the engine."""
+
+    @abstractmethod
+    def step(self) -> StepOutput:
+        """Do one unit of work and return what came out of it."""
+
+    @abstractmethod
+    def remove(self, request_ids: Sequence[str]) -> None:
+        """Cancel requests, in whatever stage they are, all in one call of the engine."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back. Called once, also after a failure."""
+
+    @classmethod
+    def apart(cls, model: Any) -> str:  # noqa: ARG003
+        """Why rows of unequal length can't share a pass of ``model``; empty where they can."""
+        return ""
+
+    def stages(self) -> Mapping[str, Stage]:
+        """Where the requests that have not ended are; those it does not name are unknown."""
+        return {}
+
+    def rows(self) -> Mapping[str, int]:
+        """The current row on the batch axis of each decoding request, where known."""
+        return {}
+
+    def cache_bytes(self) -> int | None:
+        """Bytes that live caches hold, or ``None`` if the engine cannot tell."""
+        return None
+
+    def pending(self) -> int | None:
+        """Edges of the graph that live caches wait for; ``None`` without ``WEIGHED``."""
+        return None
+
+    def give_up(self, request_id: str, *, computed: bool) -> KeptCache | None:  # noqa: ARG002
+        """Give up all caches of ended requests, that one's last, and say what that set free.
+
+        ``computed`` has it computed first. ``None`` without the capability ``WEIGHED``.
+        """
+        return None
+
+    def layers(self) -> Sequence[CachedLayer]:
+        """What each layer keeps of the rows that decode; empty if the engine cannot tell."""
+        return ()
+
+    def extract(self, request_id: str) -> Any:
+        """The cache of a live or just finished request, as a later ``Submission.prefix``.
+
+        Raises:
+            Unsupported: the engine has not the capability ``PREFIX``.
+        """
+        raise Unsupported(f"engine {self.name} cannot extract the cache of {request_id!r}")
+
+    def probe(self, kind: str) -> ProbeResult:
+        """Make an invalid call of that kind and say how it was taken.
+
+        Raises:
+            Unsupported: the engine has not the capability ``PROBES``.
+        """
+        raise Unsupported(f"engine {self.name} has no probe {kind!r}")
+
+    @classmethod
+    def joined(
+        cls,
+        model: Any,  # noqa: ARG003
+        requests: Sequence[Request],  # noqa: ARG003
+    ) -> Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]:
+        """What the processor makes of requests that the engine hands it in one call.
+
+        For each call the requests' ids, row by row, and NumPy arrays by their names, ``input_ids``
+        and ``attention_mask`` among them; nothing of an engine that hands it each alone.
+        """
+        return ()
+
+    @classmethod
+    def probes(cls) -> tuple[str, ...]:
+        """The kinds of invalid calls that ``probe`` can make."""
+        return ()
+
+
+def equipped(family: Family, engine: type[Engine]) -> Family:
+    """``family`` with the drafters that ``engine`` brings beside those of its own."""
+    own: dict[str, dict[str, Any]] = {kind: {} for kind in engine.drafters}
+    facts = msgspec.structs.replace(family.facts, drafters=own | family.facts.drafters)
+    return msgspec.structs.replace(family, facts=facts)

@@ -1,0 +1,78 @@
+"""Exceptions out of a library as data: a crash, its word that it can't do this, a full disk."""
+
+from __future__ import annotations
+
+import errno
+import re
+import tempfile
+import traceback
+from pathlib import Path
+
+from conformance.core.errors import Unsupported
+from conformance.core.trace import Failure
+
+_UNSUPPORTED = re.compile(
+    r"not (yet )?support|only supports?\b|unsupported|no metal back-?end|not implemented"
+    r"|no implementation for",
+    re.I,
+)
+
+# What a library cannot be blamed for.
+_MACHINE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EMFILE,
+}
+# mlx's words for it; mlx/io/load.cpp, and where it keeps kernels that it compiled.
+_UNWRITTEN = re.compile(
+    r"\[write\] Unable to write \d+ bytes to file"
+    r"|filesystem error: .*(No space left|Read-only file system|Permission denied|quota)"
+)
+
+
+def machine_said(error: BaseException | None) -> str | None:
+    """A sentence about what this machine lacks, if that is what an exception is from.
+
+    That is: room on a disk, or the right to write. ``None`` for all other exceptions.
+    """
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _MACHINE:
+            return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        if isinstance(error, RuntimeError) and _UNWRITTEN.search(str(error)):
+            return f"{tempfile.gettempdir()}: {error} Is the disk full? TMPDIR names another folder"
+        error = error.__cause__
+    return None
+
+
+def says_unsupported(error: BaseException) -> bool:
+    """Whether the exception is the library's own word that it cannot do this here.
+
+    Not a crash: nobody was misled. Its words go into the result, and expectations must name them.
+    """
+    if isinstance(error, (Unsupported, NotImplementedError)):
+        return True
+    # "'NoneType' object does not support item assignment" is Python's word, not the library's.
+    if isinstance(error, TypeError):
+        return False
+    return bool(_UNSUPPORTED.search(str(error)))
+
+
+def failure_of(error: BaseException, doing: str) -> Failure:
+    """An exception as data: its type, text, and the last frame that is not ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = str(Path(__file__).parents[1])
+    library = [f for f in frames if not f.filename.startswith(ours)] or frames
+    last = library[-1]
+    path = "/".join(Path(last.filename).parts[-3:])
+    return Failure(
+        type_name=type(error).__name__,
+        message=str(error),
+        frame=f"{path}:{last.lineno}",
+        doing=doing,
+        unsupported=says_unsupported(error),
+    )

@@ -1,0 +1,233 @@
+"""A family: one model architecture as one JSON file.
+
+The file is a tiny but real ``config.json`` as the library reads it, plus one more key,
+``conformance``, that says what a config cannot: which library and module it is for, how its
+weights are made, which token ids its prompts may use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.core.errors import FamilyError
+from conformance.core.json_object import parse_object
+
+SECTION = "conformance"
+
+
+class WeightRule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How the parameters whose path matches the glob ``match`` are drawn.
+
+    ``mean + std * z`` with z of unit variance, or with ``fan_in`` set, ``std / sqrt(fan_in) * z``.
+    """
+
+    match: str
+    mean: float = 0.0
+    std: float = 0.0
+    fan_in: bool = False
+
+
+class Recipe(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A family's weights: the default rules of ``weights.py`` unless a rule here matches first.
+
+    ``embedding_std`` is the standard deviation of token embeddings; ``logit_scale`` multiplies the
+    output head or, where the head is tied, the final norm's weight.
+    """
+
+    embedding_std: float = 1.0
+    logit_scale: float = 1.0
+    rules: tuple[WeightRule, ...] = ()
+
+
+class Tokenizer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The special tokens of a family's tiny tokenizer; all other ids are words of their own.
+
+    ``special`` are texts and their ids; ``roles`` name those that have one (``eos_token``,
+    ``pad_token``, ``image_token``, ...); ``kind`` is the class named in ``tokenizer_config.json``.
+    """
+
+    special: dict[str, int] = {}
+    roles: dict[str, str] = {}
+    kind: str = "PreTrainedTokenizerFast"
+
+
+class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the library's own processor is made from, as files of the model's folder.
+
+    ``files`` are JSON files by name (``preprocessor_config.json``, ...); ``markers`` the text by
+    which a prompt asks for one medium of a kind; ``begin`` is how many tokens of its own the
+    processor puts before every prompt with media.
+    """
+
+    tokenizer: Tokenizer = Tokenizer()
+    files: dict[str, dict[str, Any]] = {}
+    markers: dict[str, str] = {}
+    begin: int = 0
+
+
+class StandIn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Takes the place of a processor that can't be made here: by name, with its arguments.
+
+    ``unloadable``: that processor can't even be loaded, so the tokenizer is loaded alone.
+    """
+
+    kind: str
+    args: dict[str, Any] = {}
+    unloadable: bool = False
+
+
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The ``conformance`` section of a family file.
+
+    Attributes:
+        library: the library plugin that builds and loads it (``mlx_lm``).
+        module: the library's module that it covers; defaults to the file's name.
+        modalities: what its requests may hold beside text.
+        tokens: ``[low, high)``, the token ids that prompts are drawn from; the whole vocabulary
+            if absent.
+        window: the smallest sliding window or chunk, in tokens; absent when attention is full.
+        seed: shifts the weights' seed, where seed 0 gave a model with a near-tie or a dull stream.
+        positions: ``False`` where no layer knows absolute or relative positions by design.
+        model_file: a Python file beside the family file with ``Model`` and ``ModelArgs``, for a
+            model that the library does not ship.
+        strip: a prefix of parameter paths that is left out in the checkpoint, for a library that
+            reads only checkpoints in a model's original names.
+        processor: how the library's own processor is made, where one is.
+        stand_in: what makes the inputs in place of a processor.
+        sizes: for each kind of media the sizes that scenarios use, the first the most; see
+            ``schedule.Media``.
+        bidirectional_prompt: the tokens of a prompt see each other both ways, so a pass without a
+            cache, in which generated tokens join the prompt, tells the first token only.
+        uncut_media: where the library says that it never cuts a prompt with media into pieces
+            (file and line); empty where it does.
+        required: a kind of media that every request must hold, for models that only speak of an
+            image; such media may have no place in the prompt.
+        beside: the language model attends to media beside the sequence, by cross attention, not at
+            places in it.
+        single: the kinds of media of which a request may hold only one.
+        drafters: for each kind of drafter the config of a tiny one for this family.
+        quick: it stands for all families with its kinds of caches where time is short.
+        notes: what a reader of the config should know.
+    """
+
+    library: str = "mlx_lm"
+    module: str = ""
+    modalities: tuple[str, ...] = ("text",)
+    tokens: tuple[int, int] | None = None
+    window: int | None = None
+    seed: int = 0
+    positions: bool = True
+    model_file: str | None = None
+    weights: Recipe = Recipe()
+    strip: str = ""
+    processor: Processor | None = None
+    stand_in: StandIn | None = None
+    sizes: dict[str, tuple[tuple[int, ...], ...]] = {}
+    bidirectional_prompt: bool = False
+    uncut_media: str = ""
+    required: str = ""
+    beside: bool = False
+    single: tuple[str, ...] = ()
+    drafters: dict[str, dict[str, Any]] = {}
+    quick: bool = False
+    notes: str = ""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A real checkpoint that a family stands for; nothing is drawn or written.
+
+    Attributes:
+        folder: config, safetensors and tokenizer, for the library's own loader.
+        digest: SHA-256 of config and weights; empty where nobody asked for it.
+        texts: token ids of the texts that prompts are cut from.
+        trusted: Python files in the folder may be run.
+        cache: where its oracles are kept; empty if nowhere.
+    """
+
+    folder: str
+    digest: str = ""
+    texts: tuple[tuple[int, ...], ...] = ()
+    trusted: bool = False
+    cache: str = ""
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A model architecture that can be built tiny. ``config`` is what the library gets to read.
+
+    With ``checkpoint`` it is no tiny model but a real one.
+    """
+
+    name: str
+    facts: Facts
+    config: dict[str, Any]
+    path: str = ""
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def module(self) -> str:
+        """The library's module that this family covers."""
+        return self.facts.module or self.name
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids, from the config or the config of its text tower."""
+        return int(self._text("vocab_size"))
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """The half-open range of token ids that prompts are drawn from."""
+        return self.facts.tokens or (1, self.vocab_size)
+
+    def _text(self, key: str) -> Any:
+        for config in (self.config, self.config.get("text_config", {})):
+            if key in config:
+                return config[key]
+        raise FamilyError(f"{self.path or self.name}: the config has no {key!r}")
+
+
+def parse_family(text: str, *, name: str, path: str = "") -> Family:
+    """A family from the text of its file.
+
+    Raises:
+        FamilyError: the text is no JSON object, or its ``conformance`` section is malformed or
+            contradicts the config; names the file and the field.
+    """
+    where = path or name
+    config = parse_object(text, where, FamilyError)
+    section = config.pop(SECTION, {})
+    try:
+        facts = msgspec.convert(section, Facts)
+    except msgspec.ValidationError as error:
+        raise FamilyError(f"{where}: section {SECTION!r}: {error}") from error
+    family = Family(name=name, facts=facts, config=config, path=path)
+    low, high = family.tokens
+    if not 0 <= low < high <= family.vocab_size:
+        raise FamilyError(
+            f"{where}: tokens [{low}, {high}) is no range within vocab_size {family.vocab_size}"
+        )
+    return family
+
+
+def load_family(path: Path) -> Family:
+    """The family of a file; its name is the file's stem.
+
+    Raises:
+        FamilyError: the file is missing, unreadable or malformed.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FamilyError(f"{path}: cannot read the family file: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FamilyError(f"{path}: the family file is not UTF-8 text") from error
+    return parse_family(text, name=path.stem, path=str(path))
+
+
+def load_families(folder: Path) -> tuple[Family, ...]:
+    """All families of a folder's ``*.json``, by name; files that begin with ``_`` are none."""
+    return tuple(
+        load_family(path) for path in sorted(folder.glob("*.json")) if not path.name.startswith("_")
+    )

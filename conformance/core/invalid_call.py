@@ -1,0 +1,30 @@
+"""An invalid call, and what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from conformance.core.trace import ProbeResult
+
+
+def watched(
+    kind: str, call: Callable[[], object], state: Callable[[], Mapping[str, object]]
+) -> ProbeResult:
+    """Make ``call``, the invalid one called ``kind``, and compare the ``state`` around it.
+
+    Args:
+        state: all that a wrong call could change, as plain values by name.
+    """
+    before = state()
+    error = None
+    try:
+        call()
+    except Exception as raised:  # noqa: BLE001 - whatever it raises is the result
+        error = f"{type(raised).__name__}: {raised}"
+    after = state()
+    changed = tuple(
+        f"{name}: {before[name]} became {after[name]}"
+        for name in before
+        if before[name] != after[name]
+    )
+    return ProbeResult(kind, error, changed)

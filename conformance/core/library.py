@@ -1,0 +1,305 @@
+"""The library protocol: what the harness needs of a model library beside its batched engines.
+
+A library builds and loads families, decodes one request alone (the oracle), and can run a model
+without a cache and with its layers perturbed (the noise).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from conformance.core.errors import Unsupported
+from conformance.core.family import Family
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Media, Request
+from conformance.core.sensitivity import Sensitivity
+from conformance.core.trace import ForwardCall, Stream
+
+
+@dataclass(frozen=True)
+class Solo:
+    """One request decoded alone: its stream, and the cache as it was left, to go on from."""
+
+    stream: Stream
+    cache: Any
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How the library's modules are accounted for.
+
+    Attributes:
+        modules: the model modules that the installed library ships.
+        excluded: modules that are no autoregressive language model, with the reason.
+    """
+
+    modules: tuple[str, ...]
+    excluded: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a loaded family is made of: its kinds of caches, of positions, and of states.
+
+    ``inner`` are the kinds of caches before the last one: of a last layer no other layer sees what
+    earlier tokens were given.
+    """
+
+    caches: tuple[str, ...]
+    positions: str
+    states: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a model would be built of, at any size, told without its weights.
+
+    Attributes:
+        module: the library's module that its class is from.
+        kinds: by place (``model.layers``) the different kinds of what is listed there; under
+            ``caches`` the classes of its caches.
+        settings: the fields of every settings object in it, with the library's defaults.
+        parameters: by path the number of elements of each.
+    """
+
+    module: str
+    kinds: Mapping[str, frozenset[str]]
+    settings: tuple[Mapping[str, Any], ...] = ()
+    parameters: Mapping[str, int] = field(default_factory=dict)
+
+
+class Library(ABC):
+    """A model library, for example mlx-lm. Models are opaque to everyone else."""
+
+    name: ClassVar[str]
+    schemes: ClassVar[tuple[str, ...]] = ("uniform",)
+    """Ways in which its caches can be quantized; see ``options.KvQuant``."""
+
+    @abstractmethod
+    def coverage(self) -> Coverage:
+        """The modules of the installed release, read at run time."""
+
+    @abstractmethod
+    def load(self, family: Family, *, dtype: str, seed: int) -> Any:
+        """Build the family's tiny model and load it by the library's own loading code.
+
+        A family that stands for a real checkpoint is loaded from its folder, cast to ``dtype``.
+
+        Raises:
+            Unsupported: the library says that it cannot run this family here.
+            ModelError: the model could not be built or loaded.
+        """
+
+    def check(self, folder: Path, *, trusted: bool = False) -> None:  # noqa: ARG002
+        """See that a checkpoint's config and weights fit each other; the weights are not read.
+
+        Raises:
+            Unsupported: the library has no such model, or the plugin loads no checkpoints.
+            ModelError: they don't fit; in the library's words.
+        """
+        raise Unsupported(f"the plugin of library {self.name} loads no checkpoints")
+
+    def tokenize(
+        self,
+        folder: Path,  # noqa: ARG002
+        texts: Sequence[str],  # noqa: ARG002
+        *,
+        trusted: bool = False,  # noqa: ARG002
+    ) -> tuple[tuple[int, ...], ...]:
+        """The token ids of texts by a checkpoint's own tokenizer, without special tokens.
+
+        Raises:
+            Unsupported: the plugin loads no checkpoints.
+            ModelError: the tokenizer can't be loaded; in the library's words.
+        """
+        raise Unsupported(f"the plugin of library {self.name} loads no checkpoints")
+
+    def write(self, family: Family, folder: Path, *, dtype: str, seed: int) -> None:  # noqa: ARG002
+        """Write the checkpoint that ``load`` loads into ``folder``, for other programs to read.
+
+        Raises:
+            Unsupported: the plugin writes none, or the library cannot run the family here.
+            ModelError: the model could not be built.
+        """
+        raise Unsupported(f"the plugin of library {self.name} writes no {family.name}")
+
+    @abstractmethod
+    def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:
+        """A list to which every later call of ``model`` is appended.
+
+        With ``evaluate`` a call's output is computed inside the call, so that its seconds hold
+        all of its cost; for benchmarks.
+        """
+
+    def decoder(self, model: Any) -> Any:
+        """The tree of modules whose calls ``meter`` counts."""
+        return model
+
+    def bounds_caches(self, model: Any) -> bool:  # noqa: ARG002
+        """Whether ``EngineOptions.max_kv_size`` has an effect: the model makes no caches itself."""
+        return False
+
+    @abstractmethod
+    def single_stream(
+        self,
+        model: Any,
+        request: Request,
+        *,
+        options: EngineOptions,
+        steps: int,
+        prefix: Any = None,
+        forced: tuple[int, ...] | None = None,
+    ) -> Solo:
+        """Decode ``request`` alone by the library's single-stream function for ``steps`` tokens.
+
+        Stop sequences are not applied. ``prefix`` is a cache to go on from, used up by the call.
+        ``forced`` are tokens to feed instead of the chosen ones.
+        """
+
+    def again(self, model: Any, request: Request, *, options: EngineOptions, steps: int) -> Stream:
+        """The single stream as a user of the library gets it, to hold ``single_stream`` against.
+
+        They are one and the same unless ``single_stream`` goes round a defect of the library that
+        would leave the family without an oracle.
+        """
+        return self.single_stream(model, request, options=options, steps=steps).stream
+
+    @abstractmethod
+    def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray | None:
+        """Logprobs ``[vocab]`` of the token after ``request.prompt + tokens``, without a cache.
+
+        ``None`` where ``tokens`` hold what would mean something else in a prompt.
+        """
+
+    @abstractmethod
+    def teacher_forced(
+        self,
+        model: Any,
+        request: Request,
+        tokens: tuple[int, ...],
+        *,
+        options: EngineOptions,
+        ulps: float = 0.0,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Logprobs ``[len(tokens), vocab]`` that ``tokens`` are chosen from after the prompt.
+
+        The cache is quantized as ``options`` say; what else they say is of no concern here.
+
+        With ``ulps`` above 0 the output of the embedding and of each layer is multiplied by
+        ``1 + ulps * eps * u``, u uniform in (-1, 1) (Monte Carlo arithmetic).
+        """
+
+    def fingerprint(self, model: Any) -> str:  # noqa: ARG002
+        """A hash of the bits of all parameters that were loaded; empty where it cannot tell."""
+        return ""
+
+    def head_sizes(self, model: Any) -> frozenset[int]:  # noqa: ARG002
+        """Elements of one head's keys and values in each layer that the library can quantize.
+
+        Empty: there is nothing to quantize, or the library cannot.
+        """
+        return frozenset()
+
+    def policy_stream(
+        self,
+        model: Any,  # noqa: ARG002
+        request: Request,  # noqa: ARG002
+        tokens: tuple[int, ...],  # noqa: ARG002
+        *,
+        options: EngineOptions,  # noqa: ARG002
+    ) -> np.ndarray | None:
+        """What the library's single-stream function gives if it is told ``options.kv`` itself.
+
+        ``single_stream`` quantizes as a batch of one must; a library whose single stream follows
+        another policy says here what comes of it.
+
+        Returns: logprobs ``[len(tokens), vocab]`` that ``tokens`` are chosen from, or ``None``
+        where there is only one policy.
+        """
+        return None
+
+    def compose(
+        self,
+        model: Any,  # noqa: ARG002
+        parts: Sequence[tuple[int, ...] | Media],
+    ) -> tuple[tuple[int, ...], tuple[Media, ...]]:
+        """A prompt of text and media: its token ids, and the media with their spans in it.
+
+        Raises:
+            Unsupported: the library's models take no such media.
+        """
+        prompt: list[int] = []
+        for part in parts:
+            if isinstance(part, Media):
+                raise Unsupported(f"library {self.name} takes no {part.kind}")
+            prompt += part
+        return tuple(prompt), ()
+
+    def processed(self, model: Any, request: Request) -> dict[str, Any]:  # noqa: ARG002
+        """What the library's processor makes of a prompt beside its token ids, by name.
+
+        Arrays are NumPy's; empty where a prompt is its token ids alone.
+        """
+        return {}
+
+    def puts_media_last(self, model: Any) -> bool:  # noqa: ARG002
+        """Whether the library's chat template puts a prompt's media after its text."""
+        return False
+
+    @abstractmethod
+    def churn(self) -> None:
+        """Dirty the allocator's free memory, so that reads of unwritten memory show."""
+
+    @abstractmethod
+    def versions(self) -> dict[str, str]:
+        """Versions of everything that numbers depend on."""
+
+    @abstractmethod
+    def device(self) -> str:
+        """The device that models run on, with its chip where known."""
+
+    def describe(self, model: Any) -> Description:  # noqa: ARG002
+        """What a loaded model is made of.
+
+        Raises:
+            Unsupported: the plugin cannot tell.
+        """
+        raise Unsupported(f"the plugin of library {self.name} describes no models")
+
+    def outline(self, family: Family) -> Outline:
+        """What the family's model would be built of; its config may be of full size.
+
+        Raises:
+            Unsupported: the plugin cannot tell, or the library has no such model.
+            ModelError: the library failed to build the model.
+        """
+        raise Unsupported(f"the plugin of library {self.name} outlines no models: {family.name}")
+
+    def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:  # noqa: ARG002
+        """How loudly the family's model answers to small defects.
+
+        Raises:
+            Unsupported: the plugin cannot measure it, or the library cannot run the family here.
+            ModelError: the model could not be built, loaded or run.
+        """
+        raise Unsupported(f"the plugin of library {self.name} measures no sensitivity")
+
+    def calibrate(self, family: Family) -> bool:
+        """Search a better weights recipe for a family and put it into its file, if there is one.
+
+        Returns: whether a recipe was written.
+
+        Raises:
+            Unsupported: the plugin cannot do it, or the library cannot run the family here.
+            ModelError: the model could not be built, loaded or run.
+            FamilyError: the family's file could not be written.
+        """
+        raise Unsupported(f"the plugin of library {self.name} has no calibration for {family.name}")

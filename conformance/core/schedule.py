@@ -1,0 +1,237 @@
+"""What a caller asks of an engine: requests, when they arrive, when they are removed.
+
+Plain data, frozen, JSON both ways (``to_json`` / ``from_json``). Nothing here knows a model, an
+engine or an array library; a scenario makes schedules, the runner plays them.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from conformance.core.errors import ScheduleError
+from conformance.core.options import EngineOptions
+
+
+class Stage(enum.StrEnum):
+    """Where a request is. An engine that cannot tell reports only what it knows."""
+
+    QUEUED = "queued"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    FINISHED = "finished"
+    REMOVED = "removed"
+
+
+class Sampler(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How to choose a token: a ``kind`` that the library plugin knows, and its arguments."""
+
+    kind: str
+    args: dict[str, float | int] = {}
+
+
+class Processor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A logits processor, by the name of its maker in the library plugin."""
+
+    kind: str
+    args: dict[str, Any] = {}
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    """The request goes on from another request's extracted cache.
+
+    ``after`` is the number of tokens that ``request_id`` had produced when its cache was taken, or
+    ``None`` for the cache that its finishing response carried.
+    """
+
+    request_id: str
+    after: int | None = None
+
+
+class Media(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An image, a video or a sound in a prompt, told by what it is made from.
+
+    Attributes:
+        kind: ``image``, ``video`` or ``audio``.
+        size: image: width, height (pixels); video: frames, width, height; audio: samples.
+        content: media of equal size and other content hold other pixels or samples.
+        span: first and one past the last place in the prompt that stand for it, all tokens that
+            the processor puts there included; ``(0, 0)`` where it has none, as with an encoder.
+    """
+
+    kind: str
+    size: tuple[int, ...]
+    content: int = 0
+    span: tuple[int, int] = (0, 0)
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One request.
+
+    ``prompt`` are token ids, those that stand for ``media`` among them; ``segments`` the lengths
+    into which the prompt is cut for the engine (their sum is the prompt's length); ``stop`` are
+    sequences of token ids that end the request.
+    """
+
+    request_id: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    sampler: Sampler | None = None
+    processors: tuple[Processor, ...] = ()
+    stop: tuple[tuple[int, ...], ...] = ()
+    segments: tuple[int, ...] = ()
+    continues: Continuation | None = None
+    media: tuple[Media, ...] = ()
+
+
+class Trigger(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A moment, told by what a request has reached, so that it means the same on every engine.
+
+    Fires before the first step at whose start ``request_id`` is in ``stage`` and has done at least
+    ``count`` units there (prefill: prompt tokens processed; decode: tokens produced; queued and
+    finished: nothing is counted). ``None`` as ``request_id`` fires before step ``count``.
+    """
+
+    request_id: str | None = None
+    stage: Stage = Stage.DECODE
+    count: int = 0
+
+
+class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Requests that are inserted together, in one call."""
+
+    requests: tuple[Request, ...]
+    when: Trigger = Trigger()
+
+
+class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Requests that are cancelled together, in one call."""
+
+    request_ids: tuple[str, ...]
+    when: Trigger
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """An invalid call, by the name of one of the engine's probes: it must be refused."""
+
+    kind: str
+    when: Trigger
+
+
+class Weigh(enum.StrEnum):
+    """What of a run's memory is looked at. It takes time, and changes what stays alive."""
+
+    GRAPH = "graph"  # after each step, what the live caches wait for
+    KEPT = "kept"  # in the end, what the first request's cache holds, as it was left
+    COMPUTED = "computed"  # the same, of a cache that is computed first
+
+
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that happens in one run of an engine.
+
+    ``name`` tells the schedules of one scenario apart. ``decode_on_other_thread`` makes the runner
+    drive the engine on another thread than the one that loaded the model; ``weigh`` makes it look
+    at memory.
+    """
+
+    name: str
+    arrivals: tuple[Arrival, ...]
+    removals: tuple[Removal, ...] = ()
+    probes: tuple[Probe, ...] = ()
+    options: EngineOptions = EngineOptions()
+    decode_on_other_thread: bool = False
+    weigh: Weigh | None = None
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """All requests, in the order of their arrival."""
+        return tuple(request for arrival in self.arrivals for request in arrival.requests)
+
+    def request(self, request_id: str) -> Request:
+        """The request of that id.
+
+        Raises:
+            ScheduleError: no request has it.
+        """
+        for request in self.requests:
+            if request.request_id == request_id:
+                return request
+        raise ScheduleError(f"schedule {self.name!r} has no request {request_id!r}")
+
+    @property
+    def removed_ids(self) -> frozenset[str]:
+        """The requests that some removal names."""
+        return frozenset(name for removal in self.removals for name in removal.request_ids)
+
+
+def validate(schedule: Schedule) -> Schedule:
+    """Return ``schedule`` if it can be played.
+
+    Raises:
+        ScheduleError: names the request and the field that make it unplayable.
+    """
+    seen: set[str] = set()
+    for request in schedule.requests:
+        where = f"schedule {schedule.name!r}, request {request.request_id!r}"
+        if request.request_id in seen:
+            raise ScheduleError(f"{where}: the id is used twice")
+        seen.add(request.request_id)
+        if not request.prompt:
+            raise ScheduleError(f"{where}: prompt is empty")
+        if request.max_tokens < 1:
+            raise ScheduleError(f"{where}: max_tokens is {request.max_tokens}, must be at least 1")
+        if request.segments and sum(request.segments) != len(request.prompt):
+            raise ScheduleError(
+                f"{where}: segments add up to {sum(request.segments)}, "
+                f"the prompt has {len(request.prompt)} tokens"
+            )
+        for media in request.media:
+            placed = 0 <= media.span[0] < media.span[1] <= len(request.prompt)
+            if not placed and media.span != (0, 0):
+                raise ScheduleError(
+                    f"{where}: {media.kind} has span {media.span}, "
+                    f"no place in a prompt of {len(request.prompt)} tokens"
+                )
+        if request.continues and request.continues.request_id not in seen:
+            raise ScheduleError(
+                f"{where}: continues {request.continues.request_id!r}, which arrives no earlier"
+            )
+    for name in schedule.removed_ids:
+        if name not in seen:
+            raise ScheduleError(f"schedule {schedule.name!r}: removal of unknown request {name!r}")
+    for trigger in triggers(schedule):
+        if trigger.request_id is not None and trigger.request_id not in seen:
+            raise ScheduleError(
+                f"schedule {schedule.name!r}: trigger on unknown request {trigger.request_id!r}"
+            )
+    return schedule
+
+
+def triggers(schedule: Schedule) -> tuple[Trigger, ...]:
+    """All triggers of a schedule: of its arrivals, removals and probes."""
+    timed: tuple[Arrival | Removal | Probe, ...] = (
+        *schedule.arrivals,
+        *schedule.removals,
+        *schedule.probes,
+    )
+    return tuple(item.when for item in timed)
+
+
+def to_json(schedule: Schedule) -> str:
+    """The schedule as JSON text that ``from_json`` reads back."""
+    return msgspec.json.encode(schedule).decode()
+
+
+def from_json(text: str | bytes) -> Schedule:
+    """A validated schedule from JSON text.
+
+    Raises:
+        ScheduleError: the text is no schedule; says which field and why.
+    """
+    try:
+        schedule = msgspec.json.decode(text, type=Schedule)
+    except msgspec.MsgspecError as error:
+        raise ScheduleError(f"not a schedule: {error}") from error
+    return validate(schedule)

@@ -1,0 +1,183 @@
+"""What is said of a case: the verdict, its evidence, the record that a run leaves.
+
+The record (``CaseResult``) is one line of a result file; ``schema/result.schema.json`` is its
+published form.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from conformance.core.errors import ResultError
+from conformance.core.picture import Picture
+
+MOST_FINDINGS = 40
+"""Findings that a result carries at most; one defect can show in every row of every schedule."""
+
+
+class Verdict(enum.StrEnum):
+    """The outcome of a case. Ordered from best to worst: a case is as bad as its worst schedule."""
+
+    EXACT = "exact"
+    TIE = "tie"
+    POLICY = "policy"
+    UNSUPPORTED = "unsupported"
+    VACUOUS = "vacuous"
+    DRIFT = "drift"
+    DIVERGED = "diverged"
+    UNSTABLE = "unstable"
+    LEAK = "leak"
+    PROTOCOL = "protocol"
+    NAN = "nan"
+    ORACLE = "oracle"
+    HANG = "hang"
+    CRASH = "crash"
+
+    @property
+    def good(self) -> bool:
+        """Whether batched decoding gave what single-stream decoding gives."""
+        return self in (Verdict.EXACT, Verdict.TIE)
+
+    @property
+    def severity(self) -> int:
+        """Position in the order from best to worst."""
+        return list(Verdict).index(self)
+
+
+class CaseId(msgspec.Struct, frozen=True, order=True):
+    """Names a case; as text ``mlx_lm/qwen3_5/staggered/float32/0``."""
+
+    engine: str
+    family: str
+    scenario: str
+    dtype: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.engine}/{self.family}/{self.scenario}/{self.dtype}/{self.seed}"
+
+    @classmethod
+    def parse(cls, text: str) -> CaseId:
+        """The case id written as ``text``.
+
+        Raises:
+            ResultError: ``text`` has not five parts, or its seed is no number.
+        """
+        parts = text.split("/")
+        if len(parts) != 5 or not parts[4].isdecimal():
+            raise ResultError(
+                f"{text!r} is no case id; it must look like mlx_lm/llama/ragged/float32/0"
+            )
+        return cls(parts[0], parts[1], parts[2], parts[3], int(parts[4]))
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that a check saw. Five parts make the message of a failure.
+
+    Attributes:
+        verdict: what it amounts to.
+        check: the check that saw it.
+        what: one sentence with expected and got.
+        schedule: the schedule it was seen in.
+        mode: forced or free; empty when it is about neither.
+        request_id: the request concerned, if one is.
+        step: index of the output token concerned, counted from 0 for the request's first token.
+        row: the request's row on the batch axis, where known.
+        expected: what the oracle has; ``got`` what the engine gave.
+        margin: oracle top-1 minus top-2 logprob at that step (nats).
+        difference: largest absolute logprob difference seen (nats).
+        noise: what rounding alone may move at that step (nats).
+        ratio: largest difference over its noise, of all steps of the request.
+        cause: the likely cause, in words.
+    """
+
+    verdict: Verdict
+    check: str
+    what: str
+    schedule: str = ""
+    mode: str = ""
+    request_id: str | None = None
+    step: int | None = None
+    row: int | None = None
+    expected: str = ""
+    got: str = ""
+    margin: float | None = None
+    difference: float | None = None
+    noise: float | None = None
+    ratio: float | None = None
+    cause: str = ""
+
+
+class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one schedule of a case.
+
+    ``host_reads`` is how often the host fetched numbers of the device in the first run, and
+    ``longest_wait`` the most model calls that a decoding request waited for its next token.
+
+    ``cache_share`` is the size of its quantized caches over that of an equal schedule without
+    quantization, ``quantized_share`` the same over the layers that were quantized.
+    """
+
+    name: str
+    verdict: Verdict
+    forward_calls: int = 0
+    forward_seconds: float = 0.0
+    padded_positions: int = 0
+    real_positions: int = 0
+    host_reads: int = 0
+    longest_wait: int = 0
+    cache_share: float | None = None
+    quantized_share: float | None = None
+
+
+class CaseResult(msgspec.Struct, frozen=True):
+    """One line of a result file.
+
+    ``expected`` says whether the verdict is the one that is wanted: ``exact`` or ``tie``, or what
+    ``expectations/`` names for it (then ``known`` is the id of that entry). ``max_abs_diff`` and
+    ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
+    the first output token at which a finding applies. ``seconds`` is wall time;
+    ``forward_seconds`` the part of it spent in model calls. ``picture`` is what a page draws of a
+    case that is wrong.
+    """
+
+    case: str
+    engine: str
+    family: str
+    scenario: str
+    dtype: str
+    seed: int
+    verdict: Verdict
+    expected: bool
+    max_abs_diff: float | None
+    noise: float | None
+    first_bad_step: int | None
+    evidence: tuple[Finding, ...]
+    versions: dict[str, str]
+    device: str
+    seconds: float
+    forward_seconds: float = 0.0
+    ratio: float | None = None
+    known: str | None = None
+    schedules: tuple[ScheduleResult, ...] = ()
+    schema: int = 1
+    picture: Picture | None = None
+
+
+def encode(result: CaseResult) -> str:
+    """The result as one line of JSON, without the newline; floats that are not finite are null."""
+    return msgspec.json.encode(result).decode()
+
+
+def decode(line: str | bytes, *, where: str = "result") -> CaseResult:
+    """A result from one line of JSON.
+
+    Raises:
+        ResultError: the line is no result; says where and which field.
+    """
+    try:
+        return msgspec.json.decode(line, type=CaseResult)
+    except msgspec.MsgspecError as error:
+        raise ResultError(f"{where}: {error}") from error

@@ -1,0 +1,12 @@
+"""What these faults share: whose they are, and which caches they need."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from conformance.core.faults.base import Fault
+
+# The engine in which prompts and rows that decode share a pass.
+fault = partial(Fault, engine="reference_mixed")
+
+ATTENTION = "cache:*KVCache"

@@ -1,0 +1,48 @@
+"""The reference engine as engines of mlx-lm's families: ``--engine 'reference*'``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from conformance.core.engine import Engine
+from conformance.core.faults import Fault
+from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
+from conformance.reference import prefill
+from conformance.reference.engine import Makers
+from conformance.run.hookspecs import hookimpl
+
+MAKERS = Makers(make_sampler, make_processors)
+
+
+class ReferenceSolo(prefill.Solo):
+    """See ``prefill.Solo``."""
+
+    opinion: ClassVar[bool] = True
+    makers: ClassVar[Makers] = MAKERS
+
+
+class ReferencePadded(prefill.Padded):
+    """See ``prefill.Padded``."""
+
+    opinion: ClassVar[bool] = True
+    makers: ClassVar[Makers] = MAKERS
+
+
+class ReferenceMixed(prefill.Mixed):
+    """See ``prefill.Mixed``."""
+
+    makers: ClassVar[Makers] = MAKERS
+
+
+@hookimpl
+def conformance_engines() -> list[type[Engine]]:
+    """Three, by how prompts are brought in."""
+    return [ReferenceSolo, ReferencePadded, ReferenceMixed]
+
+
+@hookimpl
+def conformance_faults() -> list[Fault]:
+    """Historic defects that no library can host. Imported late: they import mlx-lm's parts."""
+    from conformance.plugins.reference_engine.faults import FAULTS  # noqa: PLC0415
+
+    return list(FAULTS)

@@ -1,0 +1,76 @@
+"""A loaded model with all that is made once for it: meter, oracles, noise."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.core.phases import Phases
+from conformance.core.remote_code import sealed
+from conformance.core.trace import ForwardCall
+from conformance.reference.oracle import STATELESS_STEPS, Oracle
+from conformance.reference.store import Kept, keep
+
+# What is entered for a run of a schedule, by its name.
+Around = Callable[[str], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A family's model in one dtype, ready for every engine and scenario.
+
+    ``around`` is entered for each run of an engine, with the name of the schedule it plays, and
+    left after it: a fault is in place there, and nowhere else, so that the oracle stays right.
+    """
+
+    family: Family
+    library: Library
+    model: Any
+    meter: list[ForwardCall]
+    oracle: Oracle
+    phases: Phases
+    around: Around = contextlib.nullcontext
+
+    @classmethod
+    def load(
+        cls,
+        library: Library,
+        family: Family,
+        *,
+        dtype: str,
+        seed: int,
+        phases: Phases,
+        evaluate: bool = False,
+    ) -> Subject:
+        """Load the family's model.
+
+        Raises:
+            ModelError: the library cannot build or load it.
+        """
+        with phases("load"), _sealed(family):
+            model = library.load(family, dtype=dtype, seed=seed)
+        meter = library.meter(model, evaluate=evaluate)
+        steps = 1 if family.facts.bidirectional_prompt else STATELESS_STEPS
+        oracle = Oracle(library, model, dtype, steps, kept=_kept(library, family, dtype))
+        return cls(family, library, model, meter, oracle, phases)
+
+
+def _sealed(family: Family) -> AbstractContextManager[None]:
+    """No code that comes with a checkpoint or a config is run, unless the user allows it."""
+    real = family.checkpoint
+    return sealed(Path(real.folder), trusted=real.trusted) if real else sealed(None, trusted=False)
+
+
+def _kept(library: Library, family: Family, dtype: str) -> Kept:
+    """Where the oracle's answers are kept: on disk for a checkpoint that has a place for them."""
+    checkpoint = family.checkpoint
+    if checkpoint is None or not checkpoint.cache:
+        return Kept({}, {})
+    made_by = {**library.versions(), "device": library.device(), "dtype": dtype}
+    return keep(Path(checkpoint.cache), checkpoint.digest, made_by)

@@ -1,1 +1,0 @@
-"""Goldens made anew: staged from the oracle, shown as a difference, then accepted or not."""

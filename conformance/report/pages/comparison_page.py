@@ -1,0 +1,75 @@
+"""Two runs compared, as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jinja2
+
+from conformance.core.verdict import CaseResult
+from conformance.report.comparison import Change, Comparison, Kind, compare
+from conformance.report.pages.environment import Page, render_page
+from conformance.report.pages.matrix_page import has_page
+
+HERE = "comparison.html"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells whose verdict changed, of one engine and dtype; ``None`` where none did."""
+
+    engine: str
+    dtype: str
+    scenarios: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Change | None, ...]], ...]
+
+
+def render_comparison(
+    before: Sequence[CaseResult],
+    after: Sequence[CaseResult],
+    environment: jinja2.Environment,
+    *,
+    pages: tuple[Page, ...],
+) -> str:
+    """The page's text.
+
+    Raises:
+        ResultError: a run has no case, or one of them twice.
+    """
+    found = compare(before, after)
+    return render_page(
+        environment,
+        "comparison.html.j2",
+        here=HERE,
+        pages=pages,
+        found=found,
+        kinds=[(kind, found.of(kind)) for kind in Kind if found.of(kind)],
+        grids=grids(found),
+        counts=(len(before), len(after)),
+        linked=lambda change: change.after is not None and has_page(change.after),
+    )
+
+
+def grids(found: Comparison) -> tuple[Grid, ...]:
+    """The changed cells that both runs have, for each engine and dtype; the worst seed of each."""
+    lanes: dict[tuple[str, str], list[Change]] = {}
+    for change in found.changes:
+        if change.kind is not Kind.NOISE and change.before and change.after:
+            lanes.setdefault((change.result.engine, change.result.dtype), []).append(change)
+    return tuple(_grid(*key, changes) for key, changes in sorted(lanes.items()))
+
+
+def _grid(engine: str, dtype: str, changes: Sequence[Change]) -> Grid:
+    # Changes come the worst first, so that a cell of several seeds is told by its worst one.
+    cells: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        cells.setdefault((change.result.family, change.result.scenario), change)
+    scenarios = tuple(sorted({scenario for _, scenario in cells}))
+    families = sorted({family for family, _ in cells})
+    return Grid(
+        engine,
+        dtype,
+        scenarios,
+        tuple((f, tuple(cells.get((f, scenario)) for scenario in scenarios)) for f in families),
+    )

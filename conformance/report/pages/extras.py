@@ -1,0 +1,60 @@
+"""What other commands left in folders about single cases: explanations and scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from conformance.core.errors import ReportError
+from conformance.core.verdict import CaseResult
+from conformance.report.explanation import Explanation
+from conformance.report.pages.slugs import case_slug
+
+
+def read_explanations(folder: Path) -> dict[str, Explanation]:
+    """What ``conformance explain --json`` wrote there, by case id; of the right engine only.
+
+    Raises:
+        ReportError: a ``.json`` or ``.jsonl`` file cannot be read, or is none; says which line.
+    """
+    found = {}
+    for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]):
+        for number, line in enumerate(_text(path).splitlines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                explanation = msgspec.json.decode(line, type=Explanation)
+            except msgspec.MsgspecError as error:
+                where = f"{path}, line {number}"
+                raise ReportError(f"{where}: no `conformance explain --json`: {error}") from error
+            if not explanation.fault:  # a fault's would not explain what the case shows without it
+                found[explanation.case] = explanation
+    return found
+
+
+def read_scripts(folder: Path, results: Iterable[CaseResult]) -> dict[str, str]:
+    """The scripts there, and in folders below it, by case id.
+
+    A case's own is named as its page says. Else that of a known defect which the case shows serves
+    it, named as in ``docs/defects``: ``kv_offset.py`` of the defect ``kv-offset``.
+
+    Raises:
+        ReportError: one cannot be read.
+    """
+    there = {path.stem: path for path in sorted(folder.rglob("*.py"), reverse=True)}
+    found = {}
+    for result in results:
+        defects = (result.known or "").replace("-", "_").split(", ")
+        path = next((there[n] for n in (case_slug(result.case), *defects) if n in there), None)
+        if path is not None:
+            found[result.case] = _text(path)
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path}: cannot be read: {error}") from error

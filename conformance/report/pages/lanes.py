@@ -1,0 +1,84 @@
+"""How much of what there is to run was run and came to what, for each engine and dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.core.inventory import Inventory
+from conformance.core.verdict import CaseResult, Verdict
+
+_NOTHING_SAID = (Verdict.UNSUPPORTED, Verdict.POLICY, Verdict.VACUOUS)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One engine in one dtype with one seed, in counts.
+
+    Every case that applies is in the denominator, whether it was run or not: ``proven`` plus
+    ``wrong`` plus ``silent`` are the ``run`` ones, and ``run`` plus ``missing`` all that there
+    are. All that is unknown of an engine that is not installed is ``None``.
+
+    Attributes:
+        proven: exact or tie.
+        wrong: told to be wrong, of which ``known`` by an entry of the expectations.
+        silent: unsupported, a policy, or vacuous: neither right nor wrong is said.
+        unexpected: verdicts that are not the wanted ones.
+    """
+
+    engine: str
+    dtype: str
+    seed: int
+    families_run: int
+    families: int | None
+    run: int
+    proven: int
+    wrong: int
+    known: int
+    silent: int
+    unexpected: int
+    missing: int | None
+
+    @property
+    def applicable(self) -> int | None:
+        """How many cases there are."""
+        return None if self.missing is None else self.run + self.missing
+
+    @property
+    def share(self) -> float | None:
+        """Of all cases that there are, those that are proven."""
+        return self.proven / self.applicable if self.applicable else None
+
+
+def lanes(results: Sequence[CaseResult], inventory: Inventory) -> tuple[Lane, ...]:
+    """One for each engine, dtype and seed, in the order in which these first occur."""
+    groups: dict[tuple[str, str, int], list[CaseResult]] = {}
+    for result in results:
+        groups.setdefault((result.engine, result.dtype, result.seed), []).append(result)
+    return tuple(_lane(*key, group, inventory) for key, group in groups.items())
+
+
+def _lane(
+    engine: str, dtype: str, seed: int, group: list[CaseResult], inventory: Inventory
+) -> Lane:
+    applicable = inventory.applicable.get(engine)
+    run = {(result.family, result.scenario) for result in group}
+    wrong = [r for r in group if not r.verdict.good and r.verdict not in _NOTHING_SAID]
+    missing = None
+    if applicable is not None:
+        there = {(family, name) for family, names in applicable.items() for name in names}
+        missing = len(there - run)
+    return Lane(
+        engine=engine,
+        dtype=dtype,
+        seed=seed,
+        families_run=len({family for family, _ in run}),
+        families=None if applicable is None else len(applicable),
+        run=len(group),
+        proven=sum(result.verdict.good for result in group),
+        wrong=len(wrong),
+        known=sum(result.known is not None for result in wrong),
+        silent=sum(result.verdict in _NOTHING_SAID for result in group),
+        unexpected=sum(not result.expected for result in group),
+        missing=missing,
+    )

@@ -1,0 +1,128 @@
+"""The first page: what it all came to, of how much, and how far that can be trusted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jinja2
+
+from conformance.core.inventory import Inventory
+from conformance.core.verdict import CaseResult
+from conformance.report.message import worst
+from conformance.report.outcome import tallies
+from conformance.report.pages.environment import Page, render_page
+from conformance.report.pages.lanes import lanes
+from conformance.report.pages.words import MEANINGS, brief
+from conformance.report.separation import LEAST, Separation, separations
+from conformance.report.trials import Outcome, Trial
+
+HERE = "index.html"
+
+_FAILURES = 20  # that are told one by one; the matrix has all
+_CLOSEST = 5  # families with the smallest separation
+_WORDS = 200  # characters of a finding
+
+
+@dataclass(frozen=True)
+class Power:
+    """What became of all faults in all families, in one dtype."""
+
+    dtype: str
+    killed: int
+    survived: int
+    hidden: int
+    families: int
+    closest: tuple[Separation, ...]
+
+    @property
+    def pairs(self) -> int:
+        """Of fault and family that count: it took effect there, and nothing hid it."""
+        return self.killed + self.survived
+
+    @property
+    def least(self) -> float:
+        """The separation that a family should have."""
+        return LEAST[self.dtype]
+
+
+def render_overview(
+    results: Sequence[CaseResult],
+    inventory: Inventory,
+    trials: Sequence[Trial],
+    environment: jinja2.Environment,
+    *,
+    pages: tuple[Page, ...],
+) -> str:
+    """The page's text."""
+    unexpected = sorted(
+        (r for r in results if not r.expected), key=lambda r: (-r.verdict.severity, r.case)
+    )
+    return render_page(
+        environment,
+        "overview.html.j2",
+        here=HERE,
+        pages=pages,
+        headline=headline(len(results), len(unexpected)),
+        total=len(results),
+        tallies=tallies(results),
+        meanings=MEANINGS,
+        unexpected=[(result, _what(result)) for result in unexpected],
+        most=_FAILURES,
+        lanes=lanes(results, inventory),
+        accounts=inventory.accounts,
+        power=power(trials),
+        known=known(results),
+        versions=versions(results),
+        seconds=sum(result.seconds for result in results),
+        forward_seconds=sum(result.forward_seconds for result in results),
+    )
+
+
+def headline(cases: int, unexpected: int) -> str:
+    """The whole report in one sentence."""
+    noun = "case" if cases == 1 else "cases"
+    if unexpected:
+        return f"{unexpected} of {cases} {noun} not as expected"
+    return f"All {cases} {noun} as expected"
+
+
+def power(trials: Sequence[Trial]) -> tuple[Power, ...]:
+    """One for each dtype."""
+    found = []
+    for dtype in sorted({trial.dtype for trial in trials}, reverse=True):
+        some = [trial for trial in trials if trial.dtype == dtype]
+        counts = Counter(trial.outcome for trial in some)
+        apart = separations(some)
+        found.append(
+            Power(
+                dtype=dtype,
+                killed=counts[Outcome.KILLED],
+                survived=counts[Outcome.SURVIVED],
+                hidden=counts[Outcome.HIDDEN],
+                families=len(apart),
+                closest=apart[:_CLOSEST],
+            )
+        )
+    return tuple(found)
+
+
+def known(results: Sequence[CaseResult]) -> list[tuple[str, int]]:
+    """Each known defect and the number of cases that show it, the most first."""
+    entries = (name for r in results if r.known for name in r.known.split(", "))
+    return sorted(Counter(entries).items(), key=lambda item: (-item[1], item[0]))
+
+
+def versions(results: Sequence[CaseResult]) -> list[tuple[str, list[str]]]:
+    """Each package's versions and the devices; several where the results are of several runs."""
+    found: dict[str, set[str]] = {}
+    for result in results:
+        for name, version in {**result.versions, "device": result.device}.items():
+            found.setdefault(name, set()).add(version)
+    return [(name, sorted(values)) for name, values in sorted(found.items())]
+
+
+def _what(result: CaseResult) -> str:
+    finding = worst(result)
+    return brief(finding.what, _WORDS) if finding else "passes, or has no finding"

@@ -1,0 +1,81 @@
+"""Where a report goes: a folder that is there whole, or as it was before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from conformance.core.errors import ReportError
+
+MARK = "report.json"
+"""Says that a folder is a report, which may be replaced; and of what, for programs."""
+
+
+@contextlib.contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A new folder to write to, which takes the place of ``folder`` if all goes well.
+
+    Raises:
+        ReportError: there is something else in that place, or it cannot be written.
+    """
+    folder = folder.resolve()  # a link keeps pointing to where it does
+    check_place(folder)
+    try:
+        with _beside(folder) as new:
+            yield new
+            _replace(folder, new)
+    except OSError as error:
+        raise ReportError(f"{folder}: cannot write a report there: {error.strerror}") from error
+
+
+def check_place(folder: Path) -> None:
+    """See that a report may be written there, before hours are spent on what is in it.
+
+    Raises:
+        ReportError: its parent is no folder or read-only, or it is something that is no report of
+            ours.
+    """
+    folder = folder.resolve()
+    if not folder.parent.is_dir():
+        raise ReportError(f"{folder}: cannot write a report there: no folder {folder.parent}")
+    if not os.access(folder.parent, os.W_OK):
+        raise ReportError(f"{folder}: cannot write a report there: {folder.parent} is read-only")
+    try:
+        ours = not folder.exists() or (
+            folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir()))
+        )
+    except OSError as error:
+        raise ReportError(f"{folder}: cannot write a report there: {error.strerror}") from error
+    if not ours:
+        raise ReportError(
+            f"{folder}: is there already and no report of ours; name another folder or remove it"
+        )
+
+
+@contextlib.contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
+    """A new folder beside, on the same disk; gone afterwards, unless it was moved."""
+    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        made.chmod(0o755)  # a web server of another user may read it
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _replace(folder: Path, new: Path) -> None:
+    """Put ``new`` in the place of ``folder``, which comes back if that fails."""
+    if not folder.exists():
+        new.rename(folder)
+        return
+    with _beside(folder) as attic:
+        folder.rename(attic / "old")
+        try:
+            new.rename(folder)
+        except OSError:
+            (attic / "old").rename(folder)
+            raise

@@ -1,0 +1,163 @@
+"""The kill matrix as a page: historic defects by families, and what became of each pair."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jinja2
+
+from conformance.core.verdict import Verdict
+from conformance.report.matrix import GLYPHS
+from conformance.report.pages.environment import Page, render_page
+from conformance.report.trials import Outcome, Trial
+
+HERE = "faults.html"
+
+MARKS = {
+    Outcome.KILLED: "K",
+    Outcome.SURVIVED: "S",
+    Outcome.HIDDEN: "h",
+    Outcome.NOT_APPLICABLE: "",
+}
+"""What stands in a cell; a kill is told by the letter of the verdict that it was caught with."""
+
+_STYLES = {outcome: outcome.value for outcome in Outcome} | {Outcome.NOT_APPLICABLE: "na"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A fault in a family; ``text`` says how that is known."""
+
+    mark: str
+    outcome: Outcome
+    text: str
+
+    @property
+    def style(self) -> str:
+        """Its class in the style sheet; of the many that are not applicable a short one."""
+        return _STYLES[self.outcome]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A fault. ``cells`` has one entry for each family, ``None`` where it was not tried."""
+
+    fault: str
+    cells: tuple[Cell | None, ...]
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """What became of it, in words that a filter knows; ``idle``: it is applicable nowhere."""
+        seen = {cell.style for cell in self.cells if cell}
+        seen |= {"idle"} if seen == {_STYLES[Outcome.NOT_APPLICABLE]} else set()
+        return tuple(sorted(seen))
+
+
+@dataclass(frozen=True)
+class Group:
+    """A class of faults, and the pairs of fault and family by what became of them."""
+
+    name: str
+    key: str
+    rows: tuple[Row, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def share(self) -> float | None:
+        """Killed of all that could be; ``None`` where none could."""
+        killed, survived = self.counts[:2]
+        return killed / (killed + survived) if killed + survived else None
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All trials of one engine, dtype and seed."""
+
+    engine: str
+    dtype: str
+    seed: int
+    families: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def all(self) -> Group:
+        """All its classes as one."""
+        rows = tuple(row for group in self.groups for row in group.rows)
+        counts = tuple(map(sum, zip(*(group.counts for group in self.groups), strict=True)))
+        return Group("all", "", rows, counts)
+
+
+def render_power(
+    trials: Sequence[Trial], environment: jinja2.Environment, *, pages: tuple[Page, ...]
+) -> str:
+    """The page's text."""
+    found = matrices(trials)
+    verdicts = {kill.verdict for trial in trials for kill in trial.kills[:1]}
+    return render_page(
+        environment,
+        "faults.html.j2",
+        here=HERE,
+        pages=pages,
+        matrices=found,
+        outcomes=tuple(Outcome),
+        verdicts=[(v, GLYPHS[v]) for v in Verdict if v.value in verdicts],
+        costs=bool(verdicts - {verdict.value for verdict in Verdict}),
+        survivors=[trial for trial in trials if trial.outcome is Outcome.SURVIVED],
+        hidden=_reasons(trials, Outcome.HIDDEN),
+    )
+
+
+def matrices(trials: Sequence[Trial]) -> tuple[Matrix, ...]:
+    """One for each engine, dtype and seed, in the order in which these first occur."""
+    lanes: dict[tuple[str, str, int], list[Trial]] = {}
+    for trial in trials:
+        lanes.setdefault((trial.engine, trial.dtype, trial.seed), []).append(trial)
+    return tuple(_matrix(*key, lane, number) for number, (key, lane) in enumerate(lanes.items()))
+
+
+def _matrix(engine: str, dtype: str, seed: int, trials: list[Trial], number: int) -> Matrix:
+    families = tuple(sorted({trial.family for trial in trials}))
+    classes: dict[str, list[Trial]] = {}
+    for trial in sorted(trials, key=lambda trial: (trial.fault_class, trial.fault)):
+        classes.setdefault(trial.fault_class, []).append(trial)
+    groups = tuple(
+        Group(name, f"class-{number}-{place}", _rows(own, families), _counts(own))
+        for place, (name, own) in enumerate(classes.items())
+    )
+    return Matrix(engine, dtype, seed, families, groups)
+
+
+def _rows(trials: Sequence[Trial], families: Sequence[str]) -> tuple[Row, ...]:
+    faults = dict.fromkeys(trial.fault for trial in trials)
+    table = {(trial.fault, trial.family): _cell(trial) for trial in trials}
+    return tuple(
+        Row(fault, tuple(table.get((fault, family)) for family in families)) for fault in faults
+    )
+
+
+def _counts(trials: Sequence[Trial]) -> tuple[int, ...]:
+    found = Counter(trial.outcome for trial in trials)
+    return tuple(found[outcome] for outcome in Outcome)
+
+
+def _cell(trial: Trial) -> Cell:
+    if not trial.kills:
+        reason = trial.why or f"tried {', '.join(trial.tried)}"
+        return Cell(MARKS[trial.outcome], trial.outcome, f"{trial.outcome}: {reason}")
+    kill = trial.kills[0]
+    ratio = "" if kill.ratio is None else f", {kill.ratio:.3g} times the noise"
+    text = f"{kill.scenario}: {kill.verdict} ({', '.join(kill.checks)}{ratio})"
+    known = kill.verdict in list(Verdict)
+    mark = GLYPHS[Verdict(kill.verdict)] if known else MARKS[trial.outcome]
+    return Cell(mark, trial.outcome, text)
+
+
+def _reasons(trials: Sequence[Trial], outcome: Outcome) -> list[tuple[str, list[Trial]]]:
+    """The trials of one outcome by the reason that is given."""
+    found: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.outcome is outcome:
+            found.setdefault(trial.why, []).append(trial)
+    return sorted(found.items())

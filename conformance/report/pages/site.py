@@ -1,0 +1,89 @@
+"""The pages of a report, and which of them there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import conformance
+from conformance.report.pages import comparison_page, matrix_page, overview, power_page, trend_page
+from conformance.report.pages.case_page import render_case
+from conformance.report.pages.environment import Page, make_environment
+from conformance.report.pages.material import Material
+from conformance.report.pages.place import MARK, whole_folder
+from conformance.report.pages.slugs import case_href
+
+
+def write_site(folder: Path, material: Material) -> int:
+    """Write the report, whole or not at all; an older report in its place is replaced.
+
+    Returns: the number of pages.
+
+    Raises:
+        ReportError: there is something else in that place, or it cannot be written.
+    """
+    with whole_folder(folder) as new:
+        return _write(new, material)
+
+
+def _write(folder: Path, material: Material) -> int:
+    for name, text in _files(material):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        # Texts of results may hold half of a surrogate pair, which no file can.
+        path.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    for asset in resources.files("conformance.report.pages").joinpath("assets").iterdir():
+        (folder / "assets").mkdir(exist_ok=True)
+        (folder / "assets" / asset.name).write_bytes(asset.read_bytes())
+    return sum(1 for _ in folder.rglob("*.html"))
+
+
+def _files(material: Material) -> Iterator[tuple[str, str]]:
+    """Each file's name and text."""
+    environment = make_environment()
+    pages = navigation(material)
+    results, inventory = material.results, material.inventory
+    told = {"pages": pages}
+    yield (
+        overview.HERE,
+        overview.render_overview(results, inventory, material.trials, environment, **told),
+    )
+    yield matrix_page.HERE, matrix_page.render_matrix(results, inventory, environment, **told)
+    for result in results:
+        if matrix_page.has_page(result):
+            page = render_case(
+                result,
+                environment,
+                explanation=material.explanations.get(result.case),
+                script=material.scripts.get(result.case),
+                **told,
+            )
+            yield case_href(result.case), page
+    if material.trials:
+        yield power_page.HERE, power_page.render_power(material.trials, environment, **told)
+    if material.before:
+        page = comparison_page.render_comparison(material.before, results, environment, **told)
+        yield comparison_page.HERE, page
+    if material.runs:
+        yield trend_page.HERE, trend_page.render_trend(material.runs, environment, **told)
+    about = {
+        "format": "mlx-conformance report",
+        "version": conformance.__version__,
+        "cases": len(results),
+        "unexpected": sum(not result.expected for result in results),
+    }
+    yield MARK, json.dumps(about, indent=2) + "\n"
+
+
+def navigation(material: Material) -> tuple[Page, ...]:
+    """The pages that a report of this has, beside those of cases."""
+    pages = [Page(overview.HERE, "Overview"), Page(matrix_page.HERE, "Matrix")]
+    if material.trials:
+        pages.append(Page(power_page.HERE, "Faults"))
+    if material.before:
+        pages.append(Page(comparison_page.HERE, "Comparison"))
+    if material.runs:
+        pages.append(Page(trend_page.HERE, "Trend"))
+    return tuple(pages)

@@ -1,0 +1,109 @@
+"""What became of each fault in each family: the lines of a result file of ``conformance power``."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from conformance.core.errors import ResultError
+
+
+class Outcome(enum.StrEnum):
+    """What became of a fault in a family.
+
+    ``hidden``: it took effect only where the family is wrong without it, and made that no worse in
+    any way that a check tells. What hides it is the defect that stands in ``expectations/``.
+    """
+
+    KILLED = "killed"
+    SURVIVED = "survived"
+    HIDDEN = "hidden"
+    NOT_APPLICABLE = "not applicable"
+
+
+class Kill(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One scenario that caught a fault.
+
+    Attributes:
+        scenario: its name.
+        verdict: of the case with the fault.
+        checks: those with a finding that the right run has not.
+        ratio: the largest difference over its noise in such a finding. ``None`` where numbers are
+            not what told it (lost tokens, wrong draws, bookkeeping, costs: all within noise), and
+            where one is not finite.
+    """
+
+    scenario: str
+    verdict: str
+    checks: tuple[str, ...]
+    ratio: float | None = None
+
+
+class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A fault in a family: one line of the file.
+
+    Attributes:
+        hits: how often the defect took effect.
+        tried: the scenarios that were run with it; with ``complete`` all that the engine can
+            express, else only until one caught it.
+        why: why it is hidden or not applicable, or how it survived.
+        noise: the largest difference over its noise of the runs without a defect that it was held
+            against; ``None`` where none of them was right.
+    """
+
+    fault: str
+    fault_class: str
+    engine: str
+    family: str
+    dtype: str
+    seed: int
+    outcome: Outcome
+    kills: tuple[Kill, ...] = ()
+    hits: int = 0
+    tried: tuple[str, ...] = ()
+    why: str = ""
+    seconds: float = 0.0
+    noise: float | None = None
+    complete: bool = False
+    schema: int = 1
+
+    @property
+    def signal(self) -> float | None:
+        """The largest ratio of its kills; ``None`` where no kill has one."""
+        ratios = [kill.ratio for kill in self.kills if kill.ratio is not None]
+        return max(ratios, default=None)
+
+
+def encode(trial: Trial) -> str:
+    """The trial as one line of JSON, without the newline."""
+    return msgspec.json.encode(trial).decode()
+
+
+def read_trials(paths: Iterable[Path]) -> tuple[Trial, ...]:
+    """The trials of some files. Of the same fault in the same family the last one counts.
+
+    Raises:
+        ResultError: a file cannot be read, or a line is no trial; says which.
+    """
+    found: dict[tuple[str, str, str, str, int], Trial] = {}
+    for path in paths:
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ResultError(f"{path}: cannot read results: {error}") from error
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                trial = _decode(line, f"{path}, line {number}")
+                key = (trial.fault, trial.engine, trial.family, trial.dtype, trial.seed)
+                found[key] = trial
+    return tuple(found.values())
+
+
+def _decode(line: str, where: str) -> Trial:
+    try:
+        return msgspec.json.decode(line, type=Trial)
+    except msgspec.MsgspecError as error:
+        raise ResultError(f"{where}: no result of `conformance power`: {error}") from error

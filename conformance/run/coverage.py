@@ -1,0 +1,83 @@
+"""What there is to run with the installed libraries, and which of their modules have no family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from conformance.core.errors import ModelError
+from conformance.core.inventory import UNKNOWN, About, Account, Inventory
+from conformance.core.verdict import CaseResult
+from conformance.run.registry import Registry
+
+
+def account(registry: Registry, library: str) -> Account:
+    """The account of the library of that name, as installed.
+
+    Raises:
+        KeyError: there is no such library.
+    """
+    coverage = registry.libraries[library].coverage()
+    covered: dict[str, tuple[str, ...]] = {}
+    for family in registry.families.values():
+        if family.facts.library == library:
+            covered[family.module] = (*covered.get(family.module, ()), family.name)
+    return Account(
+        library=library,
+        covered=covered,
+        excluded=dict(coverage.excluded),
+        uncovered=tuple(sorted(set(coverage.modules) - coverage.excluded.keys() - covered.keys())),
+    )
+
+
+def take_inventory(registry: Registry, results: Iterable[CaseResult]) -> Inventory:
+    """What there is for the engines and families of these results.
+
+    A family's caches are told by its outline, for which the library builds it without weights:
+    a tenth of a second each.
+    """
+    wanted = dict.fromkeys((result.engine, result.family) for result in results)
+    engines = [
+        registry.engines[name]
+        for name in dict.fromkeys(e for e, _ in wanted)
+        if name in registry.engines
+    ]
+    outlined: dict[tuple[str, str], About] = {}
+    families = {}
+    for engine, family in wanted:
+        if engine not in registry.engines:
+            continue
+        key = (registry.engines[engine].library, family)
+        if key not in registry.families:
+            continue
+        if key not in outlined:
+            outlined[key] = _about(registry, key)
+        families[engine, family] = outlined[key]
+    return Inventory(
+        scenarios=tuple(registry.scenarios),
+        families=families,
+        applicable={
+            engine.name: {
+                family.name: tuple(s.name for s in registry.scenarios_for(engine, family))
+                for family in registry.families_of(engine)
+            }
+            for engine in engines
+        },
+        accounts=tuple(
+            account(registry, name) for name in dict.fromkeys(e.library for e in engines)
+        ),
+    )
+
+
+def _about(registry: Registry, key: tuple[str, str]) -> About:
+    family = registry.families[key]
+    library = registry.libraries[family.facts.library]
+    try:
+        kinds = library.outline(family).kinds.get("caches", frozenset())
+    except ModelError:  # the library has no such model here, or fails to build it
+        kinds = frozenset()
+    return About(
+        library=family.facts.library,
+        module=family.module,
+        modalities=family.facts.modalities,
+        caches=tuple(sorted(kinds)) or (UNKNOWN,),
+    )

@@ -1,0 +1,45 @@
+"""The hooks of a plugin package (entry point group ``mlx_conformance``, or a pytest conftest)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from conformance.core.engine import Engine
+    from conformance.core.family import Family
+    from conformance.core.faults import Fault
+    from conformance.core.library import Library
+    from conformance.scenarios import Scenario
+
+PROJECT = "mlx_conformance"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def conformance_libraries() -> Iterable[Library]:  # type: ignore[empty-body]
+    """Model libraries: they build and load families and decode single streams."""
+
+
+@hookspec
+def conformance_families() -> Iterable[Family]:  # type: ignore[empty-body]
+    """Model families, each for one library."""
+
+
+@hookspec
+def conformance_engines() -> Iterable[type[Engine]]:  # type: ignore[empty-body]
+    """Engine classes, each for the models of one library."""
+
+
+@hookspec
+def conformance_scenarios() -> Iterable[Scenario]:  # type: ignore[empty-body]
+    """Scenarios, climbed in the order of their ``rung``."""
+
+
+@hookspec
+def conformance_faults() -> Iterable[Fault]:  # type: ignore[empty-body]
+    """Named, switchable defects that the checks must catch."""

@@ -1,0 +1,92 @@
+"""The plugin host: finds plugins, and says in one sentence what is wrong with one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pluggy
+
+from conformance.core.errors import PluginError
+from conformance.run import hookspecs
+
+
+def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
+    """A plugin manager with our hooks, all installed plugins and the ``extra`` ones.
+
+    Raises:
+        PluginError: a plugin cannot be imported, implements none of our hooks, or one that does
+            not exist.
+    """
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    for entry in _entry_points():
+        try:
+            plugin = entry.load()
+        except (Exception, SystemExit) as error:  # some modules exit where a package is missing
+            raise PluginError(
+                f"plugin {entry.name!r} ({entry.value}) could not be loaded: {told(error)}"
+            ) from error
+        _register(manager, plugin, entry.name)
+        if not manager.get_hookcallers(plugin):
+            raise PluginError(
+                f"plugin {entry.name!r} ({entry.value}) implements no hook; mark its functions "
+                f"with {hookspecs.__name__}.hookimpl"
+            )
+    for plugin in extra:
+        if not manager.is_registered(plugin):
+            _register(manager, plugin, None)
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise PluginError(
+            f"plugin {_name(manager, error.plugin)!r}: {told(error)}; the hooks are "
+            + ", ".join(sorted(vars(manager.hook)))
+        ) from error
+    return manager
+
+
+def load_plugin(name: str, folder: Path) -> object:
+    """The module ``name``, of ``folder`` or installed.
+
+    Raises:
+        PluginError: it can't be imported.
+    """
+    sys.path.insert(0, str(folder))
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"plugin {name!r} could not be loaded: {told(error)}") from error
+    finally:
+        sys.path.remove(str(folder))
+
+
+def told(error: BaseException) -> str:
+    """Type and text of an error, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def origin(plugin: object) -> str:
+    """Where a plugin is from: its file, or its module."""
+    return str(getattr(plugin, "__file__", None) or getattr(plugin, "__module__", plugin))
+
+
+def _entry_points() -> list[importlib.metadata.EntryPoint]:
+    return sorted(
+        importlib.metadata.entry_points(group=hookspecs.PROJECT), key=lambda entry: entry.name
+    )
+
+
+def _register(manager: pluggy.PluginManager, plugin: object, name: str | None) -> None:
+    try:
+        manager.register(plugin, name=name)
+    except (pluggy.PluginValidationError, ValueError) as error:
+        shown = name or manager.get_canonical_name(plugin)
+        raise PluginError(f"plugin {shown!r} ({origin(plugin)}): {told(error)}") from error
+
+
+def _name(manager: pluggy.PluginManager, plugin: object) -> str:
+    return manager.get_name(plugin) or repr(plugin)

@@ -1,0 +1,237 @@
+"""Lets the checks say what they find in the schedules of a case, as they were played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from conformance.checks import CHECKS, Play
+from conformance.checks.cache_bytes import cache_shares
+from conformance.checks.forced import measure
+from conformance.core import numerics
+from conformance.core.engine import Engine, equipped
+from conformance.core.failures import failure_of
+from conformance.core.picture import Picture
+from conformance.core.schedule import Schedule, Stage
+from conformance.core.trace import Trace
+from conformance.core.verdict import Finding, ScheduleResult, Verdict
+from conformance.reference.subject import Subject
+from conformance.run.judging.picturing import picture_of
+from conformance.run.judging.playing import play_schedule
+from conformance.run.judging.witnessed import missed, unwitnessed
+from conformance.scenarios import Brief, Scenario
+from conformance.scenarios.witnesses import padded_positions
+
+# Whether findings are all that is asked for, so that the rest of the case need not be played.
+Until = Callable[[Sequence[Finding]], bool]
+
+# Says of a batched case that its oracle is itself in question; judges nothing.
+_DOUBT = Finding(
+    Verdict.EXACT,
+    "oracle",
+    "the single stream that this was held against disagrees with the pass without a cache: "
+    "see the scenario `repeat`",
+)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The worst deviation of a case, in nats; ``ratio`` is difference over noise."""
+
+    difference: float = 0.0
+    noise: float = 0.0
+    ratio: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a case came to."""
+
+    findings: tuple[Finding, ...]
+    schedules: tuple[ScheduleResult, ...]
+    numbers: Numbers | None
+    picture: Picture | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all findings; exact without any."""
+        return worst(self.findings)
+
+
+def worst(findings: Sequence[Finding]) -> Verdict:
+    """The most severe verdict of the findings; exact without any."""
+    return max((f.verdict for f in findings), key=lambda v: v.severity, default=Verdict.EXACT)
+
+
+def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
+    """What scenarios may know of the subject."""
+    family = subject.family
+    return Brief(
+        tokens=family.tokens,
+        window=family.facts.window,
+        bounded=subject.library.bounds_caches(subject.model),
+        seed=seed,
+        capabilities=engine.capabilities,
+        probes=engine.probes(),
+        solo=lambda request, options: subject.oracle.solo(request, options, None),
+        modalities=family.facts.modalities,
+        sizes=family.facts.sizes,
+        required=family.facts.required,
+        beside=family.facts.beside,
+        single=family.facts.single,
+        media_last=subject.library.puts_media_last(subject.model),
+        drafters=tuple(equipped(family, engine).facts.drafters),
+        compose=lambda parts: subject.library.compose(subject.model, parts),
+        heads=lambda: subject.library.head_sizes(subject.model),
+        schemes=subject.library.schemes,
+        texts=family.checkpoint.texts if family.checkpoint is not None else (),
+        family=family.name,
+        library=family.facts.library,
+        uncut=bool(family.facts.uncut_media),
+    )
+
+
+def judge_batched(
+    subject: Subject,
+    engine: type[Engine],
+    scenario: Scenario,
+    schedules: Sequence[Schedule],
+    *,
+    until: Until | None = None,
+) -> Outcome:
+    """Play each schedule and check it against the single streams.
+
+    The first schedule is played twice in any case, so that each rung would show memory that nobody
+    wrote; the others only where they leave the oracle.
+
+    Args:
+        until: ends it all after the first run whose findings it is content with.
+    """
+    findings: list[Finding] = []
+    results: list[ScheduleResult] = []
+    numbers: list[Numbers] = []
+    plays: list[Play] = []
+    for index, schedule in enumerate(schedules):
+        played = _play_or_fail(subject, engine, schedule, once=index > 0, until=until)
+        if isinstance(played, Finding):
+            findings.append(played)
+            results.append(ScheduleResult(schedule.name, played.verdict))
+            continue
+        found = [*_said(subject, played), *missed(played)]
+        findings += found
+        results.append(_result(schedule, found, played.traces, _plain_run(schedule, plays)))
+        numbers += _numbers(played)
+        plays.append(played)
+        if until is not None and until(found):
+            return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
+    if subject.oracle.doubtful:
+        findings.append(_DOUBT)
+    if worst(findings) is not Verdict.UNSUPPORTED:
+        traces = [trace for played in plays for trace in played.traces]
+        findings += unwitnessed(scenario, traces, engine, subject.model)
+    picture = picture_of(plays, findings)
+    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture)
+
+
+def _said(subject: Subject, played: Play) -> list[Finding]:
+    """What the checks say of a schedule as it was played."""
+    with subject.phases("checks"):
+        return [finding for check in CHECKS for finding in check(played)]
+
+
+def _play_or_fail(
+    subject: Subject,
+    engine: type[Engine],
+    schedule: Schedule,
+    *,
+    once: bool,
+    until: Until | None,
+) -> Play | Finding:
+    """The schedule as played, or how already the single stream failed at its quantized caches.
+
+    Without quantization the single stream serves all schedules: there its failure is the case's.
+    """
+
+    def enough(played: Play) -> bool:
+        return until is not None and until(_said(subject, played))
+
+    try:
+        return play_schedule(subject, engine, schedule, once=once, enough=enough)
+    except Exception as error:
+        if schedule.options.kv is None:
+            raise
+        failure = failure_of(error, "decoding one request alone")
+        return Finding(
+            Verdict.UNSUPPORTED if failure.unsupported else Verdict.CRASH,
+            "failure",
+            f"quantized caches of one row raised {failure}",
+            schedule=schedule.name,
+            expected="no exception",
+            got=f"{failure.type_name}: {failure.message}",
+            cause="the library's model cannot work on these caches, in a batch or alone",
+        )
+
+
+def figures_of(found: numerics.Deviation, noise: numerics.Envelope) -> Numbers:
+    """The worst step's difference, noise and ratio."""
+    step = found.worst_step
+    return Numbers(float(found.difference.max()), float(noise.full[step]), float(found.ratio[step]))
+
+
+def _numbers(played: Play) -> list[Numbers]:
+    figures = []
+    for request in played.schedule.requests:
+        found = measure(played, played.traces[0], request.request_id)
+        if found is not None:
+            figures.append(figures_of(*found))
+    return figures
+
+
+def worst_numbers(figures: Sequence[Numbers]) -> Numbers | None:
+    """The figures with the largest ratio, if there are any."""
+    return max(figures, key=lambda figure: figure.ratio, default=None)
+
+
+def _plain_run(schedule: Schedule, plays: Sequence[Play]) -> Trace | None:
+    """The run of an equal schedule without quantization, if there was one before."""
+    plain = msgspec.structs.replace(schedule.options, kv=None)
+    return next(
+        (
+            played.traces[0]
+            for played in plays
+            if schedule.options.kv is not None
+            and played.schedule.options == plain
+            and played.schedule.arrivals == schedule.arrivals
+        ),
+        None,
+    )
+
+
+def _result(
+    schedule: Schedule, findings: Sequence[Finding], traces: Sequence[Trace], plain: Trace | None
+) -> ScheduleResult:
+    """``plain`` is a run of an equal schedule without quantization, if there is one."""
+    calls = [call for trace in traces for call in trace.forwards]
+    padded = sum(padded_positions(trace) for trace in traces)
+    shares = cache_shares(traces[0], plain) if plain is not None else None
+    return ScheduleResult(
+        schedule.name,
+        worst(findings),
+        forward_calls=len(calls),
+        forward_seconds=sum(call.seconds for call in calls),
+        padded_positions=padded,
+        real_positions=sum(call.positions for call in calls) - padded,
+        # What was read before the first call is not the run's.
+        host_reads=sum(call.reads for call in traces[0].forwards[1:]),
+        longest_wait=longest_wait(traces[0]),
+        cache_share=shares.whole if shares is not None else None,
+        quantized_share=shares.quantized if shares is not None else None,
+    )
+
+
+def longest_wait(trace: Trace) -> int:
+    """The most model calls of one step at whose begin some request decoded."""
+    waits = (len(step.forwards) for step in trace.steps if step.in_stage(Stage.DECODE))
+    return max(waits, default=0)

@@ -1,0 +1,153 @@
+"""Plays a schedule of a case: forced and free, with the oracle's answers beside."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.checks import Play
+from conformance.checks.forced import measure
+from conformance.checks.stability import same_bits
+from conformance.core.engine import Capability, Engine
+from conformance.core.failures import failure_of
+from conformance.core.numerics import Envelope
+from conformance.core.schedule import Schedule, validate
+from conformance.core.trace import Failure, Stream, Trace
+from conformance.reference.subject import Subject
+from conformance.run.runner import play
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Noise of a schedule's requests, measured when it is asked for, in a phase of its own."""
+
+    subject: Subject
+    schedule: Schedule
+
+    def envelope(self, name: str) -> Envelope:
+        with self.subject.phases("noise"):
+            return self.subject.oracle.envelope(
+                self.schedule.request(name), self.schedule.options, self.schedule
+            )
+
+    def wider(self, name: str) -> list[Callable[[], Envelope]]:
+        request = self.schedule.request(name)
+        measures = self.subject.oracle.wider(request, self.schedule.options, self.schedule)
+        return [functools.partial(self._timed, measure) for measure in measures]
+
+    def _timed(self, measure: Callable[[], Envelope]) -> Envelope:
+        with self.subject.phases("noise"):
+            return measure()
+
+
+def play_schedule(
+    subject: Subject,
+    engine: type[Engine],
+    schedule: Schedule,
+    *,
+    once: bool = False,
+    churn: bool = True,
+    enough: Callable[[Play], bool] = lambda _: False,
+) -> Play:
+    """Run the schedule, forced and free, with dirtied memory between the runs.
+
+    The forced and the free run are the same run twice as long as the engine chooses the oracle's
+    tokens: then they must agree to the bit. Where they do not, the first is run once more. With a
+    drafter both runs are free.
+
+    Args:
+        once: leave it at the free run if that gave the oracle's tokens and numbers: a forced one
+            would be fed the same.
+        churn: dirty the memory before the first run, too.
+        enough: asked after the first run; if true, no other is made.
+    """
+    validate(schedule)
+    options, oracle, noise = schedule.options, subject.oracle, _Noise(subject, schedule)
+    with subject.phases("single stream"):
+        want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
+    forced = {name: stream.tokens for name, stream in want.items()}
+    # Which drafts are accepted hangs on the model's own choice, so that is never overruled.
+    drafting = options.drafting is not None
+    first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
+
+    def run(tokens: dict[str, tuple[int, ...]] | None, *, churn: bool = True) -> Trace:
+        with subject.phases("memory churn"):
+            if churn:
+                subject.library.churn()
+        with subject.around(schedule.name), subject.phases("engine"):
+            return play(
+                engine,
+                subject.model,
+                schedule,
+                meter=subject.meter,
+                forced=tokens,
+                hints=forced if drafting else None,
+            )
+
+    @functools.cache
+    def floor(name: str) -> Envelope:
+        return oracle.floor_envelope(want[name], options)
+
+    def played(*traces: Trace) -> Play:
+        return Play(
+            schedule,
+            traces,
+            want,
+            floor=floor,
+            envelope=noise.envelope,
+            wider=noise.wider,
+            full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
+            staged=Capability.STAGES in engine.capabilities,
+            policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
+        )
+
+    free = run(None, churn=churn) if once else None
+    if free is not None:
+        only = played(free)
+        if not _complete(free) or _follows(only) or enough(only):
+            return only
+    first = run(first_tokens, churn=churn or once)
+    only = played(first)
+    if not _complete(first) or enough(only):
+        return only
+    second = free or run(None)
+    if second.failure is not None or same_bits(played(first, second), first, second):
+        return played(first, second)
+    return played(first, second, run(first_tokens))
+
+
+def _complete(trace: Trace) -> bool:
+    return trace.failure is None and not trace.out_of_steps
+
+
+def _follows(play: Play) -> bool:
+    """Whether in its only run each request has the oracle's tokens and, up to noise, numbers."""
+    (trace,) = play.traces
+    for name, stream in play.want.items():
+        tokens = trace.stream(name).tokens
+        if tokens != stream.tokens[: len(tokens)]:
+            return False
+        found = measure(play, trace, name)
+        if found is not None and not found[0].within_noise:
+            return False
+    return True
+
+
+def _policy(
+    subject: Subject, schedule: Schedule, want: Mapping[str, Stream]
+) -> np.ndarray | Failure | None:
+    """What the library's own single stream gives in place of a quantized batch of one."""
+    if schedule.options.kv is None or len(schedule.requests) > 1:
+        return None
+    (request,) = schedule.requests
+    tokens = want[request.request_id].tokens
+    try:
+        with subject.phases("single stream"):
+            return subject.library.policy_stream(
+                subject.model, request, tokens, options=schedule.options
+            )
+    except Exception as error:  # noqa: BLE001 - the library's failure is the result
+        return failure_of(error, "decoding one request alone by the library's own policy")

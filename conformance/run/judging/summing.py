@@ -1,0 +1,57 @@
+"""One result of all that was found in a case, however it was played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from conformance.core.verdict import MOST_FINDINGS, CaseId, CaseResult, Finding
+from conformance.run.judging.judge import Outcome
+
+
+def result_of(
+    case: CaseId,
+    outcome: Outcome,
+    *,
+    adds: str,
+    versions: Mapping[str, str],
+    device: str,
+    seconds: float = 0.0,
+    forward_seconds: float = 0.0,
+) -> CaseResult:
+    """What a case came to, its worst findings first, expected as if no defect were known.
+
+    Args:
+        adds: what the scenario adds to the rung before: the cause of a finding that names none.
+    """
+    findings = sorted(outcome.findings, key=lambda f: -f.verdict.severity)
+    at = [f.step for f in findings if f.step is not None and not f.verdict.good]
+    numbers, verdict = outcome.numbers, outcome.verdict
+    return CaseResult(
+        case=str(case),
+        engine=case.engine,
+        family=case.family,
+        scenario=case.scenario,
+        dtype=case.dtype,
+        seed=case.seed,
+        verdict=verdict,
+        expected=verdict.good,
+        max_abs_diff=numbers.difference if numbers else None,
+        noise=numbers.noise if numbers else None,
+        ratio=numbers.ratio if numbers else None,
+        first_bad_step=min(at, default=None),
+        evidence=tuple(_caused(f, adds) for f in findings[:MOST_FINDINGS]),
+        versions=dict(versions),
+        device=device,
+        seconds=round(seconds, 4),
+        forward_seconds=round(forward_seconds, 4),
+        schedules=outcome.schedules,
+        picture=outcome.picture,
+    )
+
+
+def _caused(finding: Finding, adds: str) -> Finding:
+    if finding.cause or finding.verdict.good:
+        return finding
+    return msgspec.structs.replace(finding, cause=f"what this rung adds: {adds}")

@@ -1,0 +1,235 @@
+"""The registry: all that plugins bring, checked once and looked up by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pluggy
+
+from conformance.core.engine import Capability, Engine, equipped
+from conformance.core.errors import ConformanceError, PluginError
+from conformance.core.family import Family, load_family
+from conformance.core.faults import Fault
+from conformance.core.library import Library
+from conformance.run.hosting import hook_manager, origin, told
+from conformance.scenarios import Scenario
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+_NAME = re.compile(r"[\w.+-]+")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A loaded plugin and where it came from."""
+
+    name: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Everything that can be run, by name."""
+
+    libraries: Mapping[str, Library]
+    families: Mapping[tuple[str, str], Family]
+    engines: Mapping[str, type[Engine]]
+    scenarios: Mapping[str, Scenario]
+    faults: Mapping[str, Fault]
+    plugins: tuple[Plugin, ...]
+
+    def families_of(self, engine: type[Engine]) -> tuple[Family, ...]:
+        """The families that an engine can decode, by name."""
+        return tuple(f for (library, _), f in self.families.items() if library == engine.library)
+
+    def scenarios_for(
+        self, engine: type[Engine], family: Family | None = None
+    ) -> tuple[Scenario, ...]:
+        """The scenarios that an engine can express, in the order of the ladder.
+
+        With ``family``, only those that apply to it.
+        """
+        return tuple(
+            scenario
+            for scenario in self.scenarios.values()
+            if scenario.needs <= engine.capabilities
+            if family is None or not scenario.applies(equipped(family, engine))
+        )
+
+    def left_out(self, engine: type[Engine], family: Family) -> dict[str, str]:
+        """The other scenarios, by name: why each says nothing about this family's engine."""
+        reasons = {}
+        for scenario in self.scenarios.values():
+            lacking = sorted(scenario.needs - engine.capabilities)
+            reason = f"the engine lacks {', '.join(lacking)}" if lacking else ""
+            reason = reason or scenario.applies(equipped(family, engine))
+            if reason:
+                reasons[scenario.name] = reason
+        return reasons
+
+
+def build_registry(extra: Iterable[object] = (), *, family_files: Iterable[Path] = ()) -> Registry:
+    """Collect what all plugins bring, and the families of ``family_files``.
+
+    A family file replaces a plugin's family of the same name and library.
+
+    Raises:
+        PluginError: a hook raised, returned things of a wrong type or with a bad name, two plugins
+            use one name, or a library is missing. Names the plugin.
+        FamilyError: one of ``family_files`` is malformed.
+    """
+    manager = hook_manager(extra)
+    libraries = _collect(manager, "conformance_libraries", Library)  # type: ignore[type-abstract]
+    families = _collect(manager, "conformance_families", Family)
+    engines = _collect_engines(manager)
+    scenarios = _collect(manager, "conformance_scenarios", Scenario)
+    faults = _collect(manager, "conformance_faults", Fault)
+    named = [("--family-file", load_family(path)) for path in family_files]
+    replaced = {_family_key(family) for _, family in named}
+    families = [pair for pair in families if _family_key(pair[1]) not in replaced] + named
+    names = {library.name for _, library in libraries}
+    _check_libraries("engine", [(p, e.name, e.library) for p, e in engines], names)
+    _check_libraries("family", [(p, f.name, f.facts.library) for p, f in families], names)
+    return Registry(
+        libraries=_unique("library", libraries, key=_item_name),
+        families=dict(sorted(_unique("family", families, key=_family_key).items())),
+        engines=_unique("engine", engines, key=_item_name),
+        scenarios=_unique(
+            "scenario", sorted(scenarios, key=lambda pair: pair[1].rung), key=_item_name
+        ),
+        faults=_unique("fault", faults, key=lambda fault: fault.key),
+        plugins=tuple(Plugin(name, origin(p)) for name, p in manager.list_name_plugin()),
+    )
+
+
+def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple[str, ...]:
+    """Those of ``names`` that match any of the globs; all of them if there are no globs.
+
+    Raises:
+        ConformanceError: a pattern matches nothing.
+    """
+    known, globs = tuple(names), tuple(patterns)
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in known):
+            near = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+            raise ConformanceError(f"no {what} matches {glob!r}; there are {near}{_hint(what)}")
+    if not globs:
+        return known
+    return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))
+
+
+def _hint(what: str) -> str:
+    """Where all names of a kind are shown, if there is a command for it."""
+    listed = {"engine": "engines", "family": "families", "scenario": "scenarios"}.get(what)
+    return f" (`conformance list {listed}` shows all)" if listed else ""
+
+
+def _collect(manager: pluggy.PluginManager, hook: str, kind: type[T]) -> list[tuple[str, T]]:
+    """Every object of type ``kind`` that the plugins' ``hook`` brings, with its plugin's name."""
+    found: list[tuple[str, T]] = []
+    for plugin, items in _call_each(manager, hook):
+        for item in items:
+            if not isinstance(item, kind):
+                raise PluginError(
+                    f"plugin {plugin!r}: {hook}() must give {kind.__name__} objects, "
+                    f"gave {type(item).__name__}"
+                )
+            _check_name(plugin, hook, item)
+            found.append((plugin, item))
+    return found
+
+
+def _collect_engines(manager: pluggy.PluginManager) -> list[tuple[str, type[Engine]]]:
+    hook = "conformance_engines"
+    found: list[tuple[str, type[Engine]]] = []
+    for plugin, items in _call_each(manager, hook):
+        for item in items:
+            if not (isinstance(item, type) and issubclass(item, Engine)):
+                raise PluginError(
+                    f"plugin {plugin!r}: {hook}() must give subclasses of Engine, gave {item!r}"
+                )
+            problem = _engine_problem(item)
+            if problem:
+                raise PluginError(f"plugin {plugin!r}: {hook}(): class {item.__name__} {problem}")
+            _check_name(plugin, hook, item)
+            found.append((plugin, item))
+    return found
+
+
+def _engine_problem(engine: type[Engine]) -> str:
+    """What an engine class lacks; empty if nothing."""
+    for attribute in ("name", "library", "capabilities"):
+        if not hasattr(engine, attribute):
+            return f"has no attribute {attribute!r}"
+    if engine.__abstractmethods__:
+        return f"has no method {min(engine.__abstractmethods__)!r}"
+    capabilities: object = engine.capabilities
+    if not isinstance(capabilities, frozenset):
+        return "must declare its capabilities as a frozenset"
+    for capability in capabilities:
+        if not isinstance(capability, Capability):
+            return f"declares an unknown capability: {capability!r}"
+    return ""
+
+
+def _call_each(manager: pluggy.PluginManager, hook: str) -> list[tuple[str, list[Any]]]:
+    """The hook's results, plugin by plugin in the order in which they were registered.
+
+    Not one call of the hook, so that an error can name its plugin.
+    """
+    results = []
+    for implementation in getattr(manager.hook, hook).get_hookimpls():
+        plugin = implementation.plugin_name
+        try:
+            results.append((plugin, list(implementation.function())))
+        except ConformanceError as error:
+            raise PluginError(f"plugin {plugin!r}: {hook}(): {error}") from error
+        except Exception as error:
+            raise PluginError(f"plugin {plugin!r}: {hook}() raised {told(error)}") from error
+    return results
+
+
+def _check_name(plugin: str, hook: str, item: Any) -> None:
+    if not _NAME.fullmatch(item.name):
+        raise PluginError(
+            f"plugin {plugin!r}: {hook}(): the name {item.name!r} must be made of letters, digits "
+            "and the characters _ . + -, because it becomes part of case ids"
+        )
+
+
+def _unique(what: str, pairs: Iterable[tuple[str, T]], *, key: Callable[[T], K]) -> dict[K, T]:
+    found: dict[K, tuple[str, T]] = {}
+    for plugin, item in pairs:
+        first, _ = found.setdefault(key(item), (plugin, item))
+        if found[key(item)][1] is not item:
+            raise PluginError(
+                f"plugin {plugin!r}: {what} {_item_name(item)!r} exists already, "
+                f"plugin {first!r} brings it"
+            )
+    return {name: item for name, (_, item) in found.items()}
+
+
+def _check_libraries(
+    what: str, users: Iterable[tuple[str, str, str]], libraries: Collection[str]
+) -> None:
+    for plugin, name, library in users:
+        if library not in libraries:
+            raise PluginError(
+                f"plugin {plugin!r}: {what} {name!r} is for library {library!r}, which no plugin "
+                f"brings (there are: {', '.join(sorted(libraries)) or 'none'})"
+            )
+
+
+def _family_key(family: Family) -> tuple[str, str]:
+    return (family.facts.library, family.name)
+
+
+def _item_name(item: Any) -> str:
+    name: str = item.name
+    return name

@@ -1,0 +1,267 @@
+"""Plays a schedule on an engine and records what happens. Judges nothing.
+
+One step of a run: fire what is due (arrivals, removals, probes), note where each request is, call
+``engine.step()``, note what came out and which model calls it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from conformance.core.engine import Engine, Submission
+from conformance.core.errors import MachineError
+from conformance.core.failures import failure_of, machine_said
+from conformance.core.other_thread import on_other_thread
+from conformance.core.schedule import (
+    Arrival,
+    Probe,
+    Removal,
+    Request,
+    Schedule,
+    Stage,
+    Trigger,
+    Weigh,
+)
+from conformance.core.trace import (
+    ForwardCall,
+    KeptCache,
+    Mode,
+    ProbeResult,
+    Step,
+    StepOutput,
+    Trace,
+)
+
+# Steps after the last request has ended, in which nothing more may come out.
+_EPILOGUE_STEPS = 2
+
+
+def play(
+    engine_class: type[Engine],
+    model: Any,
+    schedule: Schedule,
+    *,
+    meter: list[ForwardCall],
+    forced: Mapping[str, tuple[int, ...]] | None = None,
+    hints: Mapping[str, tuple[int, ...]] | None = None,
+) -> Trace:
+    """Run the schedule to its end, or to the step bound, or to the first exception.
+
+    Args:
+        model: as its library loaded it; ``meter`` is the list that its calls are appended to.
+        forced: for each request the tokens to feed; ``None`` for a free run.
+        hints: for each request the tokens that a draft should foresee.
+
+    Raises:
+        MachineError: the engine failed for want of disk or of a right.
+    """
+    run = Run(engine_class, model, schedule, meter, forced=forced, hints=hints)
+    if not schedule.decode_on_other_thread:
+        return run.play()
+    return on_other_thread(run.play)
+
+
+class Run:
+    """The state of one run: plays its schedule, or what it is told to do step by step.
+
+    Attributes:
+        stages: where each request was when it was last looked at.
+        produced: how many tokens came out for each request.
+        steps: what was recorded so far.
+    """
+
+    def __init__(
+        self,
+        engine_class: type[Engine],
+        model: Any,
+        schedule: Schedule,
+        meter: list[ForwardCall],
+        *,
+        forced: Mapping[str, tuple[int, ...]] | None,
+        hints: Mapping[str, tuple[int, ...]] | None,
+    ) -> None:
+        self._engine_class = engine_class
+        self._model = model
+        self._schedule = schedule
+        self._meter = meter
+        self._forced = forced
+        self._hints = hints
+        self._due: list[Arrival | Removal | Probe] = [
+            *schedule.arrivals,
+            *schedule.removals,
+            *schedule.probes,
+        ]
+        self.stages: dict[str, Stage] = {}
+        self._prompt_done: dict[str, int] = {}
+        self.produced: dict[str, int] = {}
+        self.steps: list[Step] = []
+        self._removed_from: dict[str, Stage] = {}
+        self._doing = "making the engine"
+
+    def play(self) -> Trace:
+        """Record the run; whatever the engine raises ends it and is part of the record."""
+        failure, out_of_steps, engine, held, kept = None, False, None, None, None
+        try:
+            engine = self._engine_class(self._model, self._schedule.options)
+            out_of_steps = self._loop(engine)
+            held = engine.cache_bytes()
+            kept = self._weigh(engine)
+        except Exception as error:
+            if lacks := machine_said(error):
+                raise MachineError(lacks) from error
+            failure = failure_of(error, self._doing)
+        finally:
+            if engine is not None:
+                engine.close()
+        return Trace(
+            schedule=self._schedule,
+            mode=Mode.FREE if self._forced is None else Mode.FORCED,
+            steps=tuple(self.steps),
+            failure=failure,
+            out_of_steps=out_of_steps,
+            cache_bytes_at_end=held,
+            missed=tuple(_in_words(item) for item in self._due) if failure is None else (),
+            kept=kept,
+        )
+
+    def _weigh(self, engine: Engine) -> KeptCache | None:
+        if self._schedule.weigh not in (Weigh.KEPT, Weigh.COMPUTED):
+            return None
+        first = self._schedule.requests[0].request_id
+        return engine.give_up(first, computed=self._schedule.weigh is Weigh.COMPUTED)
+
+    def _loop(self, engine: Engine) -> bool:
+        """Step until all requests have ended. Returns whether the step bound was hit."""
+        bound = step_bound(self._schedule)
+        epilogue = 0
+        for index in range(bound):
+            self.step(engine, index, probes=self._fire(engine, index))
+            if self._all_ended():
+                epilogue += 1
+                if epilogue > _EPILOGUE_STEPS:
+                    return False
+            elif not self._live() and self._due and not self._can_fire(index + 1):
+                return False  # the rest can never fire; the trace says what was missed
+        return True
+
+    def step(self, engine: Engine, index: int, *, probes: tuple[ProbeResult, ...] = ()) -> None:
+        """One step of the engine, recorded."""
+        self._look(engine)
+        before, rows = dict(self.stages), dict(engine.rows())
+        mark = len(self._meter)
+        self._doing = f"step {index}"
+        output = engine.step()
+        self._note(output)
+        self.steps.append(
+            Step(
+                index=index,
+                stages=before,
+                output=output,
+                forwards=tuple(self._meter[mark:]),
+                cache_bytes=engine.cache_bytes(),
+                probes=probes,
+                removed_from=self._removed_from,
+                rows=rows,
+                layers=tuple(engine.layers()),
+                pending=engine.pending() if self._schedule.weigh is Weigh.GRAPH else None,
+            )
+        )
+        self._removed_from = {}
+        self._look(engine)
+
+    def _look(self, engine: Engine) -> None:
+        ended = self._ended()
+        self.stages.update({n: at for n, at in engine.stages().items() if n not in ended})
+
+    def _note(self, output: StepOutput) -> None:
+        for name, count in output.processed.items():
+            self._prompt_done[name] = self._prompt_done.get(name, 0) + count
+        for event in output.events:
+            name = event.request_id
+            self.produced[name] = self.produced.get(name, 0) + 1
+            if event.finish_reason is not None and self.stages.get(name) is not Stage.REMOVED:
+                self.stages[name] = Stage.FINISHED
+
+    def _fire(self, engine: Engine, index: int) -> tuple[ProbeResult, ...]:
+        """Do all that is due, in the order of the schedule; one firing can make another due."""
+        results: list[ProbeResult] = []
+        fired = True
+        while fired:
+            fired = False
+            for item in list(self._due):
+                if not self._reached(item.when, index):
+                    continue
+                self._due.remove(item)
+                fired = True
+                if isinstance(item, Arrival):
+                    self.insert(engine, item.requests)
+                elif isinstance(item, Removal):
+                    self.remove(engine, item.request_ids, index)
+                else:
+                    self._doing = f"probe {item.kind} before step {index}"
+                    results.append(engine.probe(item.kind))
+        return tuple(results)
+
+    def remove(self, engine: Engine, request_ids: Sequence[str], index: int) -> None:
+        """Cancel requests before step ``index``."""
+        self._doing = f"removing {', '.join(request_ids)} before step {index}"
+        self._look(engine)
+        self._removed_from |= {name: self.stages[name] for name in request_ids}
+        engine.remove(request_ids)
+        self.stages.update(dict.fromkeys(request_ids, Stage.REMOVED))
+
+    def insert(self, engine: Engine, requests: Sequence[Request]) -> None:
+        """Hand requests over, in one call."""
+        self._doing = f"inserting {', '.join(r.request_id for r in requests)}"
+        engine.insert([self._submission(engine, request) for request in requests])
+        self.stages.update({r.request_id: Stage.QUEUED for r in requests})
+
+    def _submission(self, engine: Engine, request: Request) -> Submission:
+        prefix = engine.extract(request.continues.request_id) if request.continues else None
+        forced = self._forced[request.request_id] if self._forced is not None else None
+        hints = self._hints[request.request_id] if self._hints is not None else None
+        return Submission(request, forced=forced, prefix=prefix, hints=hints)
+
+    def _reached(self, trigger: Trigger, index: int) -> bool:
+        name = trigger.request_id
+        if name is None:
+            return index >= trigger.count
+        if self.stages.get(name) is not trigger.stage:
+            return False
+        done = {Stage.PREFILL: self._prompt_done, Stage.DECODE: self.produced}.get(trigger.stage)
+        return done is None or done.get(name, 0) >= trigger.count
+
+    def _can_fire(self, index: int) -> bool:
+        return any(i.when.request_id is None or self._reached(i.when, index) for i in self._due)
+
+    def _ended(self) -> set[str]:
+        ended = (Stage.FINISHED, Stage.REMOVED)
+        return {name for name, stage in self.stages.items() if stage in ended}
+
+    def _live(self) -> set[str]:
+        return set(self.stages) - self._ended()
+
+    def _all_ended(self) -> bool:
+        return not self._due and not self._live()
+
+
+def step_bound(schedule: Schedule) -> int:
+    """Steps that a run may take: one for each prompt token and output token, and some to spare.
+
+    Even an engine with a single slot, prefilling one token a step, needs no more.
+    """
+    latest = max((a.when.count for a in schedule.arrivals if a.when.request_id is None), default=0)
+    work = sum(len(r.prompt) + r.max_tokens + 4 for r in schedule.requests)
+    return latest + work + 8
+
+
+def _in_words(item: Arrival | Removal | Probe) -> str:
+    if isinstance(item, Arrival):
+        what = f"arrival of {', '.join(r.request_id for r in item.requests)}"
+    elif isinstance(item, Removal):
+        what = f"removal of {', '.join(item.request_ids)}"
+    else:
+        what = f"probe {item.kind}"
+    when = item.when
+    return f"{what} (when {when.request_id} is in {when.stage} with {when.count} done)"

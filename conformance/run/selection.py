@@ -1,0 +1,122 @@
+"""Which cases a run is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from conformance.core.engine import Engine
+from conformance.core.errors import ConformanceError
+from conformance.core.verdict import CaseId
+from conformance.run.registry import Registry, select
+
+T = TypeVar("T")
+
+DTYPES = ("float32", "float16", "bfloat16")
+# The libraries' `batch_generate` functions are loops around the same generators, so they are asked
+# for by name.
+DEFAULT_ENGINES = ("mlx_lm", "mlx_vlm")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of ``count`` parts of a run, ``number`` from 1; all of them together are the run."""
+
+    number: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """The shard written as ``2/4``; all there is, if nothing is written.
+
+        Raises:
+            ConformanceError: ``text`` is not ``K/N`` with K from 1 to N.
+        """
+        if not text:
+            return cls()
+        found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+        number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not 1 <= number <= count:
+            raise ConformanceError(f"--shard: {text!r} is not K/N with K from 1 to N, such as 2/4")
+        return cls(number, count)
+
+    def of(self, found: Iterable[T], group_of: Callable[[T], str]) -> tuple[T, ...]:
+        """The items of this shard, in their order.
+
+        Groups are dealt out in the order of their names, so that each stays in one shard, and
+        relatives, which cost alike, are spread.
+        """
+        groups = [(group_of(item), item) for item in found]
+        mine = set(sorted({group for group, _ in groups})[self.number - 1 :: self.count])
+        return tuple(item for group, item in groups if group in mine)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Globs for each part of a case id; an empty tuple selects all (dtypes: float32; seeds: 0)."""
+
+    engines: tuple[str, ...] = DEFAULT_ENGINES
+    families: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ("float32",)
+    seeds: tuple[int, ...] = (0,)
+    shard: Shard = Shard()
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out of the engines, so that what met no case can be told."""
+        return self.leads and self.shard.count == 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether coverage is judged here: in a whole run, or in the first shard of one."""
+        return not self.families and not self.scenarios and self.shard.number == 1
+
+
+def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
+    """The selected cases, all those of one family together, scenarios in ladder order.
+
+    Raises:
+        ConformanceError: a glob matches nothing, a family matches but for no selected engine, or
+            none of the selected scenarios applies to any of the families.
+    """
+    engines = [
+        registry.engines[n] for n in select(registry.engines, selection.engines, what="engine")
+    ]
+    families = {f.name for engine in engines for f in registry.families_of(engine)}
+    chosen = select(sorted(families), selection.families, what="family")
+    wanted = set(select(registry.scenarios, selection.scenarios, what="scenario"))
+    found = tuple(
+        CaseId(engine.name, family.name, scenario.name, dtype, seed)
+        for name in chosen
+        for engine in engines
+        for family in registry.families_of(engine)
+        if family.name == name
+        for dtype in selection.dtypes
+        for seed in selection.seeds
+        for scenario in registry.scenarios_for(engine, family)
+        if scenario.name in wanted
+    )
+    if not found:
+        raise ConformanceError(_nothing_applies(registry, engines, set(chosen), wanted))
+    return found
+
+
+def _nothing_applies(
+    registry: Registry, engines: list[type[Engine]], families: set[str], scenarios: set[str]
+) -> str:
+    """One of the reasons, as an example; the listing has them all."""
+    engine, family, scenario, reason = next(
+        (engine.name, family.name, scenario, reason)
+        for engine in engines
+        for family in registry.families_of(engine)
+        if family.name in families
+        for scenario, reason in registry.left_out(engine, family).items()
+        if scenario in scenarios
+    )
+    return (
+        f"none of the selected scenarios applies: {engine}/{family}/{scenario}: {reason} "
+        f"(`conformance list families --json` says why for each)"
+    )

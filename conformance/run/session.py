@@ -1,0 +1,168 @@
+"""One process's running of cases: models, oracles and noise are made once and shared."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections import OrderedDict
+
+from conformance.core.engine import Engine
+from conformance.core.errors import MachineError, ModelError
+from conformance.core.failures import failure_of, machine_said, says_unsupported
+from conformance.core.phases import Phases
+from conformance.core.thread_leaks import Lingering, finding_of
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.reference.subject import Around, Subject
+from conformance.run.judging.judge import Outcome, Until, brief_for, judge_batched
+from conformance.run.judging.oracle_check import judge_alone
+from conformance.run.judging.summing import result_of
+from conformance.run.registry import Registry
+from conformance.scenarios import Scenario
+
+# Models that are kept: the cases of a family come together, in at most three dtypes.
+_KEPT = 3
+
+
+class Session:
+    """Runs cases one after another; keeps what the next case of the same family can use.
+
+    Args:
+        evaluate: compute each model call inside the call, so that the seconds of calls hold all
+            of their cost. For benchmarks.
+
+    Attributes:
+        spoilt: a case left threads behind; what comes after it belongs in another process.
+    """
+
+    def __init__(self, registry: Registry, *, evaluate: bool = False) -> None:
+        self.registry = registry
+        self.phases = Phases()
+        self.spoilt = False
+        self._evaluate = evaluate
+        self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
+        self._facts: dict[str, tuple[dict[str, str], str]] = {}
+
+    def run(
+        self,
+        case: CaseId,
+        *,
+        around: Around = contextlib.nullcontext,
+        until: Until | None = None,
+    ) -> CaseResult:
+        """Play the case and judge it. A library's failure is a verdict, never an exception.
+
+        Args:
+            around: entered for each run of the engine with its schedule's name, as a fault is.
+            until: asked for each run with what the checks say of it; once it is true, the case is
+                left as it is.
+
+        Raises:
+            MachineError: this machine lacks the disk or the right that a model's files need.
+        """
+        start = time.perf_counter()
+        engine = self.registry.engines[case.engine]
+        scenario = self.registry.scenarios[case.scenario]
+        meter_seconds = 0.0
+        try:
+            subject = dataclasses.replace(self.subject(case), around=around)
+            mark = len(subject.meter)
+            self.phases.read(subject.meter)
+            lingering = Lingering()
+            outcome = self._looked_after(_judge(subject, engine, scenario, case, until), lingering)
+            meter_seconds = sum(call.seconds for call in subject.meter[mark:])
+        except Exception as error:
+            if lacks := machine_said(error):
+                raise MachineError(lacks) from error
+            outcome = _failed(error)  # whatever a library raises is a verdict
+        seconds = time.perf_counter() - start
+        return self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
+
+    def _looked_after(self, outcome: Outcome, lingering: Lingering) -> Outcome:
+        """The outcome with what the case left behind."""
+        threads = lingering.left()
+        if not threads:
+            return outcome
+        self.spoilt = True
+        findings = (*outcome.findings, finding_of(threads))
+        return dataclasses.replace(outcome, findings=findings)
+
+    def subject(self, case: CaseId) -> Subject:
+        """The case's model with its oracles, loaded when it is first asked for.
+
+        Raises:
+            ModelError: the library cannot build or load it.
+        """
+        engine = self.registry.engines[case.engine]
+        key = (engine.library, case.family, case.dtype, case.seed)
+        if key not in self._subjects:
+            library = self.registry.libraries[engine.library]
+            family = self.registry.families[engine.library, case.family]
+            if family.checkpoint is not None:
+                self._subjects.clear()  # a real model's memory is counted once
+            try:
+                self._subjects[key] = Subject.load(
+                    library,
+                    family,
+                    dtype=case.dtype,
+                    seed=case.seed,
+                    phases=self.phases,
+                    evaluate=self._evaluate,
+                )
+            except ModelError as error:
+                self._subjects[key] = error
+            while len(self._subjects) > _KEPT:
+                self._subjects.popitem(last=False)
+        found = self._subjects[key]
+        if isinstance(found, ModelError):
+            raise found
+        return found
+
+    def _result(
+        self, case: CaseId, outcome: Outcome, *, seconds: float, forward_seconds: float
+    ) -> CaseResult:
+        engine = self.registry.engines[case.engine]
+        versions, device = self._environment(engine.library)
+        return result_of(
+            case,
+            outcome,
+            adds=self.registry.scenarios[case.scenario].summary,
+            versions=versions,
+            device=device,
+            seconds=seconds,
+            forward_seconds=forward_seconds,
+        )
+
+    def _environment(self, library: str) -> tuple[dict[str, str], str]:
+        if library not in self._facts:
+            source = self.registry.libraries[library]
+            self._facts[library] = (source.versions(), source.device())
+        return self._facts[library]
+
+
+def _judge(
+    subject: Subject,
+    engine: type[Engine],
+    scenario: Scenario,
+    case: CaseId,
+    until: Until | None,
+) -> Outcome:
+    schedules = scenario.make(brief_for(subject, engine, case.seed))
+    if scenario.alone:
+        return judge_alone(subject, schedules)
+    return judge_batched(subject, engine, scenario, schedules, until=until)
+
+
+def _failed(error: Exception) -> Outcome:
+    """The outcome of a case whose model or single stream already failed."""
+    failure = failure_of(error, "loading the model or decoding one request alone")
+    verdict = Verdict.UNSUPPORTED if says_unsupported(error) else Verdict.CRASH
+    finding = Finding(
+        verdict,
+        "failure",
+        f"raised {failure}",
+        expected="no exception",
+        got=f"{failure.type_name}: {failure.message}",
+        cause="the library fails before any batch is made",
+    )
+    return Outcome((finding,), (), None)

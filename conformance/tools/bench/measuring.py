@@ -1,0 +1,125 @@
+"""How fast a run is, as ratios: workers against one, wall time against time in model calls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from conformance.core.errors import ConformanceError
+from conformance.run.coverage import account
+from conformance.run.registry import Registry
+from conformance.run.selection import Selection, cases
+from conformance.run.session import Session
+
+
+class PhaseShare(msgspec.Struct, frozen=True):
+    """One phase of the one-process run, in seconds; ``forward`` is its part in model calls."""
+
+    name: str
+    wall: float
+    forward: float
+
+
+class Overhead(msgspec.Struct, frozen=True):
+    """A one-process run with every model call evaluated inside the call.
+
+    ``ratio`` is wall time over time in model calls; the oracle's and the noise's calls count as
+    model calls too, and the phases say where the rest goes.
+    """
+
+    cases: int
+    wall: float
+    forward: float
+    ratio: float
+    phases: tuple[PhaseShare, ...]
+
+
+class Speedup(msgspec.Struct, frozen=True):
+    """The same cases by one worker process and by ``jobs``; whole processes, start included."""
+
+    cases: int
+    jobs: int
+    one: float
+    many: float
+    ratio: float
+
+
+class Covered(msgspec.Struct, frozen=True):
+    """The installed library's modules: with a family, excluded for a reason, or neither."""
+
+    library: str
+    modules: int
+    covered: int
+    excluded: int
+    uncovered: int
+    families: int
+
+
+def measure_overhead(registry: Registry, selection: Selection) -> Overhead:
+    """Run the selection in this process and split its time.
+
+    Raises:
+        ConformanceError: the selection has no case.
+    """
+    session = Session(registry, evaluate=True)
+    chosen = cases(registry, selection)
+    if not chosen:
+        raise ConformanceError("nothing to measure: the selection has no case")
+    start = time.perf_counter()
+    forward = sum(session.run(case).forward_seconds for case in chosen)
+    wall = time.perf_counter() - start
+    phases = tuple(
+        PhaseShare(name, spent.wall, spent.forward)
+        for name, spent in sorted(session.phases.spent.items(), key=lambda kv: -kv[1].wall)
+    )
+    return Overhead(len(chosen), wall, forward, wall / forward, phases)
+
+
+def measure_speedup(registry: Registry, selection: Selection, *, jobs: int) -> Speedup:
+    """Time the command with one worker and with ``jobs``, one after the other.
+
+    Raises:
+        ConformanceError: a run ended with pytest's own error, so that its time says nothing.
+    """
+    one = _time_run(selection, 1)
+    many = _time_run(selection, jobs)
+    return Speedup(len(cases(registry, selection)), jobs, one, many, one / many)
+
+
+def measure_coverage(registry: Registry, library: str) -> Covered:
+    """Count the installed library's modules by how they are accounted for."""
+    found = account(registry, library)
+    total = len(registry.libraries[library].coverage().modules)
+    families = sum(len(names) for names in found.covered.values())
+    return Covered(
+        library,
+        total,
+        len(found.covered.keys() & set(registry.libraries[library].coverage().modules)),
+        len(found.excluded),
+        len(found.uncovered),
+        families,
+    )
+
+
+def _time_run(selection: Selection, jobs: int) -> float:
+    command = [sys.executable, "-m", "conformance", "run", "--jobs", str(jobs)]
+    command += _options("--engine", selection.engines)
+    command += _options("--family", selection.families)
+    command += _options("--scenario", selection.scenarios)
+    command += _options("--dtype", selection.dtypes)
+    command += _options("--seed", map(str, selection.seeds))
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - start
+    if done.returncode not in (0, 1):
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+        raise ConformanceError(f"`{' '.join(command[2:])}` ended with {done.returncode}: {last}")
+    return seconds
+
+
+def _options(name: str, values: Sequence[str] | map[str]) -> list[str]:
+    return [part for value in values for part in (name, value)]

@@ -1,0 +1,101 @@
+"""Finds the batch caches of the installed libraries by their verbs, and the kind of each."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from conformance.tools.caches.kinds.attention import (
+    Attention,
+    BufferedStream,
+    Quantized,
+    Rotating,
+    RotatingStream,
+    Stream,
+    Turbo,
+)
+from conformance.tools.caches.kinds.base import Kind
+from conformance.tools.caches.kinds.composite import Composite
+from conformance.tools.caches.kinds.pooling import Pooling, PoolingStream
+from conformance.tools.caches.kinds.recurrent import Recurrent
+
+MODULES = ("mlx_lm.models.cache", "mlx_vlm.models.cache", "mlx_vlm.turboquant")
+
+Maker = Callable[[ModuleType, type[Any]], Sequence[Kind]]
+
+
+def _list(module: ModuleType, cls: type[Any]) -> Sequence[Kind]:
+    plain = Attention(module, module.BatchKVCache)
+    rotating = Rotating(module, module.BatchRotatingKVCache)
+    arrays = Recurrent(module, module.ArraysCache)
+    return (
+        Composite(module, cls, [plain, rotating]),
+        Composite(module, cls, [arrays, Attention(module, module.BatchKVCache)]),
+    )
+
+
+def _arrays(module: ModuleType, cls: type[Any]) -> Sequence[Kind]:
+    # Some layers use but one of the slots.
+    return Recurrent(module, cls), Recurrent(module, cls, used=[0])
+
+
+MAKERS: dict[str, Maker] = {
+    "ArraysCache": _arrays,
+    "BatchKVCache": lambda module, cls: [Attention(module, cls)],
+    "BatchPoolingCache": lambda module, cls: [Pooling(module, cls)],
+    "BatchQuantizedKVCache": lambda module, cls: [Quantized(module, cls)],
+    "BatchRotatingKVCache": lambda module, cls: [Rotating(module, cls)],
+    "BatchTurboQuantKVCache": lambda module, cls: [Turbo(module, cls)],
+    "BufferedRotatingKVCache": lambda module, cls: [BufferedStream(module, cls)],
+    "CacheList": _list,
+    "KVCache": lambda module, cls: [Stream(module, cls)],
+    "PoolingCache": lambda module, cls: [PoolingStream(module, cls)],
+    "RotatingKVCache": lambda module, cls: [RotatingStream(module, cls)],
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cache class of a library, and the kinds to test it as; none if nobody wrote one."""
+
+    name: str
+    cls: type[Any]
+    kinds: tuple[Kind, ...]
+
+
+def discover(modules: Sequence[str] = MODULES) -> list[Found]:
+    """The batch caches of those modules that are installed, by name."""
+    found = []
+    for name in modules:
+        if importlib.util.find_spec(name.partition(".")[0]) is None:
+            continue
+        module = importlib.import_module(name)
+        found += [_with_kinds(module, cls) for cls in _batch_classes(module)]
+    return sorted(found, key=lambda one: one.name)
+
+
+def _with_kinds(module: ModuleType, cls: type[Any]) -> Found:
+    maker = MAKERS.get(cls.__name__)
+    kinds = tuple(maker(module, cls)) if maker else ()
+    return Found(f"{module.__name__.partition('.')[0]}.{cls.__name__}", cls, kinds)
+
+
+def _batch_classes(module: ModuleType) -> Iterator[type[Any]]:
+    for cls in vars(module).values():
+        if isinstance(cls, type) and cls.__module__ == module.__name__ and is_batch_cache(cls):
+            yield cls
+
+
+def is_batch_cache(cls: type[Any]) -> bool:
+    """Whether its verbs are those of rows that come, leave, or are put together."""
+
+    def has(verb: str) -> bool:
+        return callable(getattr(cls, verb, None))
+
+    of_batch = has("filter") and has("extend")
+    of_stream = has("update_and_fetch") and (has("merge") or has("extract"))
+    return of_batch or of_stream

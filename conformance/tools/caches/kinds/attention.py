@@ -1,0 +1,229 @@
+"""Caches of keys and values: plain, rotating, quantized, TurboQuant; one row or a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.tools.caches.finding import Problem, Problems
+from conformance.tools.caches.kinds.base import Kind, as_numpy
+from conformance.tools.caches.kinds.seeing import decoded, judged
+from conformance.tools.caches.rows import Feed, Row
+from conformance.tools.caches.tokens import Array, Ledger, coded
+
+HEADS = 2
+WINDOW = 6
+_GROUP = 32
+_BITS = 8
+_TURBO_BITS = 4
+
+
+class Attention(Kind):
+    """Keys and values of each position, and a mask over them."""
+
+    sizes = (4, 6)
+    scaled = False
+    window: int | None = None
+
+    def new(self, padding: Sequence[int]) -> Any:
+        """An empty cache of as many rows."""
+        return self.cls(list(padding))
+
+    def partner(self) -> Kind:
+        """Plain keys and values."""
+        return Stream(self.module, self.module.KVCache)
+
+    def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:  # noqa: ARG002
+        """Keys and values as plain arrays, of what ``update_and_fetch`` gave."""
+        keys, values = fetched
+        return as_numpy(keys), as_numpy(values)
+
+    def feed(self, cache: Any, feed: Feed) -> Problems:
+        """Mask first, then update, as a model does."""
+        arrays = [
+            coded(feed.grid, heads=HEADS, size=size, which=which, scaled=self.scaled)
+            for which, size in enumerate(self.sizes)
+        ]
+        for which, vectors in enumerate(arrays):
+            self.ledger.issue(feed.grid, vectors, which)
+        kept = cache.offset
+        was = kept.tolist() if isinstance(kept, mx.array) else None
+        mask = cache.make_mask(feed.width, return_array=False, window_size=None)
+        given = [mx.array(array).astype(self.dtype) for array in arrays]
+        both = self.read(cache, cache.update_and_fetch(*given))
+        if was is not None and kept.tolist() != was:
+            yield Problem("alias", f"the offset read before is {was}, and now {kept.tolist()}")
+        wanted = [(len(feed.rows), HEADS, both[0].shape[2], size) for size in self.sizes]
+        shapes = [array.shape for array in both]
+        if shapes != wanted:
+            yield Problem("shape", f"keys and values of {shapes}, expected {wanted}")
+            return
+        held = [
+            [
+                key if key == value else None
+                for key, value in zip(
+                    self.ledger.read(both[0][row], 0),
+                    self.ledger.read(both[1][row], 1),
+                    strict=True,
+                )
+            ]
+            for row in range(len(feed.rows))
+        ]
+        rows, columns = len(feed.rows), both[0].shape[2]
+        visible = decoded(mask, rows=rows, width=feed.width, columns=columns)
+        yield from judged(feed, held, visible, self.window)
+
+    def size_of(self, rows: Sequence[Row]) -> int:
+        """As many columns as the longest row has, up to the window."""
+        longest = super().size_of(rows)
+        return longest if self.window is None else min(longest, self.window)
+
+
+class Rotating(Attention):
+    """Keys and values of a window."""
+
+    window = WINDOW
+
+    def new(self, padding: Sequence[int]) -> Any:
+        """An empty cache of as many rows."""
+        return self.cls(WINDOW, list(padding))
+
+    def partner(self) -> Kind:
+        """A window alone."""
+        return RotatingStream(self.module, self.module.RotatingKVCache)
+
+
+class Quantized(Attention):
+    """Keys and values in groups with scale and bias."""
+
+    sizes = (_GROUP, 2 * _GROUP)
+    scaled = True
+
+    def new(self, padding: Sequence[int]) -> Any:
+        """An empty cache of as many rows."""
+        return self.cls(list(padding), group_size=_GROUP, bits=_BITS)
+
+    def partner(self) -> Kind:
+        """One row, quantized alike."""
+        return QuantizedStream(self.module, self.module.QuantizedKVCache)
+
+    def new_ledger(self) -> Ledger:
+        """Tokens look as they do when quantized alone."""
+        return Ledger([self._alone, self._alone])
+
+    def _alone(self, vectors: Array) -> Array:
+        given = mx.array(vectors).astype(self.dtype)
+        return _dequantized(mx.quantize(given, group_size=_GROUP, bits=_BITS))
+
+    def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:  # noqa: ARG002
+        """Scaled back."""
+        keys, values = (_dequantized(parts) for parts in fetched)
+        return keys, values
+
+
+class Turbo(Attention):
+    """Keys and values by TurboQuant's codecs, which depend on size, bits and seed alone."""
+
+    sizes = (32, 32)
+
+    def new(self, padding: Sequence[int]) -> Any:
+        """An empty cache of as many rows."""
+        return self.cls(list(padding), _TURBO_BITS)
+
+    def partner(self) -> Kind:
+        """One row, quantized alike."""
+        return TurboStream(self.module, self.module.TurboQuantKVCache)
+
+    def new_ledger(self) -> Ledger:
+        """Tokens look as they do when quantized alone."""
+        empty = mx.zeros((1, HEADS, 1, self.sizes[0]))
+        alone = self.module.TurboQuantKVCache(_TURBO_BITS)
+        alone._ensure_codecs(empty, empty)
+        codecs = (alone.key_codec, alone.value_codec)
+        return Ledger([_through(codec) for codec in codecs], near=True)
+
+    def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:
+        """By the cache's own codecs."""
+        keys, values = cache.dequantize(*fetched)
+        return as_numpy(keys), as_numpy(values)
+
+    def dtypes(self, cache: Any) -> set[mx.Dtype]:  # noqa: ARG002
+        """Of the codec's own choosing."""
+        return set()
+
+
+def _dequantized(parts: Any) -> Array:
+    packed, scales, biases = parts
+    return as_numpy(mx.dequantize(packed, scales, biases, group_size=_GROUP, bits=_BITS))
+
+
+def _through(codec: Any) -> Any:
+    return lambda vectors: as_numpy(codec.dequantize(codec.quantize(mx.array(vectors))))
+
+
+class Stream(Attention):
+    """One row alone."""
+
+    single = True
+
+    def new(self, padding: Sequence[int]) -> Any:  # noqa: ARG002
+        """An empty cache."""
+        return self.cls()
+
+    def partner(self) -> Kind:
+        """Plain rows."""
+        return Attention(self.module, self.module.BatchKVCache)
+
+
+class RotatingStream(Stream):
+    """One row alone, of which a window is kept."""
+
+    window = WINDOW
+
+    def new(self, padding: Sequence[int]) -> Any:  # noqa: ARG002
+        """An empty cache."""
+        return self.cls(WINDOW)
+
+    def partner(self) -> Kind:
+        """Windows of rows."""
+        return Rotating(self.module, self.module.BatchRotatingKVCache)
+
+
+class BufferedStream(RotatingStream):
+    """A window with slack behind it."""
+
+    checks_size = False
+
+    def new(self, padding: Sequence[int]) -> Any:  # noqa: ARG002
+        """An empty cache."""
+        return self.cls(WINDOW, buffer_size=3)
+
+
+class QuantizedStream(Quantized):
+    """One row alone."""
+
+    single = True
+
+    def new(self, padding: Sequence[int]) -> Any:  # noqa: ARG002
+        """An empty cache."""
+        return self.cls(group_size=_GROUP, bits=_BITS)
+
+    def partner(self) -> Kind:
+        """Rows, quantized alike."""
+        return Quantized(self.module, self.module.BatchQuantizedKVCache)
+
+
+class TurboStream(Turbo):
+    """One row alone."""
+
+    single = True
+
+    def new(self, padding: Sequence[int]) -> Any:  # noqa: ARG002
+        """An empty cache."""
+        return self.cls(_TURBO_BITS)
+
+    def partner(self) -> Kind:
+        """Rows, quantized alike."""
+        return Turbo(self.module, self.module.BatchTurboQuantKVCache)

@@ -1,0 +1,118 @@
+"""What every kind of cache can be asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx.utils import tree_flatten
+
+from conformance.tools.caches.finding import Problems
+from conformance.tools.caches.rows import Feed, Row
+from conformance.tools.caches.tokens import Array, Ledger
+
+DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
+
+
+def as_numpy(array: mx.array) -> Array:
+    """In float32, which holds all that we write."""
+    return np.asarray(array.astype(mx.float32))
+
+
+class Kind(ABC):
+    """A class under test: how it is made, fed and read. Verbs that it has not are not tried."""
+
+    single = False
+    """Holds one row only: the cache of a single stream."""
+    blocks = True
+    """Whether several tokens may follow at once when there is content."""
+    joins_while_prepared = False
+    """Whether rows may join between prepare and finalize."""
+    leaves_while_prepared = False
+    """Whether rows may leave between prepare and finalize."""
+    checks_size = True
+
+    def __init__(self, module: ModuleType, cls: type[Any]) -> None:
+        self.module = module
+        self.cls = cls
+        self.dtype = mx.float32
+        self.ledger = self.new_ledger()
+
+    def begin(self, dtype: str) -> None:
+        """Forget all, before a new sequence of verbs."""
+        self.dtype = DTYPES[dtype]
+        self.ledger = self.new_ledger()
+
+    def share(self, other: Kind) -> Kind:
+        """Let a kind that rows go to or come from know the same tokens."""
+        other.dtype, other.ledger = self.dtype, self.ledger
+        return other
+
+    def new_ledger(self) -> Ledger:
+        """Knows what the tokens of this kind look like."""
+        return Ledger()
+
+    @abstractmethod
+    def new(self, padding: Sequence[int]) -> Any:
+        """An empty cache of as many rows; padding on the left of each."""
+
+    @abstractmethod
+    def partner(self) -> Kind:
+        """Of a batch the kind of its rows as single streams; of a single stream its batch's."""
+
+    def merged(self, caches: Sequence[Any]) -> Any:
+        """One cache of several single streams."""
+        return self.cls.merge(list(caches))
+
+    def has(self, verb: str) -> bool:
+        """Whether the class has this verb."""
+        return callable(getattr(self.cls, verb, None))
+
+    @property
+    def left_in_prepare(self) -> bool:
+        """Whether prepare() takes padding on the left."""
+        return self.has("prepare")
+
+    @abstractmethod
+    def feed(self, cache: Any, feed: Feed) -> Problems:
+        """Update the cache and tell what is wrong with what comes back."""
+
+    def offsets(self, cache: Any) -> list[int] | None:
+        """Each row's next position; None where the kind has none."""
+        offset: Any = cache.offset
+        told: Any = offset.tolist() if isinstance(offset, mx.array) else [offset]
+        return [int(one) for one in told]
+
+    def fed(self, cache: Any) -> bool:
+        """Whether the cache has arrays of its own."""
+        return any(True for _ in self.arrays(cache))
+
+    def arrays(self, cache: Any) -> Iterator[mx.array]:
+        """The arrays that hold contents; bookkeeping of one axis is none."""
+        seen = set()
+        leaves: Any = tree_flatten(vars(cache))
+        for _, value in leaves:
+            if isinstance(value, mx.array) and value.ndim > 1 and id(value) not in seen:
+                seen.add(id(value))
+                yield value
+
+    def held(self, cache: Any) -> int:
+        """Bytes of all contents."""
+        return sum(array.nbytes for array in self.arrays(cache))
+
+    def dtypes(self, cache: Any) -> set[mx.Dtype]:
+        """Of the contents."""
+        floats = set(DTYPES.values())
+        return {array.dtype for array in self.arrays(cache) if array.dtype in floats}
+
+    def size_of(self, rows: Sequence[Row]) -> int:
+        """The least that size() may say."""
+        return max(len(row) for row in rows)
+
+    def facts(self, cache: Any) -> set[str]:
+        """What the cache says of itself that a defect may depend on."""
+        return {"rotated"} if getattr(cache, "rotated", False) else set()

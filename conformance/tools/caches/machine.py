@@ -1,0 +1,193 @@
+"""Hypothesis makes sequences of verbs, and shrinks those that show a defect."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from conformance.tools.caches.bench import Bench, Step
+from conformance.tools.caches.discovery import Found
+from conformance.tools.caches.finding import FindingError, Judge
+from conformance.tools.caches.kinds.base import DTYPES, Kind
+
+_LEAST_STEPS, _MOST_STEPS = 4, 7
+# So that growth happens within few tokens.
+_STEP = 4
+
+Known = Callable[[FindingError], str | None]
+
+_number = st.integers(0, 59)
+_lengths = st.lists(st.integers(0, 8), min_size=1, max_size=4)
+
+
+def _step(verb: str, *numbers: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(*numbers).map(lambda given: Step(verb, _flat(given)))
+
+
+def _flat(given: Sequence[Any]) -> tuple[int, ...]:
+    out: list[int] = []
+    for one in given:
+        out += one if isinstance(one, list) else [one]
+    return tuple(out)
+
+
+_STEPS = st.one_of(
+    # What shrinking turns the verbs into that do not matter: short sequences would be drawn too
+    # often if the list could shrink instead.
+    _step("nothing"),
+    _step("decode", st.integers(0, 3)),
+    _step("block", st.integers(0, 2)),
+    _step("filter", st.lists(_number, min_size=1, max_size=4)),
+    _step("extend", st.integers(0, 2), _number, _lengths),
+    _step("prefill", _number, _number, _lengths),
+    # With rows that join on the way.
+    _step("prefill", _number, st.sampled_from([1, 4, 7]), _lengths),
+    _step("extract", _number),
+    _step("merge", st.integers(0, 8)),
+    _step("trim", st.integers(0, 2)),
+    _step("copy"),
+    _step("reload"),
+    _step("restore"),
+)
+_PROGRAMS = st.tuples(
+    st.sampled_from(sorted(DTYPES, reverse=True)).map(str),
+    _step("new", _number, _lengths),
+    st.lists(_STEPS, min_size=_LEAST_STEPS, max_size=_MOST_STEPS),
+)
+
+
+@dataclass
+class Outcome:
+    """What the sequences on one class showed.
+
+    Attributes:
+        name: of the class.
+        verbs: how often each was played.
+        sequences: how many.
+        failure: the unknown difference, by its shortest sequence.
+        known: for each known defect that showed, its shortest sequence.
+    """
+
+    name: str
+    verbs: Counter[str] = field(default_factory=Counter)
+    sequences: int = 0
+    failure: FindingError | None = None
+    known: dict[str, FindingError] = field(default_factory=dict)
+
+
+def nothing_known(_: FindingError) -> str | None:
+    """Of no finding."""
+    return None
+
+
+def explore(
+    found: Found, *, examples: int, seed: int = 0, known: Known = nothing_known, shrink: bool = True
+) -> Outcome:
+    """Play random sequences on the class as each of its kinds, until one shows what is not known.
+
+    Args:
+        found: the class.
+        examples: how many sequences, over all kinds.
+        seed: same seed, same sequences.
+        known: gives the id of a known defect that explains a finding.
+        shrink: look for the shortest sequence.
+    """
+    outcome = Outcome(found.name)
+
+    def judge(finding: FindingError) -> bool:
+        name = known(finding)
+        if name is None:
+            return False
+        best = outcome.known.get(name)
+        if best is None or len(finding.steps) < len(best.steps):
+            outcome.known[name] = finding
+        return True
+
+    share = max(1, examples // max(1, len(found.kinds)))
+    with small_steps(found.cls):
+        for number, kind in enumerate(found.kinds):
+            try:
+                _attempts(kind, number, outcome, judge, examples=share, seed=seed, shrink=shrink)()
+            except FindingError as finding:
+                # Hypothesis raises that of the shortest sequence.
+                outcome.failure = finding
+                break
+    return outcome
+
+
+def _attempts(
+    kind: Kind,
+    number: int,
+    outcome: Outcome,
+    judge: Judge,
+    *,
+    examples: int,
+    seed: int,
+    shrink: bool,
+) -> Callable[[], None]:
+    """Plays all sequences on one kind."""
+
+    @hypothesis.seed(seed)
+    @settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    @given(_PROGRAMS)
+    def attempt(program: tuple[str, Step, list[Step]]) -> None:
+        dtype, first, steps = program
+        bench = Bench(outcome.name, kind, dtype, judge=judge, number=number)
+        try:
+            bench.play([first, *steps])
+        finally:
+            outcome.verbs += bench.verbs
+            outcome.sequences += 1
+
+    return attempt
+
+
+def replay(play: str, classes: Sequence[Found], judge: Judge) -> None:
+    """Play one sequence again, as a finding or an entry has written it down.
+
+    Raises:
+        FindingError: the first difference that ``judge`` does not know.
+    """
+    head, *steps = play.split("; ")
+    name, number, dtype = head.split()
+    found = next(one for one in classes if one.name == name)
+    with small_steps(found.cls):
+        Bench(name, found.kinds[int(number)], dtype, judge=judge).play(
+            [Step(verb, tuple(map(int, numbers))) for verb, *numbers in map(str.split, steps)]
+        )
+
+
+@contextmanager
+def small_steps(cls: type[Any]) -> Iterator[None]:
+    """Let the caches of that class's module grow by few columns at a time."""
+    module = sys.modules[cls.__module__]
+    places = [
+        (one, name, vars(one)[name])
+        for one in vars(module).values()
+        if isinstance(one, type)
+        for name in ("step", "cache_step")
+        if isinstance(vars(one).get(name), int)
+    ]
+    for one, name, _ in places:
+        setattr(one, name, _STEP)
+    try:
+        yield
+    finally:
+        for one, name, value in places:
+            setattr(one, name, value)

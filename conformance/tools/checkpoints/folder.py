@@ -1,0 +1,205 @@
+"""What lies in a checkpoint folder: its config, its safetensors by their headers, its digest.
+
+Only headers are read, so that a checkpoint of any size is looked through at once; damage is told
+by the file and the field that show it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.core.errors import CheckpointError
+from conformance.core.json_object import read_object
+from conformance.reference.store import write_cached
+
+INDEX = "model.safetensors.index.json"
+# A header is JSON; the format itself allows no larger one.
+_HEADER_MOST = 100_000_000
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4}
+_BITS |= dict.fromkeys(("U16", "I16", "F16", "BF16"), 16)
+_BITS |= dict.fromkeys(("U32", "I32", "F32"), 32) | dict.fromkeys(("U64", "I64", "F64"), 64)
+_PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
+_OTHERS = {".npz", ".npy", ".gguf", ".h5", ".msgpack", ".onnx"}
+_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor as its file's header says: dtype in safetensors' spelling, shape, bytes."""
+
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A checkpoint folder, looked through. ``files`` are the names of its safetensors."""
+
+    path: Path
+    config: Mapping[str, Any]
+    files: tuple[str, ...]
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of most of its floating tensors, by number; quantized weights are none."""
+        found = Counter(_DTYPES[t.dtype] for t in self.tensors.values() if t.dtype in _DTYPES)
+        return found.most_common(1)[0][0] if found else "float32"
+
+    def nbytes(self, dtype: str) -> int:
+        """Bytes of all weights once floating ones are cast to ``dtype``."""
+        size = 4 if dtype == "float32" else 2
+        return sum(
+            math.prod(tensor.shape) * size if tensor.dtype in _DTYPES else tensor.nbytes
+            for tensor in self.tensors.values()
+        )
+
+    def digest(self, memory: Path) -> str:
+        """SHA-256 of the config and of all weights.
+
+        Args:
+            memory: a folder for digests; one of earlier holds while no file's name, size and time
+                of change are others.
+        """
+        parts = [self.path / name for name in ("config.json", *self.files)]
+        stats = [(part, part.stat()) for part in parts]
+        told = str([(str(part.absolute()), s.st_size, s.st_mtime_ns) for part, s in stats])
+        known = memory / hashlib.sha256(told.encode()).hexdigest()[:32]
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if _DIGEST.fullmatch(found := known.read_text(encoding="ascii")):
+                return found
+        whole = hashlib.sha256()
+        for part in parts:
+            with part.open("rb") as file:
+                inner = hashlib.file_digest(file, "sha256").hexdigest()
+            whole.update(f"{part.name}\n{inner}\n".encode())
+        with contextlib.suppress(OSError):  # a run does without it, and is told by ``opening``
+            write_cached(known, whole.hexdigest().encode())
+        return whole.hexdigest()
+
+
+def look(path: Path) -> Folder:
+    """Look through a checkpoint folder.
+
+    Raises:
+        CheckpointError: it is no folder, a file is missing or damaged, or the config lacks a field.
+    """
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: is no folder; --model takes a checkpoint's folder")
+    config = read_config(path / "config.json")
+    shards = _indexed(path)
+    files = sorted(set(shards.values())) or [p.name for p in sorted(path.glob("*.safetensors"))]
+    if not files:
+        raise CheckpointError(f"{path}: holds no .safetensors{_other_weights(path)}")
+    tensors: dict[str, Tensor] = {}
+    for name in files:
+        if not (path / name).is_file():
+            raise CheckpointError(f"{path / name}: is missing, and {INDEX} names it")
+        tensors |= read_header(path / name)
+    for tensor, name in shards.items():
+        if tensor not in tensors or tensors[tensor].file != name:
+            raise CheckpointError(
+                f"{path / name}: holds no tensor {tensor!r}, which {INDEX} says it does"
+            )
+    return Folder(path, config, tuple(files), tensors)
+
+
+def _other_weights(path: Path) -> str:
+    """What is said of weights in formats that are not read."""
+    found = sorted(p.name for p in path.iterdir() if p.suffix in _PICKLES | _OTHERS)
+    why = "weights in other formats are not read"
+    if any(Path(name).suffix in _PICKLES for name in found):
+        why += ", pickles among them may run any code"
+    return f" but {', '.join(found[:3])}; {why}: convert them" if found else ""
+
+
+def window_of(config: Mapping[str, Any]) -> int | None:
+    """The sliding window that a config names and uses, in tokens."""
+    for part in (config, config.get("text_config") or {}):
+        window = part.get("sliding_window")
+        if isinstance(window, int) and window > 0 and part.get("use_sliding_window", True):
+            return window
+    return None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A checkpoint's ``config.json``.
+
+    Raises:
+        CheckpointError: it is missing, is no JSON object, or does not name its ``model_type``.
+    """
+    config = read_object(path, CheckpointError)
+    if not isinstance(config.get("model_type"), str):
+        raise CheckpointError(f"{path}: the field 'model_type' is missing or is no text")
+    return config
+
+
+def read_header(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, by name, without reading them.
+
+    Source: the format's description, https://github.com/huggingface/safetensors.
+
+    Raises:
+        CheckpointError: the header is damaged, or the file is shorter or longer than it says.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or not 2 <= length <= min(size - 8, _HEADER_MOST):
+            raise CheckpointError(
+                f"{path}: is damaged: it has {size} bytes, and its header is said to have {length}"
+            )
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+        header.pop("__metadata__", None)
+        tensors = {name: _tensor(path.name, entry) for name, entry in header.items()}
+        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        words = f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"{path}: its header is damaged ({words})") from error
+    for name, tensor in tensors.items():
+        bits = _BITS.get(tensor.dtype)
+        if bits is not None and math.prod(tensor.shape) * bits != tensor.nbytes * 8:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} of shape {list(tensor.shape)} and dtype {tensor.dtype} "
+                f"is said to have {tensor.nbytes} bytes"
+            )
+    if size != 8 + length + end:
+        what = "was cut off" if size < 8 + length + end else "has something behind its tensors"
+        raise CheckpointError(
+            f"{path}: {what}: it has {size} bytes, and by its header {8 + length + end}"
+        )
+    return tensors
+
+
+def _tensor(file: str, entry: dict[str, Any]) -> Tensor:
+    start, end = entry["data_offsets"]
+    shape = tuple(int(size) for size in entry["shape"])
+    return Tensor(file, str(entry["dtype"]), shape, int(end) - int(start))
+
+
+def _indexed(path: Path) -> dict[str, str]:
+    """The file of each tensor, where the weights are in several."""
+    index = path / INDEX
+    if not index.is_file():
+        return {}
+    found = read_object(index, CheckpointError).get("weight_map")
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise CheckpointError(f"{index}: the field 'weight_map' is missing or names no files")
+    outside = [name for name in found.values() if Path(name).name != name]
+    if outside:
+        raise CheckpointError(f"{index}: 'weight_map' names {outside[0]!r}, outside of the folder")
+    return found

@@ -1,0 +1,63 @@
+"""A checkpoint's golden in a user's folder: made by the first run, held against by later ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.checks.expectations import Expectations
+from conformance.core.engine import Engine
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.tools.checkpoints.folder import look
+from conformance.tools.checkpoints.preflight import room
+from conformance.tools.golden.checking import check
+from conformance.tools.golden.layout import golden_path
+from conformance.tools.golden.recipe import DTYPE
+from conformance.tools.golden.update import accept, propose
+
+
+@dataclass(frozen=True)
+class Held:
+    """What became of a checkpoint's golden: whether all holds, and sentences about it."""
+
+    good: bool
+    told: tuple[str, ...]
+
+
+def hold(
+    library: Library,
+    family: Family,
+    root: Path,
+    *,
+    engines: Sequence[type[Engine]] = (),
+    expectations: Expectations | None = None,
+    force: bool = False,
+) -> Held:
+    """Hold the checkpoint against its golden below ``root``; without one, write it.
+
+    A golden is of float32, whatever the checkpoint's dtype is: that tells defects from rounding
+    best, and holds on every device.
+
+    Raises:
+        CheckpointError: in float32 it needs more memory than there is, unless ``force``.
+        GoldenError: the golden can't be written.
+    """
+    assert family.checkpoint is not None
+    room(look(Path(family.checkpoint.folder)), DTYPE, force=force)
+    path = golden_path(root, library.name, family.name)
+    pair = (library, family)
+    if not path.exists():
+        made = propose(pair, root=root, expectations=expectations)
+        if made.refused:
+            return Held(good=False, told=(f"{path}: no golden was written: {made.refused}",))
+        accept([made])
+        return Held(good=True, told=(f"{path}: written, as there was none",))
+    found = check(pair, root=root, engines=engines, files_only=False, expectations=expectations)
+    if found.problems:
+        again = "if that is wanted, remove it, and the next run writes it anew"
+        problems = [text.partition("; `conformance golden")[0] for text in found.problems]
+        return Held(good=False, told=(*problems, f"{path}: {again}"))
+    told = [str(difference) for difference in found.differences]
+    return Held(found.good, (f"{path}: {found.meaning}", *told))

@@ -1,0 +1,162 @@
+"""A checkpoint folder as a family: the same cases, on real weights and real text."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from conformance.core.errors import CheckpointError, FamilyError, ModelError
+from conformance.core.family import Checkpoint, Facts, Family
+from conformance.core.library import Library
+from conformance.core.remote_code import sealed
+from conformance.reference.store import why_unwritable
+from conformance.run.registry import Registry, select
+from conformance.tools.checkpoints.folder import Folder, look, window_of
+from conformance.tools.checkpoints.given import Given
+from conformance.tools.checkpoints.preflight import fits, room
+from conformance.tools.checkpoints.prompts import read_texts
+
+# Any of them makes a folder one with a tokenizer.
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
+# A config with one of them is a model that sees or hears.
+_TOWERS = ("vision_config", "audio_config", "vision_tower", "mm_vision_tower")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A checkpoint as a run needs it.
+
+    Attributes:
+        registry: with the checkpoint as one more family.
+        name: of that family.
+        dtype: of most of its weights.
+        engines: those asked for; if none were, the one that is likely meant.
+        told: what a user should know before it is run.
+    """
+
+    registry: Registry
+    name: str
+    dtype: str
+    engines: tuple[str, ...]
+    told: tuple[str, ...]
+
+
+def open_checkpoint(
+    registry: Registry, given: Given, engines: Sequence[str] = (), dtypes: Sequence[str] = ()
+) -> Opened:
+    """Make the checkpoint a family of each library whose engines are asked for.
+
+    Nothing is loaded yet, and nothing written but its digest, which comes last.
+
+    Raises:
+        CheckpointError: the folder or the prompts are damaged or incomplete, want code run, or
+            more memory than there is.
+        Unsupported: a library has no such model.
+        ConformanceError: a glob of ``engines`` matches nothing.
+    """
+    folder = look(given.folder)
+    name = re.sub(r"[^\w.+-]+", "_", folder.path.resolve().name) or "checkpoint"
+    sees = any(folder.config.get(tower) for tower in _TOWERS)
+    wanted = tuple(engines) or ("mlx_vlm" if sees else "mlx_lm",)
+    chosen = select(registry.engines, wanted, what="engine")
+    needed = {d: room(folder, d, force=given.force) for d in dtypes or (folder.dtype,)}
+    told = tuple(f"{name}: {dtype}, {memory}" for dtype, memory in needed.items())
+    # Engines that give an opinion are of the same libraries.
+    libraries = sorted({registry.engines[engine].library for engine in chosen})
+    made = {
+        (library, name): open_family(registry, registry.libraries[library], folder, given, name)
+        for library in libraries
+    }
+    families = dict(sorted({**registry.families, **made}.items()))
+    told += tuple(filter(None, (why_unwritable(given.cache_folder),)))
+    return Opened(
+        dataclasses.replace(registry, families=families), name, folder.dtype, wanted, told
+    )
+
+
+def open_family(
+    registry: Registry, library: Library, folder: Folder, given: Given, name: str
+) -> Family:
+    """The checkpoint as a family of one library.
+
+    Raises:
+        CheckpointError: see ``open_checkpoint``.
+    """
+    if "model_file" in folder.config and not given.trusted:
+        raise CheckpointError(
+            f"{folder.path / 'config.json'}: the field 'model_file' asks for Python code of the "
+            "folder to be run; --trust-remote-code allows it"
+        )
+    facts = _facts(registry, library, folder)
+    config = folder.path / "config.json"
+    family = Family(name, facts, dict(folder.config), str(config))
+    try:
+        size = family.vocab_size
+    except (FamilyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{folder.path / 'config.json'}: the field 'vocab_size' is missing or is no number"
+        ) from error
+    with sealed(folder.path, trusted=given.trusted):
+        fits(library, folder, trusted=given.trusted)
+        texts = _encoded(library, folder, given, size)
+    checkpoint = Checkpoint(
+        str(folder.path.absolute()),
+        digest=folder.digest(given.cache_folder / "digests"),
+        texts=texts,
+        trusted=given.trusted,
+        cache=str(given.cache_folder.absolute()),
+    )
+    return msgspec.structs.replace(family, checkpoint=checkpoint)
+
+
+def like_family(registry: Registry, library: str, module: str) -> Facts:
+    """What the tiny family of a module says of its architecture; the default if there is none."""
+    families = [f for (own, _), f in registry.families.items() if own == library]
+    like = [family.facts for family in families if family.module == module]
+    return like[0] if like else Facts()
+
+
+def _facts(registry: Registry, library: Library, folder: Folder) -> Facts:
+    module = str(folder.config["model_type"])
+    known = like_family(registry, library.name, module)
+    if known.required:
+        raise CheckpointError(
+            f"{folder.path}: each request of a {module} must hold one {known.required}, and "
+            "checkpoints are run on text alone"
+        )
+    return Facts(
+        library=library.name,
+        module=module,
+        window=window_of(folder.config),
+        positions=known.positions,
+        bidirectional_prompt=known.bidirectional_prompt,
+    )
+
+
+def _encoded(
+    library: Library, folder: Folder, given: Given, vocab_size: int
+) -> tuple[tuple[int, ...], ...]:
+    if not any(any(folder.path.glob(name)) for name in _TOKENIZERS):
+        raise CheckpointError(f"{folder.path}: holds no tokenizer ({', '.join(_TOKENIZERS)})")
+    texts = read_texts(given.prompts)
+    try:
+        encoded = library.tokenize(folder.path, texts, trusted=given.trusted)
+    except ModelError as error:
+        words = " ".join(str(error).split())
+        if "trust_remote_code" in words:
+            words = "it is Python code of the folder; --trust-remote-code allows that to be run"
+        raise CheckpointError(f"{folder.path}: its tokenizer can't be loaded: {words}") from error
+    encoded = tuple(ids for ids in encoded if ids)
+    if not encoded:
+        raise CheckpointError(f"{folder.path}: its tokenizer makes no token of any prompt")
+    largest = max(max(ids) for ids in encoded)
+    if largest >= vocab_size:
+        raise CheckpointError(
+            f"{folder.path}: the tokenizer gives token {largest}, and 'vocab_size' in config.json "
+            f"is {vocab_size}: they are not of one model"
+        )
+    return encoded

@@ -1,0 +1,71 @@
+"""Which class of historic defects a failure is like."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+
+from conformance.core.faults import Fault
+from conformance.core.verdict import Verdict
+from conformance.report.explanation import Relative, Where
+
+# Points for what a failure shares with a defect of the catalogue.
+_SITE = 4.0  # it begins where the defect is
+_ENTRY = 1.5  # ... or its first cache entry is the one that the defect breaks
+_FIRST = 2.0  # the scenario is the one that catches the defect at the least cost
+_OTHER = 1.0  # ... or another that must catch it
+_CRASH = 2.0  # both end in an exception
+_MOST = 3
+
+
+def sited(fault: Fault, where: Where | None) -> bool:
+    """Whether ``where`` is a place that the defect is known to break."""
+    if where is None:
+        return False
+    return any(fnmatchcase(where.site, glob) for glob in fault.where.split("|") if glob)
+
+
+def relatives(
+    faults: Iterable[Fault],
+    traits: Collection[str],
+    *,
+    scenario: str,
+    verdict: Verdict,
+    where: Where,
+    entry: Where | None,
+) -> tuple[Relative, ...]:
+    """The likeliest classes, the best first; of those that can show in a family of these traits."""
+    scores: dict[str, float] = {}
+    members: dict[str, list[tuple[float, Fault]]] = {}
+    for fault in faults:
+        if fault.lacks(traits):
+            continue
+        score = _score(fault, scenario, verdict, where, entry)
+        if score > 0:
+            members.setdefault(fault.fault_class, []).append((score, fault))
+            scores[fault.fault_class] = max(scores.get(fault.fault_class, 0.0), score)
+    best = sorted(scores, key=lambda name: (-scores[name], name))[:_MOST]
+    found = []
+    for name in best:
+        near = [fault for score, fault in members[name] if score == scores[name]]
+        sources = dict.fromkeys(fault.source for fault in near)
+        found.append(Relative(name, scores[name], tuple(f.key for f in near), tuple(sources)))
+    return tuple(found)
+
+
+def _score(
+    fault: Fault, scenario: str, verdict: Verdict, where: Where, entry: Where | None
+) -> float:
+    crashed = verdict is Verdict.CRASH
+    if crashed != fault.crash or fault.priced:
+        return 0.0
+    score = _CRASH if crashed else 0.0
+    if sited(fault, where):
+        score += _SITE
+    elif sited(fault, entry):
+        score += _ENTRY
+    if fault.scenarios[:1] == (scenario,):
+        score += _FIRST
+    elif scenario in fault.scenarios:
+        score += _OTHER
+    return score

@@ -1,0 +1,196 @@
+"""What a cache holds for a row of a batch, against what it holds for the single stream.
+
+A single stream's columns are looked for in the row wherever they stand, in the order of time: where
+a batch cache puts them is its own affair, as long as it counts right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.backend.module_hooks import Held
+from conformance.tools.explain.rows import relative
+
+
+@dataclass(frozen=True)
+class EntryDifference:
+    """What differs first in a cache entry.
+
+    Attributes:
+        place: of the cache among the model's caches: ``3`` or ``3.0``.
+        kind: its class.
+        part: ``keys``, ``values.1``, ``offset``, ``left_padding``, ...
+        row: on the batch axis.
+        column: the position of the token whose column it is; ``None`` for states and counts.
+        error: relative; infinite where a column is missing.
+        expected: of a count; ``got`` likewise.
+        misplaced: the column is there, but before that of an earlier token.
+    """
+
+    place: str
+    kind: str
+    part: str
+    row: int
+    column: int | None
+    error: float
+    expected: str = ""
+    got: str = ""
+    misplaced: bool = False
+
+
+def entry_differences(
+    got: Held,
+    want: Held,
+    *,
+    row: int,
+    done: int,
+    exact: bool,
+    level: float,
+    counted: bool,
+    ahead: int = 0,
+) -> Iterator[EntryDifference]:
+    """What differs between a row and its single stream when both hold ``done`` tokens.
+
+    Args:
+        exact: ``want`` holds ``done`` tokens, too, not more: states and windows can be compared.
+        level: up to this a relative error is rounding.
+        counted: the row's counts are settled, as they are when it decodes.
+        ahead: columns of padding that are yet to come, in the pass that begins.
+    """
+    # Of pooled tokens a cache counts the pools: then it says nothing of how many came before.
+    if counted and int(want.counts.get("offset", [-1])[0]) >= done:
+        yield from _counts(got, row=row, done=done, ahead=ahead)
+    for name, array in want.arrays.items():
+        mine = got.arrays.get(name)
+        if mine is None or row >= len(mine):
+            continue
+        wanted = _columns(want, array, done, exact=exact)
+        if wanted is not None and mine.ndim == array.ndim == 4:
+            yield from _missing(got, name, mine[row], wanted, row=row, done=done, level=level)
+        elif exact and array.ndim == mine.ndim:
+            if "offset" in want.counts and array.ndim == 4:
+                continue
+            # Nothing is said of other shapes: some states widen with what they have seen.
+            used = _in_use(want, name, array)
+            error = relative(mine[row, : len(used)], used)
+            if error > level:
+                yield EntryDifference(got.place, got.kind, name, row, None, error)
+
+
+def _in_use(want: Held, name: str, array: np.ndarray) -> np.ndarray:
+    """What a single stream's array says; of a buffer of tokens that fill no pool yet, those."""
+    pooling = "remainder" in want.counts and name.startswith("buf")
+    used: np.ndarray = array[0][: int(want.counts["remainder"][0])] if pooling else array[0]
+    return used
+
+
+def _counts(got: Held, *, row: int, done: int, ahead: int) -> Iterator[EntryDifference]:
+    """A row's next position is ``done``, and what its columns hold before them is padding.
+
+    Of an empty batch counts may already hold the padding of the prompts to come.
+    """
+    if "_idx" in got.counts and _used(got) == 0:
+        return
+    for name, allowed in (("offset", (done, done)), ("left_padding", _padding(got, done))):
+        values = got.counts.get(name)
+        if values is None or allowed is None or len(values) <= row:
+            continue
+        found = int(values[row])
+        # Padding that has been trimmed away is negative, and like none.
+        seen = max(found, 0) if name == "left_padding" else found
+        known = {"offset": found + ahead, "left_padding": found - ahead}[name]
+        if not (allowed[0] <= seen <= allowed[1] or allowed[0] <= known <= allowed[1]):
+            wanted = str(allowed[0])
+            yield EntryDifference(
+                got.place, got.kind, name, row, None, float("inf"), wanted, str(found)
+            )
+
+
+def _padding(got: Held, done: int) -> tuple[int, int] | None:
+    """Least and most columns before a row's first one; ``None`` where the cache tells too little.
+
+    Of a window a row needs no more columns than the next token may see.
+    """
+    if "_idx" not in got.counts or "offset" not in got.counts:
+        return None
+    size = got.counts.get("max_size")
+    if size is not None and "rotated" not in got.counts:
+        return None
+    used = _used(got)
+    needed = done if size is None else min(done, int(size[0]) - 1)
+    return max(used - done, 0), max(used - needed, 0)
+
+
+def _used(got: Held) -> int:
+    """How many columns are in use; once a ring has gone round, all."""
+    rotated = "rotated" in got.counts and bool(got.counts["rotated"][0])
+    return int(got.counts["max_size" if rotated else "_idx"][0])
+
+
+def _columns(want: Held, array: np.ndarray, done: int, *, exact: bool) -> np.ndarray | None:
+    """``[n, features]``: the last columns of a single stream up to its ``done``-th token."""
+    if array.ndim != 4 or "offset" not in want.counts:
+        return None
+    held = int(want.counts["offset"][0])
+    columns: np.ndarray = np.moveaxis(array[0], 1, 0).reshape(array.shape[2], -1)
+    if "max_size" in want.counts:
+        if not exact:
+            return None
+        index = int(want.counts.get("_idx", want.counts["offset"])[0])
+        if index < len(columns) and index < held:
+            columns = np.concatenate([columns[index:], columns[:index]])
+        else:
+            columns = columns[:index]
+        # Of a window a batch needs to keep only what the next token may see.
+        return columns[-min(len(columns), done, int(want.counts["max_size"][0]) - 1) :]
+    begin = int(want.counts["start_position"][0]) if "start_position" in want.counts else 0
+    if begin:
+        return columns[: held - begin] if exact else None
+    return columns[: min(held, done)]
+
+
+def _missing(
+    got: Held,
+    name: str,
+    mine: np.ndarray,
+    wanted: np.ndarray,
+    *,
+    row: int,
+    done: int,
+    level: float,
+) -> Iterator[EntryDifference]:
+    """The first of the wanted columns that the row ``[heads, columns, features]`` has nowhere."""
+    columns = np.moveaxis(mine, 1, 0).reshape(mine.shape[1], -1)
+    if columns.shape[-1] != wanted.shape[-1] or not wanted.size:
+        return
+    columns = _in_order_of_time(got, columns)
+    scale = max(float(np.abs(wanted).max()), 1e-6)
+    next_one = 0
+    for index, vector in enumerate(wanted):
+        apart = np.nan_to_num(
+            np.abs(columns - vector).max(axis=1) / scale, nan=np.inf, posinf=np.inf
+        )
+        near = np.flatnonzero(apart <= level)
+        later = near[near >= next_one]
+        if not len(later):
+            at = done - len(wanted) + index
+            error = float(apart.min())
+            yield EntryDifference(
+                got.place, got.kind, name, row, at, error, misplaced=bool(len(near))
+            )
+            return
+        next_one = int(later[0]) + 1
+
+
+def _in_order_of_time(got: Held, columns: np.ndarray) -> np.ndarray:
+    """The columns as they follow each other; of a ring the oldest comes first."""
+    if "max_size" not in got.counts or "_idx" not in got.counts:
+        return columns
+    index = int(got.counts["_idx"][0])
+    # A window of one row does not say that it has gone round.
+    past = index < min(len(columns), int(got.counts.get("offset", [0])[0]))
+    rotated = bool(got.counts["rotated"][0]) if "rotated" in got.counts else past
+    return np.concatenate([columns[index:], columns[:index]]) if rotated else columns

@@ -1,0 +1,238 @@
+"""Takes a failing case apart: what it needs, where it begins, whose it is, what it is like."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.core.errors import ConformanceError
+from conformance.core.failures import failure_of
+from conformance.core.faults import Fault
+from conformance.core.faults.traits import traits
+from conformance.core.verdict import CaseId, CaseResult, Finding
+from conformance.reference.subject import Around, Subject
+from conformance.report.explanation import (
+    Explanation,
+    Ingredient,
+    LayerError,
+    Relative,
+    StepError,
+    Where,
+)
+from conformance.run.diagnosis import conclusion, opinions
+from conformance.run.judging.judge import brief_for
+from conformance.run.session import Session
+from conformance.tools.explain.catalogue import relatives
+from conformance.tools.explain.locating import locate
+from conformance.tools.explain.recording import Recording, record
+from conformance.tools.explain.trying import (
+    Failing,
+    accuses,
+    by_dtype,
+    first_failing,
+    in_float32,
+    ingredients,
+)
+from conformance.tools.mutation.killing import new_findings
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Where a failure begins, and what it is like."""
+
+    failing: Failing
+    recording: Recording
+    where: Where
+    entry: Where | None
+    layers: tuple[LayerError, ...]
+    relatives: tuple[Relative, ...]
+
+
+def begin(
+    session: Session,
+    case: CaseId,
+    *,
+    around: Around = contextlib.nullcontext,
+    baseline: CaseResult | None = None,
+) -> Begun:
+    """Where ``case`` begins to fail. See ``explain``."""
+    failing = _failing(session, case, around, baseline)
+    try:
+        recording = record(failing.subject, failing.engine, failing.schedule, case.dtype)
+    except ConformanceError:
+        raise
+    except Exception as error:
+        failure = failure_of(error, "decoding its requests alone")
+        raise ConformanceError(f"{case}: cannot be listened to: {failure}") from error
+    located = locate(recording, aside=_aside(failing, baseline))
+    where = located.where or _elsewhere(recording, failing.finding)
+    like = relatives(
+        _catalogue(session, case),
+        traits(failing.subject),
+        scenario=case.scenario,
+        verdict=failing.finding.verdict,
+        where=where,
+        entry=located.entry,
+    )
+    return Begun(failing, recording, where, located.entry, located.layers, like)
+
+
+def explain(
+    session: Session,
+    case: CaseId,
+    *,
+    around: Around = contextlib.nullcontext,
+    fault: str = "",
+    baseline: CaseResult | None = None,
+) -> Explanation:
+    """Why ``case`` fails.
+
+    Args:
+        around: entered for each run of an engine, as a fault is; ``fault`` is that fault's key.
+        baseline: the case without the fault, whose findings are no news.
+
+    Raises:
+        ConformanceError: it does not fail, or no engine plays it.
+    """
+    start = time.perf_counter()
+    begun = begin(session, case, around=around, baseline=baseline)
+    failing = begun.failing
+    found, suffices = ingredients(failing)
+    return Explanation(
+        case=str(case),
+        schedule=failing.schedule.name,
+        verdict=failing.finding.verdict.value,
+        what=failing.finding.what,
+        where=begun.where,
+        entry=begun.entry,
+        ingredients=(*found, *_dtype(session, failing, around)),
+        suffices=suffices,
+        layers=begun.layers,
+        steps=_steps(failing.subject, begun.recording),
+        opinion=_opinion(session, failing),
+        relatives=begun.relatives,
+        seconds=round(time.perf_counter() - start, 2),
+        fault=fault,
+    )
+
+
+def _failing(
+    session: Session, case: CaseId, around: Around, baseline: CaseResult | None
+) -> Failing:
+    registry = session.registry
+    engine, scenario = registry.engines[case.engine], registry.scenarios[case.scenario]
+    if scenario.alone:
+        raise ConformanceError(f"{case}: no engine plays it, so that there is no batch to explain")
+
+    def news(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        return new_findings(baseline, found) if baseline is not None else found
+
+    had = baseline.schedules if baseline is not None else ()
+    wrong = {schedule.name for schedule in had if not schedule.verdict.good}
+
+    def told(found: Sequence[Finding]) -> bool:
+        return any(accuses(f) and f.schedule not in wrong for f in news(tuple(found)))
+
+    result = session.run(case, around=around, until=told)
+    found = news(result.evidence)
+    subject = dataclasses.replace(session.subject(case), around=around)
+    schedules = scenario.make(brief_for(subject, engine, case.seed))
+    chosen = first_failing(schedules, found, wrong)
+    if chosen is None and any(map(accuses, found)):
+        raise ConformanceError(f"{case}: what is wrong stands in no schedule that can be replayed")
+    if chosen is None:
+        raise ConformanceError(f"{case}: it is {result.verdict}, there is nothing to explain")
+    return Failing(case, subject, engine, scenario, *chosen)
+
+
+def _aside(failing: Failing, baseline: CaseResult | None) -> frozenset[str]:
+    """The other requests of the schedule that are wrong without the fault, too."""
+    told = baseline.evidence if baseline is not None else ()
+    wrong = {f.request_id for f in told if f.schedule == failing.schedule.name and accuses(f)}
+    return frozenset(name for name in wrong if name and name != failing.finding.request_id)
+
+
+def _elsewhere(recording: Recording, finding: Finding) -> Where:
+    """Where it is wrong if no pass of the model is: it raised, or gave out something else."""
+    failure = recording.trace.failure
+    if failure is not None:
+        return Where(f"crash:{failure.frame}", detail=f"{failure.type_name}: {failure.message}")
+    named = finding.request_id
+    for name, want in recording.want.items():
+        got = recording.trace.stream(name)
+        if got.logprobs is None or want.logprobs is None:
+            continue
+        steps = min(len(got.logprobs), len(want.logprobs))
+        apart = _apart(got.logprobs[:steps], want.logprobs[:steps])
+        wrong = np.flatnonzero(~(apart < 1e-2))
+        if len(wrong):
+            return Where(
+                "output:logprobs",
+                name,
+                position=int(wrong[0]),
+                detail="the model gave the single stream's, the engine gave out others",
+            )
+    return Where(
+        f"output:{finding.check}",
+        named,
+        finding.row,
+        finding.step,
+        detail="every pass that was compared is the single stream's; "
+        f"{finding.check} says: {finding.what}",
+    )
+
+
+def _dtype(session: Session, failing: Failing, around: Around) -> tuple[Ingredient, ...]:
+    if failing.case.dtype == "float32":
+        return ()
+    result = session.run(
+        in_float32(failing.case),
+        around=around,
+        until=lambda found: any(map(accuses, found)),
+    )
+    return (by_dtype(failing, result.verdict),)
+
+
+def _steps(subject: Subject, recording: Recording) -> tuple[StepError, ...]:
+    """Of each request that shows its distribution, the largest difference of each step."""
+    schedule = recording.trace.schedule
+    found = []
+    for request in schedule.requests:
+        name = request.request_id
+        got, want = recording.trace.stream(name), recording.want[name]
+        if got.logprobs is None or want.logprobs is None:
+            continue
+        noise = subject.oracle.envelope(request, schedule.options, schedule).full
+        for step, (mine, theirs) in enumerate(zip(got.logprobs, want.logprobs, strict=False)):
+            apart = float(_apart(mine, theirs))
+            error = apart if math.isfinite(apart) else None
+            found.append(StepError(name, step, error, float(noise[step])))
+    return tuple(found)
+
+
+def _apart(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """The largest difference of logprobs ``[..., vocab]``; infinite if one alone is not finite."""
+    with np.errstate(invalid="ignore"):  # a masked token is minus infinity on both sides
+        apart = np.where(mine == theirs, 0.0, np.abs(mine - theirs))
+    found: np.ndarray = np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(axis=-1)
+    return found
+
+
+def _opinion(session: Session, failing: Failing) -> str:
+    engines = session.registry.engines
+    said = {
+        name: failing.verdict(failing.schedule, engines[name])
+        for name in opinions(session, failing.case)
+    }
+    return conclusion(said)
+
+
+def _catalogue(session: Session, case: CaseId) -> tuple[Fault, ...]:
+    """The defects that are put under the same engine."""
+    return tuple(f for f in session.registry.faults.values() if f.engine == case.engine)

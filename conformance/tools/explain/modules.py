@@ -1,0 +1,126 @@
+"""The modules of a pass that differ from the single streams, and the errors of its layers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from conformance.backend.module_hooks import Heard, Pass
+from conformance.report.explanation import LayerError, Where
+from conformance.tools.explain.alignment import Span
+from conformance.tools.explain.recording import Recording
+from conformance.tools.explain.rows import errors
+
+# A module that stands in a list of modules, and one within it.
+_LAYER = re.compile(r"^(?:.*\.)?[a-z_]+\.(\d+)$")
+_WITHIN = re.compile(r"(?:^|\.)[a-z_]+\.(\d+)(?:\.|$)")
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A module that differs.
+
+    Attributes:
+        shows: its layer's output differs, too.
+        own: it was given what it is given alone, and made something else of it.
+    """
+
+    where: Where
+    shows: bool
+    own: bool
+
+
+def differing(recording: Recording, one: Pass, spans: Sequence[Span]) -> Iterator[Differing]:
+    """The modules of a pass whose outputs differ, or the ones around that gave their inputs."""
+    right: Heard | None = None
+    for index, heard in enumerate(one.heard):
+        for span in spans:
+            given, made = errors(heard, span, recording.alone[span.request_id])
+            level = recording.level.of(heard.path)
+            wrong = [(p, e) for p, e in made if not e <= level]
+            if not wrong:
+                continue
+            position, error = wrong[0]
+            blamed = _blamed(recording, one, index, span, position)
+            detail = f"the last that is right is {_name(right)}" if right else ""
+            if blamed is not heard:
+                detail += f", the first that is given something else is {_name(heard)}"
+            where = Where(
+                f"module:{blamed.path}:{blamed.kind}",
+                span.request_id,
+                span.row,
+                position,
+                layer=_number(blamed.path),
+                error=finite(error),
+                detail=detail.removeprefix(", "),
+            )
+            shows = _shows(recording, one, index, span, position)
+            yield Differing(where, shows, own=bool(given) and blamed is heard)
+        right = heard
+
+
+def _shows(recording: Recording, one: Pass, index: int, span: Span, position: int) -> bool:
+    """Whether a module's error shows in the output of its layer; of one in no layer it does.
+
+    Attention may multiply in another order for one token than for several, or for few: then the
+    modules within it are given other things, and the outcome is the same.
+    """
+    path, single = one.heard[index].path, recording.alone[span.request_id]
+    around = [h for h in one.heard[index:] if (path + ".").startswith(h.path + ".")]
+    within = [heard for heard in around if _LAYER.match(heard.path)]
+    if not within:
+        return True
+    layer = min(within, key=lambda heard: len(heard.path))
+    _, made = errors(layer, span, single)
+    level = recording.level.of(layer.path)
+    return not made or any(p == position and not e <= level for p, e in made)
+
+
+def _blamed(recording: Recording, one: Pass, index: int, span: Span, position: int) -> Heard:
+    """The call at ``index``, or the innermost around it that was given what it is given alone.
+
+    A call ends before the one within which it was made.
+    """
+    heard = one.heard[index]
+    given, _ = errors(heard, span, recording.alone[span.request_id])
+    if all(p != position or e <= recording.level.of(heard.path) for p, e in given):
+        return heard
+    for outer in range(index + 1, len(one.heard)):
+        path = one.heard[outer].path
+        if not path or heard.path.startswith(path + "."):
+            return _blamed(recording, one, outer, span, position)
+    return heard
+
+
+def layers(recording: Recording, one: Pass, spans: Sequence[Span]) -> tuple[LayerError, ...]:
+    """The largest error of each layer's output; of a pass that fits nobody there is none."""
+    found: dict[str, float] = {}
+    for heard in one.heard:
+        if not _LAYER.match(heard.path):
+            continue
+        if any(path != heard.path and heard.path.startswith(path + ".") for path in found):
+            continue
+        for span in spans:
+            _, made = errors(heard, span, recording.alone[span.request_id])
+            for _, error in made:
+                found[heard.path] = max(found.get(heard.path, 0.0), error)
+    # What stands in a list within a layer ended before the layer itself did.
+    outer = [path for path in found if not any(path.startswith(other + ".") for other in found)]
+    noise = recording.level.noise
+    return tuple(LayerError(p, finite(found[p]), noise.get(p, 0.0)) for p in outer)
+
+
+def _name(heard: Heard) -> str:
+    return heard.path or "the whole model"
+
+
+def _number(path: str) -> int | None:
+    found = _WITHIN.search(path)
+    return int(found.group(1)) if found else None
+
+
+def finite(error: float) -> float | None:
+    """An error as JSON can hold it."""
+    return error if math.isfinite(error) else None

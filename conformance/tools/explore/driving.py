@@ -1,0 +1,230 @@
+"""An engine that is told what to do step by step, and must keep its promises after each.
+
+What was done is also a schedule: every event happens before a step of a given number. So a
+finding can be played again, shrunk and kept like that of a schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from conformance.core.engine import Capability, Engine
+from conformance.core.failures import failure_of
+from conformance.core.numerics import FACTOR
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
+from conformance.core.trace import Step, Stream, TokenEvent
+from conformance.core.verdict import Finding, Verdict
+from conformance.run.runner import Run, step_bound
+from conformance.tools.explore.player import Player
+
+_OVER = (Stage.FINISHED, Stage.REMOVED)
+
+
+class Drive:
+    """One engine at work.
+
+    Attributes:
+        broken: the promise that was not kept, or ``None`` so far.
+        suspect: whether a token or a number was not the oracle's; a tie is no defect, so that only
+            playing the schedule tells.
+        refused: whether the library said that it cannot do this.
+        unanswered: whether a request's single stream failed; playing the schedule tells how.
+    """
+
+    def __init__(self, player: Player, options: EngineOptions) -> None:
+        self._player = player
+        self._options = options
+        self._arrivals: list[Arrival] = []
+        self._removals: list[Removal] = []
+        self._want: dict[str, Stream] = {}
+        self._floor: dict[str, float] = {}
+        self._now = 0
+        self._last_removed: tuple[int, str] | None = None
+        self.broken: Finding | None = None
+        self.suspect = False
+        self.refused = False
+        self.unanswered = False
+        self._engine: Engine | None = None
+        staged = Capability.STAGES in player.engine.capabilities
+        self._counted = staged and options.drafting is None
+        subject = player.subject
+        self._run = Run(
+            player.engine,
+            subject.model,
+            Schedule("program", (), options=options),
+            subject.meter,
+            forced=None,
+            hints=None,
+        )
+        with self._at_work("making the engine"):
+            self._engine = player.engine(subject.model, options)
+
+    @property
+    def schedule(self) -> Schedule:
+        """What was done so far."""
+        return Schedule("program", tuple(self._arrivals), tuple(self._removals), (), self._options)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can be learnt of this engine."""
+        return self.broken is not None or self.refused or self.unanswered
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The requests that have not ended."""
+        return tuple(n for n, stage in self._run.stages.items() if stage not in _OVER)
+
+    def sources(self) -> tuple[tuple[Request, int | None], ...]:
+        """Requests whose caches can be taken, and after how many tokens (``None``: at the end)."""
+        stages, produced = self._run.stages, self._run.produced
+        if self.over:
+            return ()
+        found: list[tuple[Request, int | None]] = []
+        for request in self.schedule.requests:
+            name = request.request_id
+            if request.continues is not None or request.media:
+                continue
+            if stages[name] is Stage.FINISHED:
+                found.append((request, None))
+            elif stages[name] is Stage.DECODE and produced.get(name):
+                found.append((request, produced[name]))
+        return tuple(found)
+
+    def insert(self, requests: Sequence[Request]) -> None:
+        """Hand requests over."""
+        if self.over or self._engine is None:
+            return
+        self._arrivals.append(Arrival(tuple(requests), self._when()))
+        try:
+            for request in requests:
+                self._answer(request)
+        except Exception:  # noqa: BLE001 - whatever a library raises is a result
+            self.suspect = self.unanswered = True
+            return
+        with self._at_work("inserting"):
+            self._run.insert(self._engine, requests)
+
+    def _answer(self, request: Request) -> None:
+        """What the single stream gives for a request, and its noise."""
+        oracle, name = self._player.subject.oracle, request.request_id
+        with self._player.subject.phases("single stream"):
+            want = self._want[name] = oracle.solo(request, self._options, self.schedule)
+            self._floor[name] = oracle.floor_envelope(want, self._options).floor
+
+    def _when(self) -> Trigger:
+        """Now; after a removal that was made before the same step, as then, after it."""
+        if self._last_removed and self._last_removed[0] == self._now:
+            return Trigger(self._last_removed[1], Stage.REMOVED)
+        return Trigger(count=self._now)
+
+    def remove(self, name: str) -> None:
+        """Cancel a request."""
+        if self.over or self._engine is None:
+            return
+        self._removals.append(Removal((name,), Trigger(count=self._now)))
+        self._last_removed = (self._now, name)
+        with self._at_work("removing"):
+            self._run.remove(self._engine, (name,), self._now)
+
+    def step(self) -> None:
+        """One step; then look whether all promises were kept."""
+        if self.over or self._engine is None:
+            return
+        before = self.live
+        with self._at_work("stepping"):
+            self._run.step(self._engine, self._now)
+        self._now += 1
+        if self.over:
+            return
+        with self._player.subject.phases("checks"):
+            self.broken = next(self._violations(self._run.steps[-1], before), None)
+
+    def finish(self) -> None:
+        """Step until all have ended, and a little longer; then close."""
+        bound = self._now + step_bound(self.schedule)
+        while self.live and not self.over and self._now < bound:
+            self.step()
+        if self.live and not self.over:
+            self.broken = _finding(Verdict.HANG, f"unfinished after {self._now} steps", "live")
+        for _ in range(2):
+            self.step()
+        if self._engine is not None:
+            with self._at_work("closing"):
+                self._engine.close()
+
+    def _violations(self, step: Step, before: Sequence[str]) -> Iterator[Finding]:
+        """Promises that the step did not keep."""
+        for event in step.output.events:
+            yield from self._event(event, before)
+        assert self._engine is not None
+        stages, rows = self._engine.stages(), self._engine.rows()
+        ended = sorted(n for n, at in self._run.stages.items() if at in _OVER and n not in before)
+        ended = [name for name in ended if name in stages]
+        if ended:
+            yield _finding(Verdict.PROTOCOL, f"{ended[0]} has ended and is still held", "held")
+        if sorted(rows.values()) != list(range(len(rows))):
+            yield _finding(Verdict.PROTOCOL, "rows are not 0, 1, 2, ...", f"{dict(rows)}")
+        held = step.cache_bytes
+        if held is not None and (held < 0 or (held and not before)):
+            what = f"{held} bytes of cache are held for {len(self.live)} requests"
+            yield _finding(Verdict.LEAK, what, f"{held} bytes")
+        widest = max((call.batch for call in step.forwards), default=0)
+        # Of drafts a row that has ended may be verified once more.
+        if self._counted and widest > len(before):
+            what = f"a model call of {widest} rows with {len(before)} requests live"
+            yield _finding(Verdict.LEAK, what, f"{widest} rows")
+
+    def _event(self, event: TokenEvent, before: Sequence[str]) -> Iterator[Finding]:
+        name = event.request_id
+        if name not in before:
+            yield _finding(Verdict.PROTOCOL, f"a token for {name}, which is not live", "a token")
+            return
+        want, at = self._want[name], self._run.produced[name] - 1
+        if at >= len(want.tokens) or event.token != want.tokens[at]:
+            self.suspect = True
+            return
+        last = at == len(want.tokens) - 1
+        if event.finish_reason != (want.finish_reason if last else None):
+            what = f"{name} ends with {event.finish_reason} at its token {at}"
+            yield _finding(Verdict.PROTOCOL, what, str(event.finish_reason))
+        if event.logprobs is not None and want.logprobs is not None:
+            with np.errstate(invalid="ignore"):  # masked on both sides
+                off = np.abs(event.logprobs - want.logprobs[at])
+            both = event.logprobs == want.logprobs[at]
+            self.suspect |= not bool((both | (off <= FACTOR * self._floor[name])).all())
+
+    def _at_work(self, doing: str) -> _AtWork:
+        return _AtWork(self, self._player, doing)
+
+
+class _AtWork:
+    """The engine's turn: its time, its fault, and its failures."""
+
+    def __init__(self, drive: Drive, player: Player, doing: str) -> None:
+        self._drive, self._doing = drive, doing
+        self._around = player.subject.around("program")
+        self._phase = player.subject.phases("engine")
+
+    def __enter__(self) -> None:
+        self._phase.__enter__()
+        self._around.__enter__()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._around.__exit__(None, None, None)
+        self._phase.__exit__(None, None, None)
+        if not isinstance(error, Exception):
+            return False
+        failure = failure_of(error, self._doing)
+        got = f"{failure.type_name}: {failure.message}"
+        if failure.unsupported:
+            self._drive.refused = True
+        else:
+            self._drive.broken = _finding(Verdict.CRASH, f"the engine raised {failure}", got)
+        return True
+
+
+def _finding(verdict: Verdict, what: str, got: str) -> Finding:
+    return Finding(verdict, "machine", what, schedule="program", got=got)

@@ -1,0 +1,274 @@
+"""Makes schedules and programs, batch by batch, and shrinks those that show a defect."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky, FlakyStrategyDefinition
+from hypothesis.stateful import run_state_machine_as_test
+
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.schedule import Schedule
+from conformance.core.verdict import Finding
+from conformance.run.registry import Registry
+from conformance.run.session import Session
+from conformance.scenarios.choices import Seeded
+from conformance.scenarios.drawn import Space, draw_schedule
+from conformance.scenarios.features import Feature, together
+from conformance.tools.explore.caught import Caught, discovered
+from conformance.tools.explore.choices import Drawn
+from conformance.tools.explore.driving import Drive
+from conformance.tools.explore.machine import machine
+from conformance.tools.explore.player import Clock, Player
+from conformance.tools.explore.records import (
+    Discovery,
+    Explored,
+    ExploreUnit,
+    Maker,
+    Signature,
+    signature,
+    worst,
+)
+from conformance.tools.explore.shrinking import size
+
+BATCH = 40  # schedules, or half as many programs, with one subset of features
+MACHINES = 4  # one batch in so many is of programs
+STEPS = 14  # of a program, at most
+HYPOTHESIS_SECONDS = 25.0  # of those that shrinking may take
+MOST = 3  # discoveries in one family; of a fault one
+
+
+class _FoundError(Exception):
+    """The schedule at hand shows a defect."""
+
+
+class _OverError(BaseException):
+    """No more examples. Not an ``Exception``: Hypothesis hands it on at once."""
+
+
+class Hunt:
+    """Explores one family.
+
+    Attributes:
+        examples: schedules that were made, before and between shrinking.
+        programs: of which the machine made so many.
+        again: findings like one reported before, or of a known defect.
+        unsteady: batches in which the engine did other things when it was asked the same.
+    """
+
+    def __init__(self, player: Player, unit: ExploreUnit, space: Space) -> None:
+        self._player, self._unit, self._space = player, unit, space
+        self._caught: Caught | None = None
+        self._reported: set[Signature] = set()
+        self._clock = Clock()
+        self._modelled = 0.0
+        self._mark = 0.0
+        self._features: frozenset[Feature] = frozenset()
+        self._stopped = False
+        self.examples = self.programs = self.again = self.unsteady = 0
+        self.discoveries: list[Discovery] = []
+
+    def run(self) -> Explored:
+        """Batch after batch, until there are enough examples, seconds or discoveries."""
+        number = 0
+        self._resume()
+        while not self._over():
+            self._features = self._subset(number)
+            make = self._programs if number % MACHINES == MACHINES - 1 else self._schedules
+            self._batch(make, self._seed(number))
+            if self._caught is not None:
+                self.discoveries.append(discovered(self._caught, self._unit, self._player))
+                self._reported.add(self._caught.wanted)
+                self._caught = None
+                self._resume()
+            number += 1
+        self._pause()
+        coverage, clock = self._player.coverage, self._clock
+        return Explored(
+            self._unit,
+            self.examples,
+            self.programs,
+            self._player.refused,
+            wall=round(clock.wall, 3),
+            cpu=round(clock.cpu, 3),
+            modelled=round(self._modelled, 3),
+            rates=tuple(clock.rates),
+            able=tuple(feature.value for feature in coverage.able),
+            pairs=dict(coverage.pairs),
+            witnesses=tuple(name for name in coverage.possible if name in coverage.seen),
+            possible=coverage.possible,
+            again=self.again,
+            unsteady=self.unsteady,
+            discoveries=tuple(self.discoveries),
+        )
+
+    def _batch(self, make: Callable[[int], None], seed: int) -> None:
+        """What Hypothesis raises for a failing example was noted when it was found."""
+        self._stopped = False
+        try:
+            make(seed)
+        except (_FoundError, _OverError):
+            pass
+        except (Flaky, FlakyStrategyDefinition):
+            # Being stopped is what it takes for that; else the engine did other things each time.
+            self.unsteady += not self._stopped and self._caught is None
+
+    def _over(self) -> bool:
+        late = self._unit.seconds is not None and self._clock.wall >= self._unit.seconds
+        return (
+            late
+            or self.examples >= self._unit.examples
+            or len(self.discoveries) >= (1 if self._unit.fault else MOST)
+        )
+
+    def _subset(self, number: int) -> frozenset[Feature]:
+        """Each feature with even chance, in an order of their own: what excludes comes first."""
+        choices = Seeded(self._seed(number), 1)
+        left = [feature for feature in self._player.coverage.able if choices.flag()]
+        order: list[Feature] = []
+        while left:
+            order.append(left.pop(choices.integer(0, len(left) - 1)))
+        return together(order, uncut=self._player.brief.uncut)
+
+    def _seed(self, number: int) -> int:
+        unit = self._unit
+        return zlib.crc32(f"{unit.engine}/{unit.family}/{unit.seed}/{number}".encode())
+
+    def _schedules(self, seed: int) -> None:
+        """A batch of schedules."""
+
+        @hypothesis.seed(seed)
+        @settings(_settings(), max_examples=BATCH)
+        @given(st.data())
+        def attempt(data: st.DataObject) -> None:
+            self._enough()
+            schedule = draw_schedule(
+                Drawn(data), self._player.brief, self._features, self._space, name="drawn"
+            )
+            self._try(schedule, Maker.SCHEDULES)
+
+        attempt()
+
+    def _programs(self, seed: int) -> None:
+        """A batch of programs."""
+        made = machine(
+            player=self._player, features=self._features, space=self._space, ended=self._ended
+        )
+        chosen = settings(_settings(), max_examples=BATCH // 2, stateful_step_count=STEPS)
+        run_state_machine_as_test(hypothesis.seed(seed)(made), settings=chosen)
+
+    def _ended(self, drive: Drive) -> None:
+        """A program has ended: what it broke, or seems to have, is looked at as a schedule."""
+        self._enough()
+        schedule = drive.schedule
+        if not schedule.arrivals:
+            return
+        if drive.broken is None and not drive.suspect:
+            self._count(Maker.MACHINE)
+            self._player.coverage.add(schedule, ())
+            self._player.refused += drive.refused
+            return
+        self._try(schedule, Maker.MACHINE, broken=drive.broken)
+
+    def _try(self, schedule: Schedule, maker: Maker, *, broken: Finding | None = None) -> None:
+        """Play it, and fail if it shows a defect that is not yet known."""
+        if self._caught is None and not self._player.met(schedule):
+            self._count(maker)
+        found = self._player.findings(schedule)
+        only_broken = broken is not None and not found and self._player.accuses(broken)
+        if only_broken:
+            assert broken is not None
+            found = (broken,)
+        if not found:
+            return
+        finding = worst(found)
+        wanted = signature(finding)
+        if self._caught is None:
+            if wanted in self._reported or finding.verdict in self._unit.known:
+                self.again += 1
+                return
+            self._pause()
+            self._caught = Caught(
+                wanted,
+                finding,
+                self.examples,
+                maker,
+                schedule,
+                schedule,
+                reproduced=not only_broken,
+                since=time.monotonic(),
+            )
+        elif self._unlike(wanted, found):
+            return
+        elif size(schedule) < size(self._caught.schedule):
+            self._caught.schedule, self._caught.finding = schedule, finding
+            self._caught.reproduced = not only_broken
+        raise _FoundError
+
+    def _unlike(self, wanted: Signature, found: tuple[Finding, ...]) -> bool:
+        assert self._caught is not None
+        one = {wanted, *(signature(finding) for finding in found)}
+        return not self._unit.fault and self._caught.wanted not in one
+
+    def _enough(self) -> None:
+        """End it if time is up: for examples, or for shrinking one."""
+        if self._caught is None:
+            self._stopped = self._over()
+        else:
+            self._stopped = time.monotonic() - self._caught.since > HYPOTHESIS_SECONDS
+        if self._stopped:
+            raise _OverError
+
+    def _count(self, maker: Maker) -> None:
+        if self._caught is None:
+            self.examples += 1
+            self.programs += maker is Maker.MACHINE
+            self._clock.tick()
+
+    def _pause(self) -> None:
+        self._clock.stop()
+        self._modelled += self._player.modelled() - self._mark
+
+    def _resume(self) -> None:
+        self._mark = self._player.modelled()
+        self._clock.start()
+
+
+def explore(
+    registry: Registry,
+    unit: ExploreUnit,
+    *,
+    space: Space | None = None,
+    session: Session | None = None,
+) -> Explored:
+    """Explore one family; that its model cannot be loaded, or cannot decode, is a result.
+
+    Args:
+        space: how large schedules get.
+        session: whose models and single streams are shared; else there are none before.
+    """
+    try:
+        player = Player(registry, unit, session)
+        player.first_word()
+    except Unsupported as error:
+        return Explored(unit, unsupported=str(error))
+    except ModelError as error:
+        return Explored(unit, failed=str(error))
+    return Hunt(player, unit, space or Space()).run()
+
+
+def _settings() -> settings:
+    return settings(
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink),
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+        print_blob=False,
+    )

@@ -1,0 +1,192 @@
+"""Plays a schedule as cheaply as can be: one free run, and more only where it is not the oracle's.
+
+Memory is not dirtied before the first run, and what the checks say of it is enough: a schedule that
+shows a defect is played as all others are once it is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from conformance.checks import CHECKS, Play
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.failures import failure_of
+from conformance.core.faults import Fault, Hits
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Schedule, to_json
+from conformance.core.verdict import CaseId, Finding, Verdict
+from conformance.reference.subject import Subject
+from conformance.run.judging.judge import brief_for
+from conformance.run.judging.playing import play_schedule
+from conformance.run.registry import Registry
+from conformance.run.session import Session
+from conformance.scenarios.build import SHORT, ask
+from conformance.tools.explore.coverage import Coverage
+from conformance.tools.explore.records import ExploreUnit, Signature, signature
+
+# They accuse nobody.
+_ASIDE = frozenset({Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS})
+# Any broken code ends in these: they tell only a fault that was itself a crash.
+_BLUNT = frozenset({Verdict.CRASH, Verdict.HANG})
+
+
+class Player:
+    """One family's model, and how a schedule is played and judged on it.
+
+    Attributes:
+        unit: what is explored.
+        engine: its engine.
+        subject: the model; while the engine runs, the unit's fault is in it.
+        brief: what schedules are made from.
+        coverage: of all that was played.
+        refused: schedules that the library refused.
+    """
+
+    def __init__(
+        self, registry: Registry, unit: ExploreUnit, session: Session | None = None
+    ) -> None:
+        """Load the model, unless ``session`` has it.
+
+        Raises:
+            ModelError: the library cannot load it.
+        """
+        self.unit = unit
+        self.engine = registry.engines[unit.engine]
+        session = session or Session(registry)
+        plain = session.subject(CaseId(unit.engine, unit.family, "explore", unit.dtype, 0))
+        session.phases.read(plain.meter)
+        self._fault: Fault | None = registry.faults[unit.fault] if unit.fault else None
+        self._plain = plain
+        self.subject: Subject = plain
+        if self._fault is not None:
+            inject, hits = self._fault.inject, Hits()
+            self.subject = dataclasses.replace(plain, around=lambda _: inject(hits))
+        self.brief = brief_for(plain, self.engine, 0)
+        self.coverage = Coverage(self.engine, self.brief, unit.without)
+        self.refused = 0
+        self._known: dict[str, tuple[Finding, ...]] = {}
+        self._aside = _ASIDE
+        if self._fault is not None and not self._fault.crash:
+            self._aside = _ASIDE | _BLUNT
+
+    def first_word(self) -> None:
+        """Decode one request alone: of a model that cannot do that nothing can be explored.
+
+        Raises:
+            Unsupported: the library says, in its own words, that it cannot decode it here.
+            ModelError: it fails.
+        """
+        try:
+            self.brief.solo(ask(self.brief, "first", SHORT), EngineOptions())
+        except Exception as error:
+            failure = failure_of(error, "decoding one request alone")
+            told = Unsupported if failure.unsupported else ModelError
+            raise told(str(failure)) from error
+
+    def findings(self, schedule: Schedule) -> tuple[Finding, ...]:
+        """What accuses the engine in that schedule; of a schedule played before, what did then."""
+        key = to_json(schedule)
+        if key not in self._known:
+            self._known[key] = self._findings(schedule)
+        return self._known[key]
+
+    def met(self, schedule: Schedule) -> bool:
+        """Whether the schedule was played before."""
+        return to_json(schedule) in self._known
+
+    def accuses(self, finding: Finding) -> bool:
+        """Whether a finding counts; with most faults a crash does not."""
+        return not finding.verdict.good and finding.verdict not in self._aside
+
+    def shows(self, schedule: Schedule, wanted: Signature) -> Finding | None:
+        """A finding of that signature in the schedule; with a fault any, as it is right without."""
+        return next(
+            (f for f in self.findings(schedule) if self._fault or signature(f) == wanted), None
+        )
+
+    def modelled(self) -> float:
+        """Seconds that the engine and the oracle took so far."""
+        spent = self.subject.phases.spent
+        return sum(
+            spent[name].wall for name in ("engine", "single stream", "noise") if name in spent
+        )
+
+    def _findings(self, schedule: Schedule) -> tuple[Finding, ...]:
+        found = self._said(self.subject, schedule)
+        if found and self._fault is not None and self._said(self._plain, schedule):
+            return ()  # it is wrong without the fault
+        return found
+
+    def _said(self, subject: Subject, schedule: Schedule) -> tuple[Finding, ...]:
+        def enough(played: Play) -> bool:
+            return bool(self._accusing(subject, played))
+
+        try:
+            played = play_schedule(
+                subject, self.engine, schedule, once=True, churn=False, enough=enough
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a library raises is a result
+            return self._failed(error, schedule)
+        with subject.phases("coverage"):
+            self.coverage.add(schedule, played.traces[:1])
+        if any(trace.failure is not None and trace.failure.unsupported for trace in played.traces):
+            self.refused += 1
+        return self._accusing(subject, played)
+
+    def _accusing(self, subject: Subject, played: Play) -> tuple[Finding, ...]:
+        with subject.phases("checks"):
+            return tuple(
+                finding for check in CHECKS for finding in check(played) if self.accuses(finding)
+            )
+
+    def _failed(self, error: Exception, schedule: Schedule) -> tuple[Finding, ...]:
+        """Already the single stream failed."""
+        failure = failure_of(error, "decoding one request alone")
+        if failure.unsupported:
+            self.refused += 1
+            return ()
+        got = f"{failure.type_name}: {failure.message}"
+        what = f"the single stream raised {failure}"
+        finding = Finding(Verdict.CRASH, "failure", what, schedule=schedule.name, got=got)
+        return (finding,) if self.accuses(finding) else ()
+
+
+class Clock:
+    """Times a unit and stops while something is shrunk.
+
+    Attributes:
+        wall: seconds so far.
+        cpu: seconds of this process.
+        rates: ticks in each second of ``cpu``.
+    """
+
+    def __init__(self) -> None:
+        self.rates: list[int] = []
+        self._wall = self._cpu = 0.0
+        self._since: tuple[float, float] | None = None
+
+    def start(self) -> None:
+        """Go on."""
+        self._since = time.perf_counter(), time.process_time()
+
+    def stop(self) -> None:
+        """Stand still."""
+        self._wall, self._cpu = self.wall, self.cpu
+        self._since = None
+
+    @property
+    def wall(self) -> float:
+        """Seconds so far."""
+        return self._wall + (time.perf_counter() - self._since[0] if self._since else 0.0)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of this process, all its threads."""
+        return self._cpu + (time.process_time() - self._since[1] if self._since else 0.0)
+
+    def tick(self) -> None:
+        """An example has ended."""
+        second = int(self.cpu)
+        self.rates += [0] * (second + 1 - len(self.rates))
+        self.rates[second] += 1

@@ -1,0 +1,208 @@
+"""Schedules that have a little less than another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Arrival, Request, Schedule, Trigger
+
+_PLAIN: dict[str, Any] = {
+    "continues": None,
+    "segments": (),
+    "processors": (),
+    "sampler": None,
+    "stop": (),
+}
+
+
+def ingredients(request: Request) -> int:
+    """How many of what a request may have it has."""
+    return sum(getattr(request, name) != plain for name, plain in _PLAIN.items())
+
+
+def variants(schedule: Schedule) -> Iterator[Schedule]:
+    """Schedules that have a little less, the largest steps first."""
+    return chain(
+        (without(schedule, request.request_id) for request in schedule.requests),
+        _later_instead(schedule),
+        _fewer_events(schedule),
+        _fewer_options(schedule),
+        _simpler_together(schedule),
+        _simpler_requests(schedule),
+        _earlier(schedule),
+    )
+
+
+def without(schedule: Schedule, name: str) -> Schedule:
+    """The schedule without a request; what waited for it happens at the start."""
+    arrivals = [
+        Arrival(tuple(_alone(r, name) for r in a.requests if r.request_id != name), a.when)
+        for a in schedule.arrivals
+    ]
+    removals = [
+        msgspec.structs.replace(r, request_ids=tuple(n for n in r.request_ids if n != name))
+        for r in schedule.removals
+    ]
+    return msgspec.structs.replace(
+        schedule,
+        arrivals=tuple(_free(a, name) for a in arrivals if a.requests),
+        removals=tuple(_free(r, name) for r in removals if r.request_ids),
+    )
+
+
+def _alone(request: Request, name: str) -> Request:
+    if request.continues is None or request.continues.request_id != name:
+        return request
+    return msgspec.structs.replace(request, continues=None)
+
+
+def _free(item: Any, name: str) -> Any:
+    if item.when.request_id != name:
+        return item
+    return msgspec.structs.replace(item, when=Trigger())
+
+
+def _fewer_events(schedule: Schedule) -> Iterator[Schedule]:
+    for index in range(len(schedule.removals)):
+        yield msgspec.structs.replace(schedule, removals=_left(schedule.removals, index))
+    # An arrival joins the one before it.
+    for index in range(1, len(schedule.arrivals)):
+        before, own = schedule.arrivals[index - 1], schedule.arrivals[index]
+        merged = Arrival(before.requests + own.requests, before.when)
+        rest = schedule.arrivals
+        arrivals = (*rest[: index - 1], merged, *rest[index + 1 :])
+        yield msgspec.structs.replace(schedule, arrivals=arrivals)
+    if schedule.decode_on_other_thread:
+        yield msgspec.structs.replace(schedule, decode_on_other_thread=False)
+
+
+def _fewer_options(schedule: Schedule) -> Iterator[Schedule]:
+    options = schedule.options
+    if options != EngineOptions():
+        yield msgspec.structs.replace(schedule, options=EngineOptions())
+    for name in changed(options):
+        plain = getattr(EngineOptions(), name)
+        less = msgspec.structs.replace(options, **{name: plain})
+        yield msgspec.structs.replace(schedule, options=less)
+
+
+def _simpler_together(schedule: Schedule) -> Iterator[Schedule]:
+    """Without an ingredient in all requests at once; with short prompts of other lengths in each.
+
+    One of them alone may hide the defect.
+    """
+    requests = schedule.requests
+    if any(ingredients(request) for request in requests):
+        for counts in (None, (1, 3), (3, 1), (2, 3)):
+            for lengths in (None, (1, 3), (3, 2), (2, 3)):
+                yield _with(
+                    schedule,
+                    *(
+                        _sized(msgspec.structs.replace(r, **_PLAIN), at, counts, lengths)
+                        for at, r in enumerate(requests)
+                    ),
+                )
+    for name, plain in _PLAIN.items():
+        if any(getattr(request, name) != plain for request in requests):
+            yield _with(schedule, *(msgspec.structs.replace(r, **{name: plain}) for r in requests))
+    if any(request.media for request in requests):
+        return
+    for lengths in ((1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1), (2, 3), (3, 2)):
+        yield _with(schedule, *(_sized(r, at, None, lengths) for at, r in enumerate(requests)))
+
+
+def _sized(
+    request: Request, at: int, counts: tuple[int, int] | None, lengths: tuple[int, int] | None
+) -> Request:
+    """With the output tokens and the prompt's length that every second request has."""
+    if counts is not None:
+        request = msgspec.structs.replace(request, max_tokens=counts[at % 2])
+    if lengths is None or request.media:
+        return request
+    prompt = request.prompt[: lengths[at % 2]]
+    return msgspec.structs.replace(request, prompt=prompt, segments=())
+
+
+def _later_instead(schedule: Schedule) -> Iterator[Schedule]:
+    """Without a request, and one of the others a little later: a join needs no third one."""
+    if len(schedule.requests) < 3:
+        return
+    for gone in schedule.requests:
+        less = without(schedule, gone.request_id)
+        for late in less.requests:
+            rest = tuple(
+                Arrival(kept, arrival.when)
+                for arrival in less.arrivals
+                if (kept := tuple(r for r in arrival.requests if r != late))
+            )
+            for step in (1, 2, 3):
+                arrivals = (*rest, Arrival((late,), Trigger(count=step)))
+                changed = msgspec.structs.replace(less, arrivals=arrivals)
+                yield changed
+                yield msgspec.structs.replace(changed, options=EngineOptions())
+
+
+def _simpler_requests(schedule: Schedule) -> Iterator[Schedule]:
+    for request in schedule.requests:
+        for simpler in _simpler(request, schedule.requests):
+            yield _with(schedule, simpler)
+
+
+def _simpler(request: Request, others: Sequence[Request]) -> Iterator[Request]:
+    for name, plain in _PLAIN.items():
+        if getattr(request, name) != plain:
+            yield msgspec.structs.replace(request, **{name: plain})
+    if request.stop and len(request.stop[0]) > 1:
+        yield msgspec.structs.replace(request, stop=(request.stop[0][:1],))
+    if not request.media:
+        for length in sorted({1, 2, len(request.prompt) // 2, len(request.prompt) - 1}):
+            if 0 < length < len(request.prompt):
+                yield _cut(request, length)
+        shorter = {r.prompt for r in others if len(r.prompt) <= len(request.prompt)}
+        for prompt in sorted(shorter - {request.prompt}, key=lambda prompt: (len(prompt), prompt)):
+            yield msgspec.structs.replace(request, prompt=prompt, segments=())
+    for count in sorted({1, 2, request.max_tokens // 2, request.max_tokens - 1}):
+        if 0 < count < request.max_tokens:
+            yield msgspec.structs.replace(request, max_tokens=count)
+
+
+def _cut(request: Request, length: int) -> Request:
+    """With a shorter prompt; two segments stay two."""
+    segments = (length - 1, 1) if request.segments and length > 1 else ()
+    return msgspec.structs.replace(request, prompt=request.prompt[:length], segments=segments)
+
+
+def _with(schedule: Schedule, *requests: Request) -> Schedule:
+    """With these requests in place of those of their ids."""
+    now = {request.request_id: request for request in requests}
+    arrivals = tuple(
+        Arrival(tuple(now.get(r.request_id, r) for r in a.requests), a.when)
+        for a in schedule.arrivals
+    )
+    return msgspec.structs.replace(schedule, arrivals=arrivals)
+
+
+def _earlier(schedule: Schedule) -> Iterator[Schedule]:
+    for field in ("arrivals", "removals"):
+        items = getattr(schedule, field)
+        for index, item in enumerate(items):
+            for count in range(item.when.count):
+                when = msgspec.structs.replace(item.when, count=count)
+                sooner = msgspec.structs.replace(item, when=when)
+                changed = (*items[:index], sooner, *items[index + 1 :])
+                yield msgspec.structs.replace(schedule, **{field: changed})
+
+
+def _left(items: tuple[Any, ...], index: int) -> tuple[Any, ...]:
+    return (*items[:index], *items[index + 1 :])
+
+
+def changed(options: EngineOptions) -> list[str]:
+    """The fields that are not what they are where nothing is asked for."""
+    fields = EngineOptions.__struct_fields__
+    return [name for name in fields if getattr(options, name) != getattr(EngineOptions(), name)]

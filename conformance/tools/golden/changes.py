@@ -1,0 +1,160 @@
+"""What differs between two goldens of one family, from what a reviewer must see to nothing."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.core import numerics
+from conformance.core.numerics import Envelope
+from conformance.tools.golden.format import Golden, Recorded
+
+
+class Kind(enum.StrEnum):
+    """How much a request changed, the worst last."""
+
+    UNCHANGED = "unchanged"
+    NOISE = "changed within noise"
+    MOVED = "logprobs moved"
+    TOKENS = "tokens changed"
+    ASKED = "asked otherwise"
+    NEW = "new"
+    GONE = "gone"
+
+    @property
+    def severity(self) -> int:
+        """The order in which they are declared."""
+        return list(Kind).index(self)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one request; ``text`` says where, in one line."""
+
+    request_id: str
+    kind: Kind
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Of all requests, and of what they follow from (``causes``: provenance that differs)."""
+
+    requests: tuple[Change, ...]
+    causes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """The worst of all requests."""
+        kinds = (change.kind for change in self.requests)
+        return max(kinds, key=lambda kind: kind.severity, default=Kind.UNCHANGED)
+
+    @property
+    def keep(self) -> bool:
+        """Whether the old file still says it all: nothing to rewrite."""
+        return self.kind is Kind.UNCHANGED and not any(
+            cause.startswith(_DECISIVE) for cause in self.causes
+        )
+
+
+_DECISIVE = ("recipe", "weights", "dtype", "seed", "oracle")
+
+
+def changes_between(old: Golden, new: Golden) -> Changes:
+    """What ``new`` says otherwise than ``old``."""
+    before = {recorded.request.request_id: recorded for recorded in old.requests}
+    after = {recorded.request.request_id: recorded for recorded in new.requests}
+    found = [
+        _change(before[name], recorded) if name in before else Change(name, Kind.NEW)
+        for name, recorded in after.items()
+    ]
+    found += [Change(name, Kind.GONE) for name in before if name not in after]
+    return Changes(tuple(found), tuple(_causes(old, new)))
+
+
+def all_new(golden: Golden) -> Changes:
+    """The changes of a family that had no golden."""
+    names = [recorded.request.request_id for recorded in golden.requests]
+    return Changes(tuple(Change(name, Kind.NEW) for name in names))
+
+
+def _causes(old: Golden, new: Golden) -> Iterator[str]:
+    for field in ("library", "family", "dtype", "seed"):
+        if getattr(old, field) != getattr(new, field):
+            yield f"{field}: {getattr(old, field)} -> {getattr(new, field)}"
+    for field in ("recipe", "weights"):
+        mine, theirs = getattr(old.provenance, field), getattr(new.provenance, field)
+        if mine != theirs:
+            yield f"{field}: {mine[:12]} -> {theirs[:12]}"
+    for field in ("device", "oracle"):
+        mine, theirs = getattr(old.provenance, field), getattr(new.provenance, field)
+        if mine != theirs:
+            yield f"{field}: {mine} -> {theirs}"
+    names = old.provenance.versions.keys() | new.provenance.versions.keys()
+    for name in sorted(names):
+        mine, theirs = (g.provenance.versions.get(name, "none") for g in (old, new))
+        if mine != theirs:
+            yield f"{name}: {mine} -> {theirs}"
+
+
+def _change(old: Recorded, new: Recorded) -> Change:
+    name = old.request.request_id
+    if old.request != new.request:
+        return Change(name, Kind.ASKED, _asked(old, new))
+    steps = _common(old, new)
+    noise = np.maximum(old.noise[:steps], new.noise[:steps])
+    moved, difference = _moved(old, new, noise)
+    parted = steps if old.tokens != new.tokens else None
+    if parted is not None:
+        # The last common step is the one at which they part: it saw the same history.
+        step = parted - 1
+        if step >= min(len(old.tokens), len(new.tokens)) or old.tokens[step] == new.tokens[step]:
+            return Change(name, Kind.TOKENS, f"{len(old.tokens)} -> {len(new.tokens)} tokens")
+        margin = old.margins[step]
+        near = margin <= 2 * numerics.FACTOR * float(noise[step])
+        text = (
+            f"step {step}: token {old.tokens[step]} -> {new.tokens[step]}, margin {margin:.3g} "
+            f"nats, {margin / float(noise[step]):.3g} times the noise"
+        )
+        return Change(name, Kind.NOISE if near and moved is None else Kind.TOKENS, text)
+    if moved is not None:
+        size = difference[moved]
+        text = f"step {moved}: {size:.3g} nats, {size / noise[moved]:.3g} times the noise"
+        return Change(name, Kind.MOVED, text)
+    return Change(name, Kind.UNCHANGED)
+
+
+def _asked(old: Recorded, new: Recorded) -> str:
+    if old.request.prompt != new.request.prompt:
+        lengths = f"{len(old.request.prompt)} -> {len(new.request.prompt)} tokens"
+        return f"another prompt ({lengths})"
+    return "another request for the same prompt"
+
+
+def _common(old: Recorded, new: Recorded) -> int:
+    """Steps that saw the same history: up to and including the first other token."""
+    for step, (mine, theirs) in enumerate(zip(old.tokens, new.tokens, strict=False)):
+        if mine != theirs:
+            return step + 1
+    return min(len(old.tokens), len(new.tokens))
+
+
+def _moved(old: Recorded, new: Recorded, noise: np.ndarray) -> tuple[int | None, np.ndarray]:
+    """The first step whose logprobs left the noise, and the differences ``[steps]``.
+
+    Only tokens that both list can be compared; that a token left the list shows at the others.
+    """
+    pairs = [(dict(a), dict(b)) for a, b in zip(old.top, new.top, strict=False)][: len(noise)]
+    differences = np.array(
+        [max((abs(a[t] - b[t]) for t in a.keys() & b.keys()), default=np.inf) for a, b in pairs]
+    )
+    # As one column: the rule for a difference is the same as for any run.
+    column = differences[:, None]
+    envelope = Envelope(noise, noise, float(noise.min(initial=np.inf)))
+    if not len(column):
+        return None, differences
+    found = numerics.deviation(column, np.zeros_like(column), envelope)
+    return found.first_bad_step, differences

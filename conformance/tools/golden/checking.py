@@ -1,0 +1,172 @@
+"""Whether goldens still are what they say: the files first, then against the library of today."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.checks.expectations import Expectations
+from conformance.core.engine import Engine
+from conformance.core.errors import ConformanceError, GoldenError
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.reference.subject import Subject
+from conformance.tools.golden.against import differences
+from conformance.tools.golden.difference import Difference, in_short
+from conformance.tools.golden.format import Golden, load_golden
+from conformance.tools.golden.layout import PARTIAL, golden_files, golden_path, strangers
+from conformance.tools.golden.recipe import DTYPE, SEED, recipe_hash
+from conformance.tools.golden.update import load_subject
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+Names = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of one golden.
+
+    Attributes:
+        problems: sentences; empty if all holds.
+        differences: what the library of today gives otherwise, known defects among it.
+        meaning: of the unknown differences together; empty if nothing was compared.
+    """
+
+    library: str
+    family: str
+    problems: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    meaning: str = ""
+
+    @property
+    def label(self) -> str:
+        """How a report calls the family."""
+        return f"{self.library}/{self.family}"
+
+    @property
+    def good(self) -> bool:
+        """Whether all holds but for what is known."""
+        return not self.problems and not self.unknown
+
+    @property
+    def unknown(self) -> tuple[Difference, ...]:
+        """The differences that no expectation explains."""
+        return tuple(difference for difference in self.differences if not difference.known)
+
+
+def folder_problems(
+    root: Path,
+    families: Mapping[Names, Family],
+    libraries: Collection[str],
+    without: Mapping[Names, str],
+    *,
+    writing: bool = False,
+) -> Iterator[str]:
+    """What is wrong with the folder as a whole: orphans, strangers, wrong reasons for none.
+
+    Args:
+        families: all that are registered, by library and name.
+        libraries: the ones to speak of.
+        writing: others write goldens meanwhile, so a partial file is nothing strange.
+    """
+    files = golden_files(root)
+    for names, path in files.items():
+        if names[0] in libraries and names not in families:
+            yield f"{path}: an orphan: library {names[0]!r} has no family {names[1]!r}"
+        if names in without:
+            yield f"{path}: without.toml says why this family has no golden, but it has one"
+    for library, family in without.keys() - families.keys():
+        if library in libraries:
+            yield f"{root}/without.toml: field '{library}.{family}' names no family"
+    for path in strangers(root):
+        if writing and path.suffix == PARTIAL:
+            continue
+        if path.parent == root or path.parent.name in libraries:
+            yield f"{path}: no golden by its name; what an interrupted run left can go"
+
+
+def checked_file(library: str, family: Family, root: Path) -> tuple[Golden | None, list[str]]:
+    """The family's golden, and what is wrong with its file; no model is needed.
+
+    It is whole and unedited, of this family, says where it is from, and its recipe is today's.
+    """
+    path = golden_path(root, library, family.name)
+    if not path.exists():
+        return None, [f"{path}: missing; `conformance golden update` makes it"]
+    try:
+        golden = load_golden(path)
+    except GoldenError as error:
+        return None, [str(error)]
+    problems = [f"{path}: {text}" for text in _provenance(golden, library, family.name)]
+    if golden.provenance.recipe != recipe_hash(family):
+        problems.append(
+            f"{path}: stale: the family's config, weights recipe or prompts are not those that it "
+            "was made from; `conformance golden update` makes it anew"
+        )
+    return golden, problems
+
+
+def _provenance(golden: Golden, library: str, family: str) -> Iterator[str]:
+    """What it says of where it is from, as far as that can be seen to be wrong."""
+    for field, want in (
+        ("library", library),
+        ("family", family),
+        ("dtype", DTYPE),
+        ("seed", SEED),
+    ):
+        got = getattr(golden, field)
+        if got != want:
+            yield f"field {field!r} is {got!r}, by its place it must be {want!r}"
+    source = golden.provenance
+    for field in ("recipe", "weights"):
+        if not _SHA256.fullmatch(getattr(source, field)):
+            yield f"field 'provenance.{field}' is no SHA-256"
+    if not source.versions:
+        yield "field 'provenance.versions' is empty"
+    for field in ("device", "oracle"):
+        if not getattr(source, field):
+            yield f"field 'provenance.{field}' is empty"
+
+
+def check(
+    pair: tuple[Library, Family],
+    *,
+    root: Path,
+    engines: Sequence[type[Engine]],
+    files_only: bool,
+    expectations: Expectations | None,
+) -> Checked:
+    """One family's golden: its file, and the library of today against it."""
+    library, family = pair
+    names = (library.name, family.name)
+    golden, problems = checked_file(library.name, family, root)
+    if golden is None or problems or files_only:
+        return Checked(*names, tuple(problems))
+    mine = [engine for engine in engines if engine.library == library.name]
+    try:
+        subject = load_subject(library, family)
+        problems += _weights(subject, golden, golden_path(root, *names))
+        found = differences(subject, mine, golden, expectations)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises is a problem of this one
+        text = str(error) if isinstance(error, ConformanceError) else _told(error)
+        return Checked(*names, (*problems, f"{library.name}/{family.name}: {text}"))
+    unknown = [difference for difference in found if not difference.known]
+    return Checked(*names, tuple(problems), found, in_short(unknown))
+
+
+def _weights(subject: Subject, golden: Golden, path: Path) -> list[str]:
+    """Another device may compute other bits while loading: there the comparisons alone decide."""
+    source, library = golden.provenance, subject.library
+    if library.device() != source.device or library.fingerprint(subject.model) == source.weights:
+        return []
+    return [
+        f"{path}: field 'provenance.weights': the library loads other parameters from the same "
+        "recipe than it did"
+    ]
+
+
+def _told(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,141 @@
+"""Holds logprobs of a run that was fed a golden's tokens against the golden. Arrays in, data out.
+
+Never equality of floats: a difference counts where it leaves the noise (``numerics.deviation``), a
+token where its margin is beyond what noise can turn. So a golden can hold on other devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.core import numerics
+from conformance.core.errors import GoldenError
+from conformance.core.numerics import Deviation, Envelope
+from conformance.tools.golden.format import Recorded
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One request of a golden beside what came now.
+
+    Attributes:
+        recorded: the golden's line.
+        deviation: of the logprobs of the golden's most likely tokens.
+        chosen: the most likely token of each step now.
+        turned: the first step whose token is another one though its margin is beyond the noise.
+        steps: that could be compared; fewer than the golden has where the run ended early.
+        noise: that was used, for each step, in nats.
+    """
+
+    recorded: Recorded
+    deviation: Deviation
+    chosen: tuple[int, ...]
+    turned: int | None
+    steps: int
+    noise: tuple[float, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether rounding explains every difference."""
+        return self.step is None
+
+    @property
+    def step(self) -> int | None:
+        """The first step that is wrong; ``None`` if none is."""
+        lost = self.steps if self.steps < len(self.recorded.tokens) else None
+        found = [s for s in (self.turned, self.deviation.first_bad_step, lost) if s is not None]
+        return min(found, default=None)
+
+    def __str__(self) -> str:
+        """What is wrong first, in words: request, step, token, margin, difference, noise."""
+        step = self.step
+        name = f"request {self.recorded.request.request_id!r}"
+        if step is None:
+            return f"{name}: as the golden, up to rounding"
+        if step >= self.steps:
+            return f"{name}: ended after {step} of {len(self.recorded.tokens)} tokens"
+        token, got = self.recorded.tokens[step], self.chosen[step]
+        what = f"token {token}" if got == token else f"token {got} in place of {token}"
+        return (
+            f"{name}, step {step}: {what} (margin {self.recorded.margins[step]:.3g} nats), "
+            f"logprobs {self.deviation.difference[step]:.3g} nats off, "
+            f"noise {self.noise[step]:.3g}"
+        )
+
+
+def compare(recorded: Recorded, logprobs: np.ndarray, noise: Envelope | None = None) -> Comparison:
+    """What a run gave at the golden's tokens, held against the golden.
+
+    Args:
+        noise: measured now, at least for all steps; the larger of it and the golden's counts.
+
+    Shapes:
+        logprobs: ``[steps, vocab]``, from a run that was fed ``recorded.tokens``.
+
+    Raises:
+        GoldenError: the golden has token ids that the model does not know.
+    """
+    steps = min(len(logprobs), len(recorded.tokens))
+    ids, want = _top(recorded, steps)
+    if steps and ids.max() >= logprobs.shape[-1]:
+        raise GoldenError(
+            f"request {recorded.request.request_id!r}: token {ids.max()} is not in a vocabulary of "
+            f"{logprobs.shape[-1]}: the golden is of another model"
+        )
+    level = np.array(recorded.noise[:steps])
+    if noise is not None:
+        level = np.maximum(level, noise.top[:steps])
+    rows = logprobs[:steps].astype(np.float64)
+    envelope = Envelope(level, level, float(level.min(initial=np.inf)))
+    if steps:
+        found = numerics.deviation(np.take_along_axis(rows, ids, axis=-1), want, envelope)
+    else:
+        found = Deviation(np.zeros(1), np.zeros(1), 0, None)
+    chosen = tuple(int(token) for token in np.nan_to_num(rows, nan=-np.inf).argmax(axis=-1))
+    return Comparison(
+        recorded=recorded,
+        deviation=found,
+        chosen=chosen,
+        turned=turned(recorded, chosen, level),
+        steps=steps,
+        noise=tuple(float(value) for value in level),
+    )
+
+
+def settle(
+    recorded: Recorded, logprobs: np.ndarray, wider: Sequence[Callable[[], Envelope]]
+) -> Comparison:
+    """``compare`` by the golden's own noise, then by what each of ``wider`` measures, if need be.
+
+    Another device rounds otherwise than the one that the golden's noise is from.
+    """
+    found = compare(recorded, logprobs)
+    for more in wider:
+        if found.holds or found.deviation.hopeless or found.steps < len(recorded.tokens):
+            break
+        found = compare(recorded, logprobs, more())
+    return found
+
+
+def turned(recorded: Recorded, chosen: Sequence[int], noise: np.ndarray) -> int | None:
+    """The first step with another token than the golden's though no noise can turn its margin.
+
+    Both of two tokens may move, each by ``numerics.FACTOR`` times the noise.
+    """
+    for step, token in enumerate(chosen[: len(recorded.tokens)]):
+        near = recorded.margins[step] <= 2 * numerics.FACTOR * float(noise[step])
+        if token != recorded.tokens[step] and not near:
+            return step
+    return None
+
+
+def _top(recorded: Recorded, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and logprobs ``[steps, top]`` of the golden; shorter steps repeat their last."""
+    width = max((len(step) for step in recorded.top), default=0)
+    padded = [[*step, *[step[-1]] * (width - len(step))] for step in recorded.top[:steps]]
+    ids = np.array([[token for token, _ in step] for step in padded], np.int64)
+    want = np.array([[value for _, value in step] for step in padded], np.float64)
+    return ids.reshape(steps, width), want.reshape(steps, width)

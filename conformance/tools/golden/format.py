@@ -1,0 +1,172 @@
+"""A golden file: one family's single streams as readable JSON, one line for each request.
+
+The text is made so that a pull request shows what changed: provenance one field a line, then each
+request on a line of its own. ``digest`` tells an edit by hand from a regeneration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.core.errors import GoldenError
+from conformance.core.schedule import Request
+
+FORMAT = 1
+"""Of golden files; a file of another number is refused."""
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """That an independent implementation gave the same.
+
+    ``difference`` is the largest of logprobs, in nats, over ``tokens`` greedy steps.
+    """
+
+    against: str
+    difference: float
+    tokens: int
+
+
+class Provenance(msgspec.Struct, frozen=True):
+    """Where a golden is from.
+
+    Attributes:
+        recipe: SHA-256 of the family's config and of all that its weights and prompts follow from.
+        weights: SHA-256 of the bits of the parameters that the library had loaded.
+        versions: of the library and of what its numbers depend on.
+        device: that it was made on.
+        oracle: which procedure gave the numbers, and what they were held against.
+        verified: by whom else, if anyone.
+    """
+
+    recipe: str
+    weights: str
+    versions: dict[str, str]
+    device: str
+    oracle: str
+    verified: Verification | None = None
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """One request and its single stream.
+
+    Attributes:
+        request: as it was decoded alone.
+        tokens: greedy, one for each step.
+        margins: at each step the best logprob minus the second, in nats.
+        noise: at each step how far rounding alone may move the logprobs of ``top``, in nats.
+        top: at each step the most likely tokens with their logprobs, the best first.
+    """
+
+    request: Request
+    tokens: tuple[int, ...]
+    margins: tuple[float, ...]
+    noise: tuple[float, ...]
+    top: tuple[tuple[tuple[int, float], ...], ...]
+
+
+class Golden(msgspec.Struct, frozen=True):
+    """All that one golden file says. ``dtype`` and ``seed`` are those of the weights."""
+
+    library: str
+    family: str
+    dtype: str
+    seed: int
+    provenance: Provenance
+    requests: tuple[Recorded, ...]
+
+
+class _File(Golden, frozen=True, forbid_unknown_fields=True):
+    """A golden as its file holds it."""
+
+    format: int
+    digest: str
+
+
+def to_text(golden: Golden) -> str:
+    """The file's text: the same golden gives the same bytes on every platform."""
+    head: dict[str, Any] = {"format": FORMAT, **msgspec.to_builtins(golden)}
+    requests = head.pop("requests")
+    body = json.dumps(head, indent=1, ensure_ascii=True).removesuffix("\n}")
+    lines = ",\n".join("  " + json.dumps(line, separators=(",", ":")) for line in requests)
+    return f'{body},\n "requests": [\n{lines}\n ],\n "digest": "{digest(golden)}"\n}}\n'
+
+
+def digest(golden: Golden) -> str:
+    """SHA-256 over all that the golden says."""
+    return hashlib.sha256(msgspec.json.encode(golden)).hexdigest()
+
+
+def parse_golden(text: str, *, path: str) -> Golden:
+    """The golden of a file's text.
+
+    Raises:
+        GoldenError: the text is no golden, of another format, or was edited by hand; names the
+            file and the field.
+    """
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise GoldenError(f"{path}: not JSON, line {error.lineno}: {error.msg}") from error
+    number = raw.get("format") if isinstance(raw, dict) else None
+    if number != FORMAT:
+        raise GoldenError(
+            f"{path}: field 'format' is {number!r}, this release reads {FORMAT}: regenerate it "
+            "with `conformance golden update`"
+        )
+    try:
+        file = msgspec.convert(raw, _File)
+    except msgspec.ValidationError as error:
+        raise GoldenError(f"{path}: {error}") from error
+    golden = Golden(**{field: getattr(file, field) for field in Golden.__struct_fields__})
+    _check(golden, path)
+    if digest(golden) != file.digest:
+        raise GoldenError(
+            f"{path}: field 'digest' does not fit the content: the file was edited by hand or "
+            "damaged; regenerate it with `conformance golden update`"
+        )
+    return golden
+
+
+def load_golden(path: Path) -> Golden:
+    """The golden of a file.
+
+    Raises:
+        GoldenError: as ``parse_golden``, or the file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise GoldenError(f"{path}: cannot read the golden: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise GoldenError(f"{path}: the golden is not UTF-8 text") from error
+    return parse_golden(text, path=str(path))
+
+
+def _check(golden: Golden, path: str) -> None:
+    """What the types cannot say: lengths that agree, numbers that are finite, ids told once."""
+    seen: set[str] = set()
+    for recorded in golden.requests:
+        name = recorded.request.request_id
+        where = f"{path}: request {name!r}"
+        if name in seen:
+            raise GoldenError(f"{where} occurs twice")
+        seen.add(name)
+        steps = len(recorded.tokens)
+        for field in ("margins", "noise", "top"):
+            if len(getattr(recorded, field)) != steps:
+                raise GoldenError(f"{where}: {field!r} has not one item for each of {steps} tokens")
+        numbers = [*recorded.margins, *recorded.noise]
+        numbers += [logprob for step in recorded.top for _, logprob in step]
+        if not all(map(math.isfinite, numbers)):
+            raise GoldenError(f"{where}: a number is not finite")
+        for token, step in zip(recorded.tokens, recorded.top, strict=True):
+            if token not in dict(step):
+                raise GoldenError(f"{where}: 'top' lacks token {token} of its step")
+    if not golden.requests:
+        raise GoldenError(f"{path}: field 'requests' is empty: a golden without any proves nothing")

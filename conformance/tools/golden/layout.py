@@ -1,0 +1,62 @@
+"""Where golden files lie: ``golden/<library>/<family>.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.core.errors import GoldenError
+
+FOLDER = "golden"
+BESIDE = frozenset({"README.md", "without.toml"})
+"""What may lie in the folder beside the libraries' folders."""
+SUFFIX = ".json"
+PARTIAL = ".partial"
+"""Ends the name of a file that is being written; what is left of one proves nothing."""
+
+
+def golden_path(root: Path, library: str, family: str) -> Path:
+    """The file of a library's family below the folder ``root``."""
+    return root / library / f"{family}{SUFFIX}"
+
+
+def golden_files(root: Path) -> dict[tuple[str, str], Path]:
+    """All golden files below ``root``, by library and family."""
+    return {
+        (path.parent.name, path.name.removesuffix(SUFFIX)): path
+        for path in sorted(root.glob(f"*/*{SUFFIX}"))
+    }
+
+
+def strangers(root: Path) -> tuple[Path, ...]:
+    """What lies below ``root`` and is no golden file by its place and name, partial files too.
+
+    Each path is judged by itself: goldens may come while they are listed.
+    """
+    return tuple(
+        path
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not _belongs(path.relative_to(root))
+    )
+
+
+def _belongs(path: Path) -> bool:
+    if len(path.parts) == 1:
+        return path.name in BESIDE
+    return len(path.parts) == 2 and path.suffix == SUFFIX
+
+
+def find_folder(given: Path | None, *, must_exist: bool = True) -> Path:
+    """The folder of goldens: as given, else of the working directory, else of the project.
+
+    Raises:
+        GoldenError: it is not there, and ``must_exist``.
+    """
+    project = Path(__file__).parents[3] / FOLDER
+    here = Path.cwd() / FOLDER
+    found = given or (here if here.is_dir() or not project.is_dir() else project)
+    if found.is_dir() or (not must_exist and not found.exists()):
+        return found.absolute()
+    raise GoldenError(
+        f"{found}: no folder of goldens is there; `conformance golden update` makes one, "
+        "--golden names another"
+    )

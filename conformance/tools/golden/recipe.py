@@ -1,0 +1,132 @@
+"""The requests of a family's golden, and the hash of all that they and the weights follow from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.core.errors import GoldenError
+from conformance.core.family import Family
+from conformance.core.schedule import Media, Request
+from conformance.scenarios.base import Brief, ComposeFn
+from conformance.scenarios.build import LONG, MEDIUM, SHORT, TWO, ask, show
+from conformance.tools.golden.format import FORMAT
+
+DTYPE, SEED = "float32", 0
+"""All goldens are of these: float32 tells defects from rounding best."""
+
+# One token more than `OUTPUT`, so that a window of the shortest families is passed while decoding.
+_TOKENS = 6
+
+# What the section of a family file says without an effect on weights or prompts.
+_NEUTRAL = frozenset(
+    {"notes", "quick", "uncut_media", "positions", "drafters", "bidirectional_prompt"}
+)
+
+
+def golden_requests(brief: Brief) -> tuple[Request, ...]:
+    """Prompts of two tokens to past the window, and one with each kind of media.
+
+    The media requests are those that stand beside text in the scenario ``mixed_modality``.
+    """
+    long = LONG if brief.window is None else max(LONG, 2 * brief.window + 3)
+    lengths = {"two": TWO, "short": SHORT, "medium": MEDIUM, "long": long}
+    requests = [ask(brief, name, n, max_tokens=_TOKENS) for name, n in lengths.items()]
+    kinds = [kind for kind in brief.modalities if kind != "text"]
+    return (*requests, *(show(brief, kind, kind, max_tokens=_TOKENS) for kind in kinds))
+
+
+def brief_of(family: Family, compose: ComposeFn) -> Brief:
+    """What ``golden_requests`` may know of a family; no engine is meant."""
+
+    def unknown(*_: object) -> None:
+        raise GoldenError("a golden's requests do not hang on what a single stream gives")
+
+    facts = family.facts
+    return Brief(
+        tokens=family.tokens,
+        window=facts.window if family.checkpoint is None else None,
+        bounded=False,
+        seed=SEED,
+        capabilities=frozenset(),
+        probes=(),
+        solo=unknown,  # type: ignore[arg-type]
+        modalities=facts.modalities,
+        sizes=facts.sizes,
+        required=facts.required,
+        beside=facts.beside,
+        single=facts.single,
+        compose=compose,
+        texts=family.checkpoint.texts if family.checkpoint is not None else (),
+    )
+
+
+def recipe_hash(family: Family) -> str:
+    """SHA-256 of the config and of what else decides weights and prompts; needs no model.
+
+    Raises:
+        GoldenError: the family's own model file cannot be read.
+    """
+    facts = _said(family.facts)
+    requests = golden_requests(brief_of(family, _placeholders))
+    said = {
+        "format": FORMAT,
+        "dtype": DTYPE,
+        "seed": SEED,
+        "config": family.config,
+        "facts": {name: value for name, value in facts.items() if name not in _NEUTRAL},
+        "model_file": _model_file(family),
+        "requests": _said(requests),
+    }
+    if family.checkpoint is not None:
+        said["checkpoint"] = family.checkpoint.digest
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _said(value: Any) -> Any:
+    """``value`` as plain data without what is at its default, whether that was written or not.
+
+    So a field that a later release adds makes no golden stale.
+    """
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(value)
+        return {
+            field.name: _said(got)
+            for field in fields
+            if (got := getattr(value, field.name)) not in _defaults(field)
+        }
+    if isinstance(value, dict):
+        return {str(name): _said(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_said(item) for item in value]
+    return value
+
+
+def _defaults(field: msgspec.structs.FieldInfo) -> tuple[Any, ...]:
+    if field.default is not msgspec.NODEFAULT:
+        return (field.default,)
+    return () if field.default_factory is msgspec.NODEFAULT else (field.default_factory(),)
+
+
+def _placeholders(
+    parts: Sequence[tuple[int, ...] | Media],
+) -> tuple[tuple[int, ...], tuple[Media, ...]]:
+    """A prompt in which -1 stands for each medium: which tokens do, only a processor knows."""
+    tokens = [(-1,) if isinstance(part, Media) else part for part in parts]
+    media = tuple(part for part in parts if isinstance(part, Media))
+    return tuple(token for part in tokens for token in part), media
+
+
+def _model_file(family: Family) -> str:
+    if not family.facts.model_file:
+        return ""
+    path = Path(family.path).parent / family.facts.model_file
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise GoldenError(f"{path}: cannot read the model file: {error.strerror}") from error

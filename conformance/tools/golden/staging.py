@@ -1,0 +1,189 @@
+"""The gate: from a family's oracle to a golden that may be written, or the reason why none may.
+
+A golden comes from here and from nowhere else: only ``stage`` makes a ``Staged``, and only a
+``Staged`` is ever written. No batched run can become one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from conformance.checks.expectations import Expectations
+from conformance.core import numerics
+from conformance.core.errors import ConformanceError, GoldenError
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Request
+from conformance.core.verdict import Verdict
+from conformance.reference.subject import Subject
+from conformance.tools.golden.format import Golden, Provenance, Recorded
+from conformance.tools.golden.recipe import DTYPE, SEED, brief_of, golden_requests, recipe_hash
+from conformance.tools.golden.recording import record
+
+WHOLE = EngineOptions()
+"""Prompts are prefilled whole, up to the library's own size of a piece."""
+
+_SINGLE = "single stream"
+
+
+class _Gate(enum.Enum):
+    """The key that no other module has; a member keeps its identity from process to process."""
+
+    PASSED = enum.auto()
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A golden that passed the gate."""
+
+    golden: Golden
+    key: _Gate
+
+    def __post_init__(self) -> None:
+        if self.key is not _Gate.PASSED:
+            raise TypeError("a golden is staged by conformance.tools.golden.staging.stage alone")
+
+
+def stage(subject: Subject, expectations: Expectations | None = None) -> Staged:
+    """The family's golden, recomputed and held against all that could show it to be a lie.
+
+    The single stream must be finite, the same twice, and within its noise of the pass without a
+    cache; the noise must not be void; the model must hear small defects. A single stream that is
+    known to disagree with the pass without a cache is recorded as what it is, with the entry.
+
+    Raises:
+        GoldenError: the gate refuses, in one sentence.
+        ModelError: the library cannot run the family; in its own words.
+    """
+    family, library = subject.family, subject.library
+    where = f"{library.name}/{family.name}"
+    weights = library.fingerprint(subject.model)  # before any use, which may change parameters
+    requests = requests_of(subject)
+    recorded = tuple(_recorded(subject, where, request) for request in requests)
+    oracle = _cross_checked(subject, where, requests, expectations or Expectations())
+    if family.checkpoint is None:  # whose weights nobody chose
+        _heard(subject, where)
+    provenance = Provenance(
+        recipe=recipe_hash(family),
+        weights=weights,
+        versions=library.versions(),
+        device=library.device(),
+        oracle=oracle,
+    )
+    golden = Golden(library.name, family.name, DTYPE, SEED, provenance, recorded)
+    return Staged(golden, _Gate.PASSED)
+
+
+def _heard(subject: Subject, where: str) -> None:
+    """The model hears small defects.
+
+    Raises:
+        GoldenError: it does not.
+    """
+    heard = subject.library.sensitivity(subject.family, dtype=DTYPE, seed=SEED)
+    if not heard.sensitive:
+        raise GoldenError(
+            f"{where}: no golden: the model is deaf: its weakest signal is {heard.ratio:.3g} times "
+            "its rounding; `conformance calibrate` shows which"
+        )
+
+
+def requests_of(subject: Subject) -> tuple[Request, ...]:
+    """The golden's requests, composed by the library's processor."""
+    compose = subject.library.compose
+    return golden_requests(brief_of(subject.family, lambda parts: compose(subject.model, parts)))
+
+
+def with_verified(staged: Staged, old: Golden) -> Staged:
+    """``staged`` with what ``old`` says of its verification, as long as that still holds.
+
+    It does where the same recipe met the same release of the library.
+    """
+    package = staged.golden.library.replace("_", "-")
+    mine, before = staged.golden.provenance, old.provenance
+    same = mine.recipe == before.recipe and mine.weights == before.weights
+    same = same and mine.versions.get(package) == before.versions.get(package)
+    if before.verified is None or not same:
+        return staged
+    provenance = msgspec.structs.replace(mine, verified=before.verified)
+    return Staged(msgspec.structs.replace(staged.golden, provenance=provenance), staged.key)
+
+
+def _recorded(subject: Subject, where: str, request: Request) -> Recorded:
+    stream = subject.oracle.solo(request, WHOLE, None)
+    assert stream.logprobs is not None
+    try:
+        # Before the noise, which a model that gives NaN would call void.
+        record(request, stream.tokens, stream.logprobs, np.zeros(len(stream.tokens)))
+        noise = subject.oracle.envelope(request, WHOLE, None)
+    except ConformanceError as error:
+        raise GoldenError(f"{where}: no golden: {error}") from error
+    _twice(subject, where, request, stream.logprobs)
+    return record(request, stream.tokens, stream.logprobs, noise.top)
+
+
+def _twice(subject: Subject, where: str, request: Request, first: np.ndarray) -> None:
+    """The single stream once more, memory dirtied in between: it must not read what nobody wrote.
+
+    Raises:
+        GoldenError: it differs by more than rounding.
+    """
+    subject.library.churn()
+    again = subject.library.single_stream(
+        subject.model, request, options=WHOLE, steps=len(first)
+    ).stream
+    assert again.logprobs is not None
+    floor = numerics.flat_envelope(len(first), numerics.floor(DTYPE, first))
+    found = numerics.deviation(again.logprobs, first, floor)
+    if not found.within_noise:
+        raise GoldenError(
+            f"{where}: no golden: the single stream of {request.request_id!r} differs from itself "
+            f"by {found.difference.max():.3g} nats: it reads memory that nobody wrote"
+        )
+
+
+def _cross_checked(
+    subject: Subject, where: str, requests: Sequence[Request], expectations: Expectations
+) -> str:
+    """What the oracle's numbers were held against, in words.
+
+    Raises:
+        GoldenError: the pass without a cache disagrees, and no entry of the expectations says so.
+    """
+    checks = {r.request_id: subject.oracle.check_stateless(r, WHOLE) for r in requests}
+    held = [name for name, check in checks.items() if check is not None]
+    wrong = {
+        name: check.deviation
+        for name, check in checks.items()
+        if check is not None and not check.deviation.within_noise
+    }
+    if not held:
+        raise GoldenError(f"{where}: no golden: no request could be held against a second oracle")
+    if not wrong:
+        return f"{_SINGLE}, within noise of the pass without a cache ({', '.join(held)})"
+    name, found = next(iter(wrong.items()))
+    known = ", ".join(known_disagreements(subject, expectations))
+    if known:
+        return f"{_SINGLE}, which the pass without a cache is known to contradict: {known}"
+    raise GoldenError(
+        f"{where}: no golden: the single stream of {name!r} and the pass without a cache differ by "
+        f"{found.difference.max():.3g} nats, {found.ratio.max():.3g} times the noise, and no "
+        "expectation says so"
+    )
+
+
+def known_disagreements(subject: Subject, expectations: Expectations) -> Iterator[str]:
+    """The entries that say that the family's single stream and its pass without a cache differ."""
+    versions = subject.library.versions()
+    for entry in expectations.defects:
+        if (
+            entry.speaks_of(subject.library.name, subject.family.name)
+            and entry.package in versions
+            and entry.in_release(versions[entry.package])
+            and Verdict.ORACLE in (entry.wanted("repeat") if "repeat" in entry.verdicts else ())
+        ):
+            yield entry.id

@@ -1,0 +1,53 @@
+"""The work of one family as a worker process does it, and results that were kept."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from conformance.core.errors import ConformanceError, ResultError, Unsupported
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.tools.golden.transformers_check.known import Known, load_known
+from conformance.tools.golden.transformers_check.results import Result, decode
+
+
+def check_installed() -> None:
+    """See that the optional packages are there, without importing them.
+
+    Raises:
+        Unsupported: one is missing; says how to get it.
+    """
+    for package in ("torch", "transformers"):
+        if importlib.util.find_spec(package) is None:
+            raise Unsupported(
+                f"golden verify needs the package {package}: install mlx-conformance[transformers]"
+            )
+
+
+def verify_one(pair: tuple[Library, Family]) -> Result:
+    """See ``verify.verify``; torch is imported in the process that needs it."""
+    from conformance.tools.golden.transformers_check.verify import verify  # noqa: PLC0415 - an optional extra
+
+    library, family = pair
+    return verify(family, library, load_known().get(family.name, Known()))
+
+
+def load_results(path: Path, patterns: Sequence[str]) -> list[Result]:
+    """The results of a file, of the families that are meant.
+
+    Raises:
+        ResultError: the file is malformed; names the line.
+        ConformanceError: a glob matches none.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultError(f"{path}: cannot read it: {error}") from error
+    results = [decode(line, where=f"{path}, line {n}") for n, line in enumerate(lines, 1)]
+    for pattern in patterns:
+        if not any(fnmatchcase(result.family, pattern) for result in results):
+            raise ConformanceError(f"{path}: no family matches {pattern!r}")
+    return [r for r in results if not patterns or any(fnmatchcase(r.family, p) for p in patterns)]

@@ -1,0 +1,108 @@
+"""One family's golden made anew: a proposal first, which somebody accepts or does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.checks.expectations import Expectations
+from conformance.core.errors import ConformanceError, Unsupported
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.core.phases import Phases
+from conformance.reference.subject import Subject
+from conformance.tools.golden.changes import Changes, all_new, changes_between
+from conformance.tools.golden.format import Golden, load_golden, to_text
+from conformance.tools.golden.golden_files import write_whole
+from conformance.tools.golden.layout import golden_path
+from conformance.tools.golden.recipe import DTYPE, SEED
+from conformance.tools.golden.staging import Staged, stage, with_verified
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What would become of one file.
+
+    Attributes:
+        staged: the new golden; ``None`` where the gate refused, for the reason in ``refused``.
+        changes: what it says otherwise than the old one.
+        damaged: why the old file could not be read, if so; it is then replaced whole.
+    """
+
+    library: str
+    family: str
+    path: Path
+    staged: Staged | None = None
+    changes: Changes | None = None
+    refused: str = ""
+    unsupported: bool = False
+    damaged: str = ""
+
+    @property
+    def label(self) -> str:
+        """How a report calls the family."""
+        return f"{self.library}/{self.family}"
+
+    @property
+    def writes(self) -> bool:
+        """Whether accepting it writes the file."""
+        return self.staged is not None and not (self.changes and self.changes.keep)
+
+
+def load_subject(library: Library, family: Family) -> Subject:
+    """The family's model as goldens are made of it.
+
+    Raises:
+        ModelError: the library cannot build or load it.
+    """
+    return Subject.load(library, family, dtype=DTYPE, seed=SEED, phases=Phases())
+
+
+def propose(
+    pair: tuple[Library, Family], *, root: Path, expectations: Expectations | None
+) -> Proposal:
+    """Stage the family's golden and hold it against the file that is there; writes nothing."""
+    library, family = pair
+    path = golden_path(root, library.name, family.name)
+    try:
+        staged = stage(load_subject(library, family), expectations)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises is why there is none
+        text = str(error) if isinstance(error, ConformanceError) else _told(error)
+        unsupported = isinstance(error, Unsupported)
+        return Proposal(library.name, family.name, path, refused=text, unsupported=unsupported)
+    old, damaged = _old(path)
+    if old is None:
+        changes = all_new(staged.golden)
+    else:
+        staged = with_verified(staged, old)
+        changes = changes_between(old, staged.golden)
+    return Proposal(library.name, family.name, path, staged, changes, damaged=damaged)
+
+
+def accept(proposals: Iterable[Proposal]) -> tuple[Path, ...]:
+    """Write what differs, each file whole; the others are not touched.
+
+    Raises:
+        GoldenError: a file cannot be written; those before it are, those after it are as they were.
+    """
+    written = []
+    for proposal in proposals:
+        if proposal.writes and proposal.staged is not None:
+            write_whole(proposal.path, to_text(proposal.staged.golden))
+            written.append(proposal.path)
+    return tuple(written)
+
+
+def _old(path: Path) -> tuple[Golden | None, str]:
+    if not path.exists():
+        return None, ""
+    try:
+        return load_golden(path), ""
+    except ConformanceError as error:
+        return None, str(error)
+
+
+def _told(error: Exception) -> str:
+    """Type and text of an error, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,110 @@
+"""Whether a run with a fault in it was told from the run without: by what a check newly found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from conformance.core.faults.base import Fault
+from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, Verdict
+
+# They accuse nobody: a batch that is good can have them.
+_ASIDE = {Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS}
+# Any broken code ends in these: only a fault that was itself a crash is known by them.
+_BLUNT = {Verdict.CRASH, Verdict.HANG}
+# About what is known of a result, not about the library.
+_NO_CHECKS = {"expectations", "witness"}
+
+
+class Sign(NamedTuple):
+    """What makes two findings of two runs the same one."""
+
+    schedule: str
+    check: str
+    verdict: Verdict
+    request_id: str | None
+
+
+def new_findings(baseline: CaseResult, evidence: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings of ``evidence`` that ``baseline`` has not, good ones left out.
+
+    A result carries only its most severe findings. What the baseline may have left out for that is
+    new only where its schedule was good.
+    """
+    had = {_sign(finding) for finding in baseline.evidence}
+    good = {schedule.name for schedule in baseline.schedules if schedule.verdict.good}
+    least = _least_told(baseline)
+    return tuple(
+        finding
+        for finding in evidence
+        if not finding.verdict.good
+        and _sign(finding) not in had
+        and (finding.verdict.severity > least or finding.schedule in good)
+    )
+
+
+def tells(fault: Fault, baseline: CaseResult, evidence: Iterable[Finding]) -> bool:
+    """Whether some check accuses the run with the fault of what it did not say without it.
+
+    A crash or a hang counts only where the defect was itself a crash; what says that nothing was
+    proved, or that nothing is supported, never does.
+    """
+    return any(
+        _accuses(fault, finding.verdict) and finding.check not in _NO_CHECKS
+        for finding in new_findings(baseline, evidence)
+    )
+
+
+def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
+    """Whether the result with the fault ``tells`` it from the one without.
+
+    The evidence of a schedule may have been left out in favour of worse ones: that it was good and
+    is not any more will do.
+    """
+    if tells(fault, baseline, mutated.evidence):
+        return True
+    return any(_accuses(fault, verdict) for verdict in _turned(baseline, mutated))
+
+
+def overcome(baselines: Iterable[CaseResult], mutated: CaseResult) -> set[str]:
+    """The schedules that ended in a crash or a refusal which the family knows without the fault.
+
+    There a fault only led into what was there before, and nothing more can be seen of it.
+    """
+    known = {_words(finding) for baseline in baselines for finding in _ends(baseline)}
+    return {finding.schedule for finding in _ends(mutated) if _words(finding) in known}
+
+
+def _ends(result: CaseResult) -> Iterator[Finding]:
+    ends = (Verdict.CRASH, Verdict.UNSUPPORTED)
+    return (finding for finding in result.evidence if finding.verdict in ends)
+
+
+def _words(finding: Finding) -> str:
+    """What was raised, but for its numbers: batches of other sizes have other shapes."""
+    return re.sub(r"\d+", "#", finding.got)
+
+
+def _accuses(fault: Fault, verdict: Verdict) -> bool:
+    return verdict not in (_ASIDE if fault.crash else _ASIDE | _BLUNT)
+
+
+def _sign(finding: Finding) -> Sign:
+    return Sign(finding.schedule, finding.check, finding.verdict, finding.request_id)
+
+
+def _least_told(result: CaseResult) -> int:
+    """The severity from which on downward the result may have left findings out; -1 if none."""
+    told = {finding.schedule for finding in result.evidence}
+    silent = [s for s in result.schedules if not s.verdict.good and s.name not in told]
+    full = bool(silent) or len(result.evidence) >= MOST_FINDINGS
+    return min((f.verdict.severity for f in result.evidence), default=-1) if full else -1
+
+
+def _turned(baseline: CaseResult, mutated: CaseResult) -> Iterator[Verdict]:
+    """Verdicts of the schedules that were good and are not any more."""
+    good = {schedule.name for schedule in baseline.schedules if schedule.verdict.good}
+    for schedule in mutated.schedules:
+        if schedule.name in good and not schedule.verdict.good:
+            yield schedule.verdict

@@ -1,0 +1,231 @@
+"""How much the checks would have caught: each fault in each family, against the run without it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from conformance.core.errors import ConformanceError
+from conformance.core.faults import Fault, Hits
+from conformance.core.faults.costs import costlier
+from conformance.core.faults.traits import traits
+from conformance.core.numerics import WIDE_FACTOR
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.report.separation import LEAST
+from conformance.report.trials import Kill, Outcome, Trial
+from conformance.run.registry import Registry
+from conformance.run.session import Session
+from conformance.tools.mutation.killing import killed, new_findings, overcome, tells
+
+_UNSUPPORTED = Verdict.UNSUPPORTED
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """All faults that are to be tried in one family."""
+
+    engine: str
+    family: str
+    dtype: str
+    seed: int
+    faults: tuple[str, ...]
+    every_scenario: bool = False
+
+
+@dataclass
+class Attempt:
+    """What the runs with a fault showed so far, by scenario and schedule: ``staggered/late_long``.
+
+    Attributes:
+        hits: how often the defect took effect.
+        untold: the results that no check told from those without it.
+    """
+
+    hits: dict[str, Hits] = field(default_factory=dict)
+    untold: list[CaseResult] = field(default_factory=list)
+
+
+class Bench:
+    """Tries faults in one family; the runs without them are made once."""
+
+    def __init__(self, registry: Registry, unit: Unit) -> None:
+        self._registry = registry
+        self._unit = unit
+        self._session = Session(registry)
+        self._right: dict[str, CaseResult] = {}
+        engine = registry.engines[unit.engine]
+        family = registry.families[engine.library, unit.family]
+        self._scenarios = {s.name for s in registry.scenarios_for(engine, family) if not s.alone}
+        self._traits = traits(self._session.subject(self._case("batch_of_one")))
+
+    def try_fault(self, fault: Fault) -> Trial:
+        """Run the scenarios that should catch the fault until one does."""
+        start = time.perf_counter()
+        lacking = fault.lacks(self._traits)
+        if lacking:
+            return self._trial(fault, Outcome.NOT_APPLICABLE, why=f"the family has no {lacking}")
+        scenarios = [name for name in self._order(fault) if name in self._scenarios]
+        kills: list[Kill] = []
+        tried: list[str] = []
+        attempt = Attempt()
+        for name in scenarios:
+            tried.append(name)
+            found = self._kill(fault, name, attempt)
+            kills += [found] if found else []
+            if found and not self._unit.every_scenario:
+                break
+        outcome, why = (Outcome.KILLED, "") if kills else self._untold(tried, attempt)
+        seconds = round(time.perf_counter() - start, 3)
+        return self._trial(
+            fault,
+            outcome,
+            kills=tuple(kills),
+            hits=sum(hits.count for hits in attempt.hits.values()),
+            tried=tuple(tried),
+            why=why,
+            seconds=seconds,
+            noise=self._noise(tried),
+        )
+
+    def _untold(self, tried: Sequence[str], attempt: Attempt) -> tuple[Outcome, str]:
+        """What became of a fault that no check told, and why."""
+        right = [self._right[name] for name in tried]
+        if right and all(_refused(result) for result in right):
+            words = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
+            why = f"the library cannot run it without it either: {words}"
+            return Outcome.NOT_APPLICABLE, why
+        places = [place for place, hits in attempt.hits.items() if hits.count]
+        if not places:
+            why = f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
+            return Outcome.NOT_APPLICABLE, why
+        good = {f"{r.scenario}/{s.name}" for r in right for s in r.schedules if s.verdict.good}
+        led = {f"{r.scenario}/{name}" for r in attempt.untold for name in overcome(right, r)}
+        if (good - led).isdisjoint(places):
+            return Outcome.HIDDEN, f"the family is wrong without it, too, in {', '.join(places)}"
+        return Outcome.SURVIVED, ""
+
+    def _noise(self, scenarios: Sequence[str]) -> float | None:
+        """The largest ratio of the right runs; where they are known to be wrong it is no noise."""
+        results = [self._right[name] for name in scenarios]
+        return max(
+            (r.ratio for r in results if r.verdict.good and r.ratio is not None), default=None
+        )
+
+    def _order(self, fault: Fault) -> Sequence[str]:
+        if not self._unit.every_scenario:
+            return fault.scenarios
+        rest = (name for name in self._registry.scenarios if name not in fault.scenarios)
+        return (*fault.scenarios, *rest)
+
+    def _kill(self, fault: Fault, scenario: str, attempt: Attempt) -> Kill | None:
+        case = self._case(scenario)
+        if scenario not in self._right:
+            self._right[scenario] = self._session.run(case)
+        right = self._right[scenario]
+        if _refused(right):
+            return None
+        # What else is wrong is asked only where it may tell which checks alone catch something.
+        until = None if self._unit.every_scenario else partial(enough, fault, right)
+
+        def around(schedule: str) -> AbstractContextManager[None]:
+            place = f"{scenario}/{schedule}"
+            told = fault.may_show(scenario, schedule)
+            return fault.inject(attempt.hits.setdefault(place, Hits()) if told else Hits())
+
+        wrong = self._session.run(case, around=around, until=until)
+        if fault.priced and (dearer := costlier(right, wrong)):
+            return Kill(scenario, "cost", dearer)
+        if not killed(fault, right, wrong):
+            attempt.untold.append(wrong)
+            return None
+        found = new_findings(right, wrong.evidence)
+        checks = tuple(sorted({finding.check for finding in found}))
+        return Kill(scenario, wrong.verdict.value, checks, _signal(found))
+
+    def _case(self, scenario: str) -> CaseId:
+        unit = self._unit
+        return CaseId(unit.engine, unit.family, scenario, unit.dtype, unit.seed)
+
+    def _trial(self, fault: Fault, outcome: Outcome, **found: Any) -> Trial:
+        unit = self._unit
+        return Trial(
+            fault=fault.name,
+            fault_class=fault.fault_class,
+            engine=unit.engine,
+            family=unit.family,
+            dtype=unit.dtype,
+            seed=unit.seed,
+            outcome=outcome,
+            complete=unit.every_scenario,
+            **found,
+        )
+
+
+def enough(fault: Fault, right: CaseResult, found: Sequence[Finding]) -> bool:
+    """Whether a run's findings tell the fault; by faint numbers alone it may get louder yet."""
+    signal = _signal(new_findings(right, found))
+    faint = signal is not None and signal < LEAST[right.dtype]
+    return tells(fault, right, found) and not faint
+
+
+def _refused(result: CaseResult) -> bool:
+    """Whether the library says of all schedules that it cannot do this here."""
+    all_of = all(schedule.verdict is _UNSUPPORTED for schedule in result.schedules)
+    return result.verdict is _UNSUPPORTED and all_of
+
+
+def _signal(findings: Sequence[Finding]) -> float | None:
+    """The largest ratio; ``None`` where all numbers are within noise, or one is not finite."""
+    ratios = [f.ratio for f in findings if f.ratio is not None and f.ratio > WIDE_FACTOR]
+    largest = max(ratios, default=math.inf)
+    return largest if math.isfinite(largest) else None
+
+
+def trials(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
+    """All trials of a unit; a family that can't be loaded or described has none applicable."""
+    faults = [registry.faults[name] for name in unit.faults]
+    try:
+        bench = Bench(registry, unit)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises costs its family alone
+        words = str(error) if isinstance(error, ConformanceError) else repr(error)
+        return without(registry, unit, f"the family can't be loaded here: {words}")
+    return tuple(bench.try_fault(fault) for fault in faults)
+
+
+def halves(unit: Unit) -> tuple[Unit, ...]:
+    """The unit in two, to find the fault that kills its process; none of a single fault."""
+    middle = len(unit.faults) // 2
+    parts = (unit.faults[:middle], unit.faults[middle:]) if middle else ()
+    return tuple(msgspec.structs.replace(unit, faults=part) for part in parts)
+
+
+def without(registry: Registry, unit: Unit, why: str) -> tuple[Trial, ...]:
+    """The trials of a family in which nothing could be tried."""
+    return _untried(registry, unit, Outcome.NOT_APPLICABLE, why)
+
+
+def unheard(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
+    """The trials of faults that killed their process: no check had a word to say."""
+    return _untried(registry, unit, Outcome.SURVIVED, "its process died")
+
+
+def _untried(registry: Registry, unit: Unit, outcome: Outcome, why: str) -> tuple[Trial, ...]:
+    return tuple(
+        Trial(
+            registry.faults[name].name,
+            registry.faults[name].fault_class,
+            unit.engine,
+            unit.family,
+            unit.dtype,
+            unit.seed,
+            outcome,
+            why=why,
+        )
+        for name in unit.faults
+    )

@@ -1,0 +1,112 @@
+"""What was assumed and found when a family was made: as data, and as a text to read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from conformance.core.verdict import CaseResult
+from conformance.tools.new_family.draft import Decision, Unshrunk
+
+_LONGEST = 60
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """A family that was made, and all that is to be known of it.
+
+    Attributes:
+        source: the path of the full-size config or the module.
+        kinds: by place in the full-size model, how many kinds of things are listed there.
+        parameters: how many the full-size model has, and the tiny one.
+        lost: kinds that the tiny model lacks, by place; empty if it has them all.
+        ratio: its weakest signal over noise; ``None`` where it could not be measured.
+        weakest: the signal that is hardest to hear.
+        deaf: why the family proves little; empty if it proves enough.
+        results: of the ladder's rungs, in order.
+    """
+
+    name: str
+    source: str
+    library: str
+    module: str
+    caches: tuple[str, ...]
+    positions: str
+    states: tuple[str, ...]
+    kinds: dict[str, int]
+    lost: dict[str, list[str]]
+    parameters: tuple[int, int]
+    decisions: tuple[Decision, ...]
+    unshrunk: tuple[Unshrunk, ...]
+    notes: tuple[str, ...]
+    ratio: float | None
+    weakest: str
+    deaf: str
+    results: tuple[CaseResult, ...]
+
+    @property
+    def failures(self) -> tuple[CaseResult, ...]:
+        """Rungs whose verdict is not the expected one."""
+        return tuple(result for result in self.results if not result.expected)
+
+    @property
+    def good(self) -> bool:
+        """Whether the family is proven: nothing was lost, it hears, and every rung holds."""
+        return not (self.lost or self.deaf or self.failures)
+
+
+def as_json(adopted: Adopted) -> str:
+    """All of it as one JSON object."""
+    return msgspec.json.format(msgspec.json.encode(adopted), indent=2).decode()
+
+
+def as_markdown(adopted: Adopted) -> str:
+    """A report to keep beside the family's file."""
+    lines = [f"# {adopted.name}", ""]
+    lines += [f"- {line}" for line in facts_of(adopted)]
+    lines += ["", "## Fields", "", "| field | from | to | rule | why |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {d.field} | {shown(d.before)} | {shown(d.after)} | {d.rule} | {d.why} |"
+        for d in adopted.decisions
+    ]
+    lines += ["", "## Not shrunk", ""]
+    lines += [f"- {u.field} ({shown(u.value)}): {u.why}" for u in adopted.unshrunk] or ["Nothing."]
+    if adopted.results:
+        lines += ["", "## Ladder", "", "| rung | verdict | known defect |", "|---|---|---|"]
+        lines += [f"| {r.scenario} | {told(r)} | {r.known or ''} |" for r in adopted.results]
+    return "\n".join(lines) + "\n"
+
+
+def facts_of(adopted: Adopted) -> list[str]:
+    """What the model is made of, and what was assumed, a sentence each."""
+    full, tiny = adopted.parameters
+    made_of = ", ".join((*adopted.caches, adopted.positions, *adopted.states))
+    lines = [
+        f"made from {adopted.source} by {adopted.library}, module {adopted.module}",
+        f"made of {made_of}",
+        f"{tiny:,} parameters of {full:,}",
+        *(f"{place}: {_kept(adopted, place, count)}" for place, count in adopted.kinds.items()),
+        *adopted.notes,
+    ]
+    if adopted.ratio is not None:
+        lines.append(f"weakest signal / noise: {adopted.ratio:.3g} ({adopted.weakest})")
+    return lines + ([adopted.deaf] if adopted.deaf else [])
+
+
+def _kept(adopted: Adopted, place: str, count: int) -> str:
+    kinds = f"{count} kind{'s' if count > 1 else ''}"
+    lost = adopted.lost.get(place)
+    return f"{kinds}, all kept" if not lost else f"{kinds}, {len(lost)} LOST: {shown(lost[0])}"
+
+
+def told(result: CaseResult) -> str:
+    """A verdict, marked where it is not what was expected."""
+    return str(result.verdict) if result.expected else f"{result.verdict}, NOT EXPECTED"
+
+
+def shown(value: Any) -> str:
+    """A value on part of a line."""
+    text = "-" if value is None else json.dumps(value, default=str)
+    text = text.replace("|", "/")
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

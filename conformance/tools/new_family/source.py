@@ -1,0 +1,208 @@
+"""Reads what a new model is described by: a config, a folder with one, or a Python module."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import inspect
+import json
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from conformance.core.errors import AdoptionError
+from conformance.core.family import SECTION
+from conformance.core.json_object import read_object
+from conformance.tools.new_family.draft import Fields
+
+PROCESSOR_FILES = (
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
+)
+# What a required field of ModelArgs is taken to be: the size of a model of one billion parameters.
+TYPICAL: dict[str, Any] = {
+    "model_type": "",
+    "hidden_size": 2048,
+    "num_hidden_layers": 16,
+    "intermediate_size": 8192,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "vocab_size": 32000,
+    "rms_norm_eps": 1e-5,
+    "layer_norm_eps": 1e-5,
+    "norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+    "num_experts": 16,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 1024,
+    "sliding_window": 4096,
+    "attention_bias": False,
+    "mlp_bias": False,
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A new model, as full-size as it comes.
+
+    Attributes:
+        name: what its family may be called.
+        path: of the config or the module.
+        files: the JSON files of its processor, by name.
+        texts: the special tokens of its tokenizer, by id.
+        roles: of special tokens (``eos_token``), by the tokenizer's own names.
+        model_file: a Python file with ``Model`` and ``ModelArgs``.
+        assumed: fields that nothing said, and what they were taken to be.
+    """
+
+    name: str
+    path: Path
+    config: Fields
+    files: dict[str, Fields] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
+    model_file: Path | None = None
+    assumed: dict[str, Any] = field(default_factory=dict)
+
+
+def read_source(path: Path, *, trusted: bool = False) -> Source:
+    """The model that ``path`` describes.
+
+    Args:
+        trusted: a Python file that the config names may be run. A module given as ``path`` is one
+            that the user names, and is imported.
+
+    Raises:
+        AdoptionError: there is nothing, or what there is can't be read; names the file. Or the
+            config wants code run, and is not trusted.
+    """
+    if path.is_dir():
+        found = path / "config.json"
+        if not found.is_file():
+            raise AdoptionError(f"{path}: there is no config.json in this folder")
+        return _from_config(found, folder=path, trusted=trusted)
+    if not path.is_file():
+        raise AdoptionError(f"{path}: there is no such file or folder")
+    if path.suffix == ".py":
+        return _from_module(path)
+    folder = path.parent if path.name == "config.json" else None
+    return _from_config(path, folder=folder, trusted=trusted)
+
+
+def _from_config(path: Path, *, folder: Path | None, trusted: bool) -> Source:
+    config = read_object(path, AdoptionError)
+    if SECTION in config:
+        raise AdoptionError(
+            f"{path}: has a {SECTION!r} section, so it is a family file already; "
+            "give the full-size config"
+        )
+    model_file = None
+    if named := config.pop("model_file", None):
+        model_file = path.parent / str(named)
+        if not model_file.is_file():
+            raise AdoptionError(f"{path}: model_file names {named}, which is not beside it")
+        if not trusted:
+            raise AdoptionError(
+                f"{path}: the field 'model_file' asks for Python code to be run ({named}); "
+                "--trust-remote-code allows it"
+            )
+    elif not isinstance(config.get("model_type"), str):
+        raise AdoptionError(f"{path}: the config has no 'model_type'")
+    name = path.stem if folder is None else path.absolute().parent.name
+    if folder is None:
+        return Source(_name(name), path, config, model_file=model_file)
+    files = {
+        n: read_object(folder / n, AdoptionError) for n in PROCESSOR_FILES if (folder / n).is_file()
+    }
+    texts, roles = _tokenizer(folder / "tokenizer_config.json")
+    return Source(_name(name), path, config, files, texts, roles, model_file)
+
+
+def _tokenizer(path: Path) -> tuple[dict[int, str], dict[str, str]]:
+    """Special tokens by id, and those that have a role, as ``tokenizer_config.json`` has them."""
+    if not path.is_file():
+        return {}, {}
+    config = read_object(path, AdoptionError)
+    texts = {}
+    for token, entry in config.get("added_tokens_decoder", {}).items():
+        if not str(token).isdecimal() or not isinstance(entry, dict) or "content" not in entry:
+            raise AdoptionError(f"{path}: added_tokens_decoder: {token!r} is no token with content")
+        texts[int(token)] = str(entry["content"])
+    roles = {}
+    for key, value in config.items():
+        text = value.get("content") if isinstance(value, dict) else value
+        if key.endswith("_token") and isinstance(text, str):
+            roles[key] = text
+    return texts, roles
+
+
+def _from_module(path: Path) -> Source:
+    """A module in mlx-lm's style: its sizes are in a config beside it, or in its defaults."""
+    module = _imported(path)
+    for name in ("Model", "ModelArgs"):
+        if not inspect.isclass(getattr(module, name, None)):
+            raise AdoptionError(f"{path}: has no class {name!r}, as a model of mlx-lm has")
+    beside = path.parent / "config.json"
+    if beside.is_file():
+        source = _from_config(beside, folder=None, trusted=True)
+        return dataclasses.replace(source, name=_name(path.stem), model_file=path)
+    if not dataclasses.is_dataclass(module.ModelArgs):
+        raise AdoptionError(
+            f"{path}: ModelArgs is no dataclass, so its fields are not known; "
+            "put a config.json beside it"
+        )
+    config, assumed = _defaults(path, module.ModelArgs)
+    return Source(_name(path.stem), path, config, model_file=path, assumed=assumed)
+
+
+def _imported(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"new_family_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise AdoptionError(f"{path}: is no Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # dataclasses look up their module by name
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # not into a user's folder
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise AdoptionError(f"{path}: cannot be imported: {words}") from error
+    finally:
+        sys.dont_write_bytecode = written
+        sys.modules.pop(module.__name__, None)
+    return module
+
+
+def _defaults(path: Path, args: Any) -> tuple[Fields, dict[str, Any]]:
+    """What ``ModelArgs`` is by default, and the required fields that were made up."""
+    config: Fields = {}
+    assumed: dict[str, Any] = {}
+    for one in dataclasses.fields(args):
+        if one.default is not dataclasses.MISSING:
+            config[one.name] = one.default
+        elif one.default_factory is not dataclasses.MISSING:
+            config[one.name] = one.default_factory()
+        elif one.name in TYPICAL:
+            config[one.name] = assumed[one.name] = TYPICAL[one.name] or path.stem
+        else:
+            raise AdoptionError(
+                f"{path}: ModelArgs.{one.name} has no default; put a config.json beside the module"
+            )
+    config["model_type"] = config.get("model_type") or path.stem
+    try:
+        plain: Fields = json.loads(json.dumps(config))
+    except (TypeError, ValueError) as error:
+        raise AdoptionError(f"{path}: a default of ModelArgs is no JSON: {error}") from error
+    return plain, assumed
+
+
+def _name(text: str) -> str:
+    """A name that may stand in case ids."""
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-") or "new-family"

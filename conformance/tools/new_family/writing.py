@@ -1,0 +1,68 @@
+"""Writes a family's file: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from conformance.core.errors import AdoptionError
+from conformance.core.family import SECTION, Family
+
+
+def family_text(family: Family) -> str:
+    """The text of a family's file: its config, then what a config cannot say."""
+    section = msgspec.to_builtins(family.facts)
+    section = {"library": family.facts.library, "module": family.facts.module, **section}
+    return json.dumps({**family.config, SECTION: section}, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_family(family: Family, folder: Path) -> Path:
+    """Write ``<name>.json`` to a folder; its path."""
+    path = folder / f"{family.name}.json"
+    path.write_text(family_text(family), encoding="utf-8")
+    return path
+
+
+def workplace(target: Path) -> Path:
+    """A folder beside ``target`` to make files in, so that they can be renamed into place.
+
+    Raises:
+        AdoptionError: nothing can be written there, or ``target`` exists already.
+    """
+    if target.exists():
+        raise AdoptionError(f"{target}: exists already; name another file with --out")
+    try:
+        return Path(tempfile.mkdtemp(prefix=".new-family-", dir=target.parent))
+    except OSError as error:
+        raise AdoptionError(f"{target}: cannot write there: {error.strerror}") from error
+
+
+def publish(folder: Path, target: Path, others: dict[Path, Path]) -> None:
+    """Move what was made in ``folder`` to its place, the family's file last.
+
+    Args:
+        others: files that go with the family, and where each goes.
+
+    Raises:
+        AdoptionError: a file can't be put there; then none is.
+    """
+    placed: list[Path] = []
+    try:
+        for made, place in others.items():
+            os.replace(made, place)  # noqa: PTH105 - the one call whose atomicity is documented
+            placed.append(place)
+        os.replace(folder / target.name, target)  # noqa: PTH105
+    except OSError as error:
+        for place in placed:
+            place.unlink(missing_ok=True)
+        raise AdoptionError(f"{target}: cannot write there: {error.strerror}") from error
+
+
+def remove(folder: Path) -> None:
+    """Take the workplace away."""
+    shutil.rmtree(folder, ignore_errors=True)

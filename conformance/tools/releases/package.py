@@ -1,0 +1,85 @@
+"""This project as another environment imports it: a folder to put on its path.
+
+Not installed there: an environment can then outlive many versions of this project, and what this
+project needs of mlx, mlx-lm and mlx-vlm does not forbid older ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Collection
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import conformance
+from conformance.run.hookspecs import PROJECT
+
+_NAME = "mlx-conformance"
+_UNWANTED = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def needs(without: Collection[str]) -> tuple[str, ...]:
+    """What the installed project requires, but for the distributions ``without``."""
+    given = [Requirement(text) for text in metadata.requires(_NAME) or ()]
+    wanted = [r for r in given if r.name not in without and _applies(r)]
+    return tuple(sorted(f"{r.name}{r.specifier}" for r in wanted))
+
+
+def _applies(requirement: Requirement) -> bool:
+    """Whether it is required here without any extra."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+
+
+def unpack(folder: Path, plugins: Collection[str]) -> Path:
+    """A folder below ``folder`` that holds the running package and names these of its plugins.
+
+    Made once for each content of the package; whole or not at all.
+    """
+    source = Path(conformance.__file__).parent
+    key = hashlib.sha256(f"{sorted(plugins)}{_digest(source)}".encode()).hexdigest()[:16]
+    target = folder / f"package-{key}"
+    if target.is_dir():
+        return target
+    making = Path(tempfile.mkdtemp(prefix="making-", dir=folder))
+    try:
+        _copy(source, making / conformance.__name__)
+        _write_metadata(making / f"mlx_conformance-{conformance.__version__}.dist-info", plugins)
+        if not target.is_dir():  # another run may have made it meanwhile
+            making.rename(target)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return target
+
+
+def _copy(source: Path, target: Path) -> None:
+    """All files; data that a checkout links to and does not hold is nothing that a run needs."""
+    shutil.copytree(source, target, ignore=_UNWANTED, ignore_dangling_symlinks=True)
+
+
+def _write_metadata(folder: Path, plugins: Collection[str]) -> None:
+    """As much as an interpreter needs to know the project and to find its plugins."""
+    entries = [
+        f"{entry.name} = {entry.value}\n"
+        for entry in metadata.distribution(_NAME).entry_points
+        if entry.group == PROJECT and entry.name in plugins
+    ]
+    folder.mkdir()
+    (folder / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {_NAME}\nVersion: {conformance.__version__}\n",
+        encoding="utf-8",
+    )
+    text = f"[{PROJECT}]\n" + "".join(entries)
+    (folder / "entry_points.txt").write_text(text, encoding="utf-8")
+
+
+def _digest(source: Path) -> str:
+    """Of all files of the package, names and contents."""
+    digest = hashlib.sha256()
+    for path in sorted(source.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(str(path.relative_to(source)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

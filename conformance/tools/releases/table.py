@@ -1,0 +1,124 @@
+"""The table family x release, and below it when each defect came and went: text or Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from conformance.report.history import History, State, histories
+from conformance.report.matrix import GLYPHS
+from conformance.tools.releases.running import Column
+
+_TOLD = 160
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is to be shown, as plain text.
+
+    Attributes:
+        head: the releases' names.
+        rows: a family and, for each release, its cell.
+        changes: lines about defects that came or went.
+        lasting: lines about what is wrong in every release that tells.
+        problems: releases without results, with the reason.
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    changes: tuple[str, ...]
+    lasting: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def make_table(columns: Sequence[Column]) -> Table:
+    """The table of what came of the releases, from the oldest to the newest."""
+    found = histories([(c.release.version, c.results) for c in columns])
+    families = sorted({history.family for history in found})
+    lasting = [h for h in found if State.WRONG in h.states and State.RIGHT not in h.states]
+    return Table(
+        head=tuple(str(column.release) for column in columns),
+        rows=tuple(
+            (
+                family,
+                tuple(
+                    "cannot be run" if column.problem else _cell(found, family, index)
+                    for index, column in enumerate(columns)
+                ),
+            )
+            for family in families
+        ),
+        changes=tuple(_changes(h for h in found if h.changed)),
+        lasting=tuple(_changes(lasting)),
+        problems=tuple(f"{c.release} {c.problem}" for c in columns if c.problem),
+    )
+
+
+def _cell(found: Iterable[History], family: str, index: int) -> str:
+    """The worst verdict's glyph, how many schedules are wrong, and of how many that tell."""
+    own = [h for h in found if h.family == family]
+    states = [h.states[index] for h in own]
+    wrong = states.count(State.WRONG)
+    told = wrong + states.count(State.RIGHT)
+    if not told:
+        return "untold"
+    given = [h.told[index] for h in own if h.states[index] is State.WRONG]
+    worst = max((t.verdict for t in given if t), key=lambda v: v.severity, default=None)
+    return f"{GLYPHS[worst] if worst else '.'} {wrong}/{told}"
+
+
+def _changes(found: Iterable[History]) -> list[str]:
+    """One line for each scenario of a family and each way of coming and going."""
+    groups: dict[tuple[str, str, str], list[History]] = {}
+    for history in found:
+        engine = history.case.partition("/")[0]
+        key = (f"{engine}/{history.family}", history.scenario, history.shape)
+        groups.setdefault(key, []).append(history)
+    return [
+        f"{family} {scenario}{_named(group)}: {shape} - {_short(group[0].example)}"
+        for (family, scenario, shape), group in sorted(groups.items(), key=lambda item: item[0])
+    ]
+
+
+def _named(group: Sequence[History]) -> str:
+    names = dict.fromkeys(h.schedule for h in group if h.schedule)
+    return f" ({', '.join(names)})" if names else ""
+
+
+def _short(what: str) -> str:
+    return what if len(what) <= _TOLD else what[: _TOLD - 4] + " ..."
+
+
+def as_text(table: Table) -> str:
+    """The table for a terminal."""
+    lines = ["wrong schedules of those that tell, and the worst verdict"]
+    widths = [
+        max(len(cells[index]) for cells in [table.head, *(row for _, row in table.rows)])
+        for index in range(len(table.head))
+    ]
+    first = max((len(family) for family, _ in table.rows), default=0)
+    for name, cells in (("", table.head), *table.rows):
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        lines.append(f"  {name:<{first}}  {'  '.join(padded)}".rstrip())
+    for title, entries in _parts(table):
+        lines += ["", f"{title}:", *(f"  {entry}" for entry in entries)]
+    return "\n".join(lines)
+
+
+def as_markdown(table: Table) -> str:
+    """The table for a pull request or an issue."""
+    lines = ["| family | " + " | ".join(table.head) + " |", "|---" * (len(table.head) + 1) + "|"]
+    lines += [f"| {family} | " + " | ".join(cells) + " |" for family, cells in table.rows]
+    for title, entries in _parts(table):
+        lines += ["", f"**{title.capitalize()}**", "", *(f"- {entry}" for entry in entries)]
+    return "\n".join(lines)
+
+
+def _parts(table: Table) -> list[tuple[str, tuple[str, ...]]]:
+    """What stands below the table, as far as there is any."""
+    parts = [
+        ("cannot be run", table.problems),
+        ("came or went", table.changes),
+        ("wrong in every release that tells", table.lasting),
+    ]
+    return [(title, entries) for title, entries in parts if entries]

@@ -1,0 +1,66 @@
+"""The engines' invalid calls as Python code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.tools.repro.found import Found
+
+_SIZES = {
+    "zero_completion_batch": "completion_batch_size=0, prefill_batch_size=0",
+    "negative_prefill_batch": "prefill_batch_size=-1",
+    "negative_prefill_step": "prefill_step_size=-1",
+    "zero_prefill_step": "prefill_step_size=0",
+    "unknown_kv_scheme": "kv_bits=8, kv_quant_scheme='no such scheme'",
+}
+_OF_TWO = {
+    "mismatched_max_tokens": "max_tokens=[4]",
+    "mismatched_samplers": "samplers=[None]",
+    "mismatched_processors": "logits_processors=[[], [], []]",
+    "mismatched_caches": "caches=[None]",
+    "mismatched_all_tokens": "all_tokens=[[], [], []]",
+    "zero_max_tokens": "max_tokens=[4, 0]",
+    "negative_max_tokens": "max_tokens=[4, -1]",
+}
+# Of mlx-vlm each prompt comes with embeddings: `embeds(n)` are those of n tokens.
+_EMBEDDED = {
+    "mismatched_prompt_kwargs": "[[5, 6, 7], [5, 6]], max_tokens=2, prompt_kwargs=[embeds(3)]",
+    "mismatched_embeddings": "[[5, 6, 7], [5, 6]], max_tokens=2, "
+    "prompt_kwargs=[embeds(3), embeds(7)]",
+    "empty_prompt": "[[5, 6, 7], []], max_tokens=2, prompt_kwargs=[embeds(3), embeds(0)]",
+}
+
+CALLS: Mapping[str, Mapping[str, str]] = {
+    "mlx_lm": {
+        **{name: f"BatchGenerator(generator.model, {told})" for name, told in _SIZES.items()},
+        **{
+            name: f"generator.insert([[5, 6, 7], [8, 9]], {told})" for name, told in _OF_TWO.items()
+        },
+        "empty_prompt": "generator.insert([[5, 6, 7], []])",
+        "unknown_uid": "generator.remove([1000003])",
+    },
+    "mlx_vlm": {
+        **{
+            name: f"BatchGenerator(generator.model, processor, {told})"
+            for name, told in _SIZES.items()
+        },
+        **{
+            name: f"generator.insert([[5, 6, 7], [5, 6]], {told}, "
+            "prompt_kwargs=[embeds(3), embeds(2)])"
+            for name, told in _OF_TWO.items()
+        },
+        **{name: f"generator.insert({told})" for name, told in _EMBEDDED.items()},
+        "unknown_uid": "generator.remove(1000003)",
+    },
+}
+"""For each library and each kind of probe: a call of the ``generator`` that must be refused."""
+
+
+def calls_of(found: Found) -> dict[str, str]:
+    """The code of each of the schedule's invalid calls."""
+    return {p.kind: CALLS[found.library][p.kind] for p in found.schedule.probes}
+
+
+def unsaid_calls(found: Found) -> list[str]:
+    """The kinds that there is no code for."""
+    return [p.kind for p in found.schedule.probes if p.kind not in CALLS[found.library]]

@@ -1,0 +1,232 @@
+"""Finds the first failing schedule of a case, makes it small, gathers what a script needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.checks.expectations import Defect
+from conformance.core.engine import Engine
+from conformance.core.errors import ConformanceError, ModelError, NoScriptError, ReproError
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.core.schedule import Schedule
+from conformance.core.verdict import CaseId, Verdict
+from conformance.core.weights import Shape
+from conformance.reference.subject import Subject
+from conformance.run.judging.judge import brief_for
+from conformance.run.runner import step_bound
+from conformance.run.session import Session
+from conformance.scenarios import Scenario
+from conformance.tools.repro.found import Found, Symptom
+from conformance.tools.repro.joint import joined_of
+from conformance.tools.repro.observing import Observed, observe
+from conformance.tools.repro.plainer import plainer
+from conformance.tools.repro.refusing import Reason, refuse_case
+from conformance.tools.repro.smaller import smallest
+from conformance.tools.repro.steps import last_step
+
+# How long a schedule is made smaller.
+SECONDS = 20.0
+# As safetensors calls them.
+_FLOATING = frozenset({"F32", "F16", "BF16"})
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which failure of a case to look for; empty fields leave it open."""
+
+    schedules: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    entry: Defect | None = None
+    lenient: bool = False  # a schedule that the case has not is passed over
+
+
+def find(
+    session: Session, case: CaseId, wanted: Wanted | None = None, *, seconds: float = SECONDS
+) -> Found:
+    """The case's first failing schedule, as small as it was found to fail.
+
+    Raises:
+        ReproError: no schedule fails as wanted.
+        ModelError: the library cannot load the model.
+    """
+    wanted = wanted or Wanted()
+    engine = session.registry.engines[case.engine]
+    scenario = session.registry.scenarios[case.scenario]
+    subject = _loaded(session, case)
+    refuse_case(subject, case)
+    schedules = _schedules(subject, engine, scenario, case)
+
+    def seen_in(candidate: Schedule) -> Observed | None:
+        return observe(subject, engine, scenario, candidate)
+
+    symptom, schedule = _first(seen_in, schedules, case, wanted)
+
+    def fails(candidate: Schedule) -> bool:
+        seen = seen_in(candidate)
+        return seen is not None and seen[0].like(symptom)
+
+    if not fails(schedule):
+        words = f"{schedule.name} fails, but not when it is told by step numbers"
+        raise NoScriptError(f"{case}: {words}", Reason.STEPS)
+    small, _ = smallest(schedule, fails, seconds=seconds)
+    seen = seen_in(small)
+    if seen is not None:
+        symptom = seen[0]
+    found = _gathered(subject, case, small, symptom, wanted.entry)
+    joined = joined_of(
+        lambda: engine.joined(subject.model, small.requests),
+        {request.request_id: request for request in small.requests},
+        found.processed,
+        str(case),
+    )
+    return dataclasses.replace(found, joined=joined)
+
+
+def _loaded(session: Session, case: CaseId) -> Subject:
+    try:
+        return session.subject(case)
+    except ConformanceError:
+        raise
+    except Exception as error:
+        words = f"the model cannot be loaded, {type(error).__name__}: {error}"
+        raise NoScriptError(f"{case}: {words}", Reason.LOADING) from error
+
+
+def _schedules(
+    subject: Subject, engine: type[Engine], scenario: Scenario, case: CaseId
+) -> Sequence[Schedule]:
+    try:
+        return scenario.make(brief_for(subject, engine, case.seed))
+    except ConformanceError:
+        raise
+    except Exception as error:
+        words = f"the library fails before anything is played, {type(error).__name__}: {error}"
+        raise NoScriptError(f"{case}: {words}", Reason.BEFORE) from error
+
+
+def _first(
+    seen_in: Callable[[Schedule], Observed | None],
+    schedules: Sequence[Schedule],
+    case: CaseId,
+    wanted: Wanted,
+) -> tuple[Symptom, Schedule]:
+    names = [schedule.name for schedule in schedules]
+    wrong = [name for name in wanted.schedules if name not in names]
+    if wrong and not wanted.lenient:
+        raise ReproError(f"{case}: there is no schedule {wrong[0]!r}; there are {', '.join(names)}")
+    good = []
+    for schedule in schedules:
+        if wanted.schedules and schedule.name not in wanted.schedules:
+            continue
+        seen = seen_in(schedule)
+        if seen is not None and (not wanted.verdicts or seen[0].verdict in wanted.verdicts):
+            return seen
+        good.append(schedule.name)
+    as_wanted = f" as {' or '.join(wanted.verdicts)}" if wanted.verdicts else ""
+    raise ReproError(f"{case}: no schedule of it fails{as_wanted}: {', '.join(good)}")
+
+
+def _gathered(
+    subject: Subject, case: CaseId, schedule: Schedule, symptom: Symptom, entry: Defect | None
+) -> Found:
+    family, library = subject.family, subject.library
+    shapes, others = _shapes(subject, case)
+    given = {r.request_id: library.processed(subject.model, r) for r in schedule.requests}
+    return Found(
+        case=case,
+        library=library.name,
+        schedule=schedule,
+        symptom=symptom,
+        steps=last_step(schedule) + min(step_bound(schedule), 200),
+        text=f"{entry.why} See {entry.where}." if entry is not None else f"{symptom.what}.",
+        place=f"See {entry.where}." if entry is not None else f"{symptom.verdict}.",
+        config=_completed(library, dict(family.config)),
+        vocab=family.vocab_size,
+        recipe=family.facts.weights,
+        shapes=shapes,
+        seed=family.facts.seed + case.seed,
+        packed=bool(others & {"U8", "U16", "U32"}),
+        integers=bool(others),
+        follows=_following(subject, schedule),
+        model_file=_needed_file(library, family),
+        processed=given,
+        # What repeats the single stream spares it nothing.
+        whole=symptom.kind.batch and not getattr(subject.model, "takes_pieces", True),
+    )
+
+
+def with_plain_config(session: Session, found: Found) -> Found:
+    """The same with a config without what the library assumes anyway; takes some seconds."""
+    subject = session.subject(found.case)
+    config = plainer(subject.library, subject.family)
+    return dataclasses.replace(found, config=_completed(subject.library, config))
+
+
+def _completed(library: Library, config: dict[str, Any]) -> dict[str, Any]:
+    """With the towers that ``mlx_vlm.utils.load_model`` adds where there are none."""
+    if library.name != "mlx_vlm":
+        return config
+    text = {"text_config": config.pop("llm_config", {}), "vision_config": {}, "audio_config": {}}
+    return config | {name: made for name, made in text.items() if name not in config}
+
+
+def _following(subject: Subject, schedule: Schedule) -> dict[str, str]:
+    """Of requests that go on where another one ended, that one: other weights answer otherwise."""
+    if schedule.options.prefix_caching is None or schedule.options.kv is not None:
+        return {}
+    answers = {
+        r.request_id: r.prompt + subject.oracle.solo(r, schedule.options, schedule).tokens
+        for r in schedule.requests
+        if not r.media and len(schedule.requests) > 1
+    }
+    return {
+        request.request_id: name
+        for request in schedule.requests
+        for name, whole in answers.items()
+        if request.prompt == whole
+    }
+
+
+def _needed_file(library: Library, family: Family) -> str:
+    """The family's Python file, unless the library's own class has the same parameters."""
+    name = family.facts.model_file or ""
+    bare = msgspec.structs.replace(
+        family, facts=msgspec.structs.replace(family.facts, model_file=None)
+    )
+    try:
+        same = not name or library.outline(bare).parameters == library.outline(family).parameters
+    except ConformanceError:
+        same = False
+    return "" if same else name
+
+
+def _shapes(subject: Subject, case: CaseId) -> tuple[dict[str, Shape], set[str]]:
+    """The shapes of all floating parameters, read from what the library's plugin writes.
+
+    And the types of the others, as safetensors calls them.
+    """
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        subject.library.write(subject.family, Path(folder), dtype=case.dtype, seed=case.seed)
+        file = Path(folder) / "model.safetensors"
+        if not file.is_file():
+            raise ModelError(f"{case}: the plugin of {subject.library.name} writes no safetensors")
+        with file.open("rb") as opened:
+            size = int.from_bytes(opened.read(8), "little")
+            header = json.loads(opened.read(size))
+    header.pop("__metadata__", None)
+    strip = subject.family.facts.strip
+    shapes = {
+        strip + path: tuple(entry["shape"])
+        for path, entry in header.items()
+        if entry["dtype"] in _FLOATING
+    }
+    return shapes, {entry["dtype"] for entry in header.values()} - _FLOATING

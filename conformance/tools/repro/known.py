@@ -1,0 +1,155 @@
+"""Writes and runs a script for each known defect: each must still show on the release it names."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from conformance.checks.expectations import Defect
+from conformance.checks.expectations.entries import matches
+from conformance.core.errors import ConformanceError, NoScriptError
+from conformance.core.verdict import CaseId
+from conformance.run.registry import Registry
+from conformance.run.session import Session
+from conformance.tools.repro.finding import Wanted, find, with_plain_config
+from conformance.tools.repro.refusing import Reason
+from conformance.tools.repro.script import fits
+from conformance.tools.repro.trying import shown_by
+
+# Cases of an entry that are tried, and how long each is made smaller.
+_CASES, _SECONDS = 3, 6.0
+# Seconds after which no further case of an entry is begun.
+_ENOUGH = 30.0
+
+
+class KnownScript(msgspec.Struct, frozen=True):
+    """What became of an entry: its ``script`` and what that printed, or why there is none.
+
+    ``group`` is the reason in words that all entries of the same obstacle share, ``version`` the
+    library's release that was tried, ``seconds`` what it took.
+    """
+
+    entry: str
+    case: str = ""
+    schedule: str = ""
+    requests: int = 0
+    lines: int = 0
+    said: str = ""
+    reason: str = ""
+    group: str = ""
+    version: str = ""
+    seconds: float = 0.0
+    script: str = ""
+
+    @property
+    def shows(self) -> bool:
+        """Whether a script was written, ran alone and showed the defect."""
+        return not self.reason
+
+
+def ways(registry: Registry, entry: Defect) -> Iterator[CaseId]:
+    """The entry's cases, those of one engine first, of the family with the least config first."""
+    dtype = "float32" if matches("float32", entry.dtypes) else entry.dtypes[0]
+    for engine in registry.engines.values():
+        for family in sorted(registry.families_of(engine), key=lambda f: len(str(f.config))):
+            if not entry.speaks_of(engine.name, family.name):
+                continue
+            able = {scenario.name for scenario in registry.scenarios_for(engine, family)}
+            for scenario in entry.verdicts:
+                if scenario in able:
+                    yield CaseId(engine.name, family.name, scenario, dtype, 0)
+
+
+def script_of(
+    session: Session, entry: Defect, *, python: str = sys.executable, cases: int = _CASES
+) -> KnownScript:
+    """Try the entry's cases until one gives a script that shows it.
+
+    Args:
+        python: of the environment that the scripts are run in.
+    """
+    version = importlib.metadata.version(entry.package)
+    begun = time.monotonic()
+    made = _tried(session, entry, version, python, cases)
+    seconds = round(time.monotonic() - begun, 1)
+    return msgspec.structs.replace(made, version=version, seconds=seconds)
+
+
+def killed(entry: Defect) -> KnownScript:
+    """An entry that ended the process in which its cases were played."""
+    version = importlib.metadata.version(entry.package)
+    words = "the process in which its cases were played died"
+    return KnownScript(entry.id, reason=words, group=Reason.DIED, version=version)
+
+
+def _tried(session: Session, entry: Defect, version: str, python: str, cases: int) -> KnownScript:
+    if not entry.in_release(version):
+        words = f"it is of other releases than {entry.package} {version}"
+        return KnownScript(entry.id, reason=words, group=Reason.RELEASE)
+    failed: list[ConformanceError] = []
+    begun = time.monotonic()
+    for case in _few(list(ways(session.registry, entry)), cases):
+        if failed and time.monotonic() - begun > _ENOUGH:
+            break
+        try:
+            return _made(session, case, entry, python)
+        except ConformanceError as error:
+            failed.append(error)
+    return _none(entry, failed)
+
+
+def _none(entry: Defect, failed: list[ConformanceError]) -> KnownScript:
+    """Why there is no script: of the cases that fail the first one's reason, if there is any."""
+    if not failed:
+        return KnownScript(entry.id, reason="no case of it is there", group=Reason.RELEASE)
+    obstacles = [error for error in failed if isinstance(error, NoScriptError)]
+    group = obstacles[0].reason if obstacles else Reason.GREEN
+    return KnownScript(entry.id, reason=str((obstacles or failed)[0]), group=group)
+
+
+def _few(found: list[CaseId], cases: int) -> list[CaseId]:
+    """Cases of other scenarios first, then of other families: they fail in other ways."""
+    chosen: list[CaseId] = []
+    for case in found:
+        if case.scenario not in {c.scenario for c in chosen}:
+            chosen.append(case)
+    rest = [case for case in found if case not in chosen]
+    return (chosen + rest)[:cases]
+
+
+def _made(session: Session, case: CaseId, entry: Defect, python: str) -> KnownScript:
+    wanted = Wanted(
+        lenient=True,
+        schedules=entry.schedules.get(case.scenario, ()),
+        verdicts=entry.wanted(case.scenario),
+        entry=entry,
+    )
+    found = find(session, case, wanted, seconds=_SECONDS)
+    if not fits(found):  # it takes as long as all else
+        found = with_plain_config(session, found)
+    text, tried = shown_by(found, python=python)
+    return KnownScript(
+        entry=entry.id,
+        case=str(case),
+        schedule=found.schedule.name,
+        requests=len(found.requests),
+        lines=text.count("\n"),
+        said=_loudest(tried.output),
+        script=text,
+    )
+
+
+def _loudest(output: str) -> str:
+    """The line of the output that says most: the one with the largest difference, or the error."""
+    lines = output.splitlines()[:-1]
+    return max(lines, key=lambda line: ("Error" in line, _nats(line)), default="")
+
+
+def _nats(line: str) -> float:
+    words = line.split()
+    number = words[-3] if line.endswith("nats apart") else "0"
+    return float("inf") if number == "nan" else float(number)

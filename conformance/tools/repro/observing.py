@@ -1,0 +1,109 @@
+"""Plays one schedule of a case and says how it fails, if it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.checks import CHECKS, Play
+from conformance.checks.forced import measure
+from conformance.core.engine import Engine
+from conformance.core.errors import ConformanceError
+from conformance.core.failures import failure_of
+from conformance.core.schedule import Schedule
+from conformance.core.trace import Failure
+from conformance.core.verdict import Finding, Verdict
+from conformance.reference.subject import Subject
+from conformance.run.judging.oracle_check import judge_alone
+from conformance.run.judging.playing import play_schedule
+from conformance.scenarios import Scenario
+from conformance.tools.repro.found import Kind, Symptom
+from conformance.tools.repro.steps import by_steps
+
+Observed = tuple[Symptom, Schedule]
+
+_SILENT = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS, Verdict.UNSUPPORTED})
+
+
+def observe(
+    subject: Subject, engine: type[Engine], scenario: Scenario, schedule: Schedule
+) -> Observed | None:
+    """How the schedule fails, and the same schedule told by steps; ``None`` where it does not.
+
+    It is played once, the engine choosing all tokens, as a script plays it.
+    """
+    try:
+        if scenario.alone:
+            return _alone(subject, schedule)
+        played = play_schedule(subject, engine, schedule, once=True, enough=lambda _: True)
+    except ConformanceError:
+        return None
+    except Exception as error:  # noqa: BLE001 - the library's failure is what is looked for
+        failure = failure_of(error, "decoding one request alone")
+        return (
+            None
+            if failure.unsupported
+            else (_crash(failure, Kind(batch=False, crash=True)), schedule)
+        )
+    return _together(played)
+
+
+def _together(played: Play) -> Observed | None:
+    (trace,) = played.traces
+    findings = [f for check in CHECKS for f in check(played) if f.verdict not in _SILENT]
+    if not findings:
+        return None
+    told = by_steps(played.schedule, trace)
+    worst = max(findings, key=lambda f: (f.verdict.severity, f.check == "probe"))
+    if trace.failure is not None:
+        return _crash(trace.failure, Kind(crash=True)), told
+    if worst.check == "probe":
+        return Symptom(worst.verdict, Kind(called=True), worst.what, mark="probe"), told
+    if worst.check == "leak" and played.schedule.weigh is not None:
+        kind = Kind(weighed=str(played.schedule.weigh))
+        return Symptom(worst.verdict, kind, worst.what, mark="leak"), told
+    kind = Kind(policy=worst.verdict is Verdict.POLICY)
+    difference, noise = _figures(played)
+    if kind.policy:
+        difference, noise = worst.difference or 0.0, worst.noise or noise
+    return Symptom(worst.verdict, kind, worst.what, difference, noise, _mark(worst)), told
+
+
+def _mark(finding: Finding) -> str:
+    """What tells findings that are not about numbers apart: their check."""
+    numbers = finding.check in ("forced", "free", "nonfinite", "policy", "twins", "stability")
+    return "" if numbers else finding.check
+
+
+def _figures(played: Play) -> tuple[float, float]:
+    """The largest difference over all requests, and the noise beside it, in nats."""
+    found = [(0.0, 1e-6)]
+    for request in played.schedule.requests:
+        measured = measure(played, played.traces[0], request.request_id)
+        if measured is not None:
+            deviation, noise = measured
+            step = int(deviation.difference.argmax())
+            found.append((float(deviation.difference[step]), float(noise.full[step])))
+    return max(found)
+
+
+def _alone(subject: Subject, schedule: Schedule) -> Observed | None:
+    outcome = judge_alone(subject, [schedule])
+    asked = {request.request_id: request.max_tokens for request in schedule.requests}
+    findings = [
+        f
+        for f in outcome.findings
+        # The oracle keeps longer answers to the same prompt, of which a script has none.
+        if f.verdict is Verdict.ORACLE and (f.step or 0) < asked[f.request_id or ""]
+    ]
+    if not findings:
+        return None
+    worst = max(findings, key=lambda finding: finding.difference or 0.0)
+    kind = Kind(batch=False, oracle="stateless" if worst.check == "stateless" else "pieces")
+    figures = worst.difference or 0.0, worst.noise or 1e-6
+    return Symptom(worst.verdict, kind, worst.what, *figures), schedule
+
+
+def _crash(failure: Failure, kind: Kind) -> Symptom:
+    place = Path(failure.frame.partition(":")[0]).name
+    mark = f"{failure.type_name} {place}"
+    return Symptom(Verdict.CRASH, kind, str(failure), mark=mark)

@@ -1,0 +1,65 @@
+"""Leaves out of a config what the library assumes anyway."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from conformance.core.errors import ConformanceError
+from conformance.core.family import Family
+from conformance.core.library import Library, Outline
+
+Path = tuple[str, ...]
+
+# Whatever else is left out, these say what the model is.
+_KEPT = frozenset({"model_type", "text_config", "vision_config", "audio_config"})
+
+
+def plainer(library: Library, family: Family) -> dict[str, Any]:
+    """The family's config without the fields whose absence changes nothing of the model's outline.
+
+    The outline has every setting, so a model of the plainer config computes the same.
+    """
+    config: dict[str, Any] = json.loads(json.dumps(family.config))
+    try:
+        whole = library.outline(family)
+    except ConformanceError:
+        return config
+    for path in list(_paths(config)):
+        smaller = _without(config, path)
+        if _same(library, msgspec.structs.replace(family, config=smaller), whole):
+            config = smaller
+    return config
+
+
+def _same(library: Library, family: Family, whole: Outline) -> bool:
+    try:
+        found = library.outline(family)
+    except Exception:  # noqa: BLE001 - whatever a library raises, this field is needed
+        return False
+    return found == whole and _texts(found) == _texts(whole)
+
+
+def _texts(outline: Outline) -> list[str]:
+    """The settings as text: 1 and 1.0 and True are not the same to every library."""
+    return [repr(sorted(settings.items(), key=str)) for settings in outline.settings]
+
+
+def _paths(config: dict[str, Any], above: Path = ()) -> Iterator[Path]:
+    for name, value in config.items():
+        if isinstance(value, dict):
+            yield from _paths(value, (*above, name))
+        if name not in _KEPT:
+            yield (*above, name)
+
+
+def _without(config: dict[str, Any], path: Path) -> dict[str, Any]:
+    first, *rest = path
+    if not rest:
+        return {name: value for name, value in config.items() if name != first}
+    if not isinstance(config.get(first), dict):
+        return config
+    return {**config, first: _without(config[first], tuple(rest))}

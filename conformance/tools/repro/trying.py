@@ -1,0 +1,84 @@
+"""Runs a script by itself and says how it ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.core.errors import NoScriptError
+from conformance.tools.repro.found import Found
+from conformance.tools.repro.refusing import Reason
+from conformance.tools.repro.script import write_scripts
+
+_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How a script ended: its exit code, ``None`` if it took too long, and what it printed."""
+
+    code: int | None
+    output: str
+
+    def shows(self, mark: str = "") -> bool:
+        """Whether it ran to its end and shows the defect.
+
+        Args:
+            mark: of a crash the exception's type and file: it must be that type that is raised.
+        """
+        ended = self.code == 1 and ("WRONG" in self.output or "FAILED (" in self.output)
+        return ended and mark.partition(" ")[0] in self.output
+
+    @property
+    def last(self) -> str:
+        """Its exit code and the last line that it printed."""
+        return f"exit code {self.code}: {(self.output.splitlines() or ['it printed nothing'])[-1]}"
+
+
+def shown_by(
+    found: Found, *, python: str = sys.executable, unittest: bool = False
+) -> tuple[str, Tried]:
+    """The first of the case's scripts that shows the defect, and how it ended.
+
+    Raises:
+        NoScriptError: there is none, or none of them shows it.
+    """
+    mark = found.symptom.mark if found.kind.crash else ""
+    tries = []
+    for text in write_scripts(found, unittest=unittest):
+        tries.append(try_script(text, python=python))
+        if tries[-1].shows(mark):
+            return text, tries[-1]
+    words = f"the script does not show it, it ended so: {tries[0].last}"
+    raise NoScriptError(f"{found.case}: {words}", Reason.DRAWN)
+
+
+def try_script(text: str, *, python: str = sys.executable) -> Tried:
+    """Run the script in a process and a folder of its own.
+
+    Args:
+        python: of the environment that it is to run in; nothing of ours need be there.
+    """
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        file = Path(folder) / "repro.py"
+        file.write_text(text, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [python, "-I", str(file)],
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+                check=False,
+                cwd=folder,
+            )
+        except subprocess.TimeoutExpired:
+            return Tried(None, f"no end after {_SECONDS} s")
+    return Tried(done.returncode, (done.stdout + _quiet(done.stderr)).strip())
+
+
+def _quiet(text: str) -> str:
+    """The text without what libraries say at each import."""
+    return "\n".join(line for line in text.splitlines() if "[transformers]" not in line)

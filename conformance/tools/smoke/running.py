@@ -1,0 +1,122 @@
+"""Runs one engine on one tiny family for a few steps, and says in one sentence what came of it."""
+
+from __future__ import annotations
+
+import enum
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.core.engine import Engine
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.failures import failure_of, says_unsupported
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import Schedule
+from conformance.core.verdict import CaseId, Verdict
+from conformance.reference.subject import Subject
+from conformance.run.judging.judge import brief_for, judge_batched, worst
+from conformance.run.registry import Registry
+from conformance.run.session import Session
+from conformance.scenarios import Scenario
+from conformance.scenarios.build import SHORT, TWO, ask, together
+from conformance.tools.smoke.contract import Broken, Wrong, keep_contract
+
+_DTYPE = "float32"
+# Two prompts of unequal length with outputs of unequal length: padding, and a row that leaves.
+_OUTPUTS = {SHORT: 3, TWO: 5}
+
+
+class State(enum.StrEnum):
+    """What is at fault, if anything is."""
+
+    FINE = "fine"
+    UNSUPPORTED = "unsupported"
+    MODEL = "model fails alone"
+    WRONG = "engine wrong"
+    BROKEN = "adapter broken"
+
+
+@dataclass(frozen=True)
+class Smoke:
+    """What came of one engine on one family, and the command that does it again."""
+
+    engine: str
+    family: str
+    state: State
+    what: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def rerun(self) -> str:
+        """The command that does just this again."""
+        named = ("--engine", self.engine, "--family", self.family)
+        return shlex.join(["conformance", "smoke", *named, *self.options])
+
+    def __str__(self) -> str:
+        text = f"{self.engine} on {self.family}: {self.state}: {self.what}"
+        return text if self.state is State.FINE else f"{text}; again: {self.rerun}"
+
+
+def smoke(registry: Registry, engine: str, family: str, *, options: Sequence[str] = ()) -> Smoke:
+    """Run ``engine`` on ``family`` for a few steps.
+
+    The adapter is asked first: what breaks the protocol says nothing about the engine below it.
+
+    Args:
+        options: of the command line, which a rerun needs too.
+    """
+    try:
+        state, what = _tried(registry, CaseId(engine, family, "smoke", _DTYPE, 0))
+    except Unsupported as error:
+        state, what = State.UNSUPPORTED, str(error)
+    except ModelError as error:
+        state, what = State.MODEL, str(error)
+    return Smoke(engine, family, state, what, tuple(options))
+
+
+def _tried(registry: Registry, case: CaseId) -> tuple[State, str]:
+    kind = registry.engines[case.engine]
+    try:
+        subject = Session(registry).subject(case)
+        schedule, want = _two_rows(subject, kind)
+    except ModelError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the library raises is the answer
+        state = State.UNSUPPORTED if says_unsupported(error) else State.MODEL
+        return state, str(failure_of(error, "decoding one request alone"))
+    return _state(subject, kind, schedule, want)
+
+
+def _two_rows(subject: Subject, kind: type[Engine]) -> tuple[Schedule, dict[str, tuple[int, ...]]]:
+    """The schedule, and the tokens of its single streams."""
+    brief = brief_for(subject, kind, 0)
+    requests = [ask(brief, f"r{n}", n, max_tokens=out) for n, out in _OUTPUTS.items()]
+    want = {r.request_id: brief.solo(r, EngineOptions()).tokens for r in requests}
+    return Schedule("two_rows", (together(*requests),)), want
+
+
+def _state(
+    subject: Subject, kind: type[Engine], schedule: Schedule, want: dict[str, tuple[int, ...]]
+) -> tuple[State, str]:
+    requests = schedule.requests
+    first = subject.oracle.solo(requests[0], schedule.options, schedule)
+    assert first.logprobs is not None
+    try:
+        keep_contract(kind, subject.model, requests, want, first.logprobs.shape[1])
+    except Broken as error:
+        return State.BROKEN, str(error)
+    except Wrong as error:
+        return State.WRONG, str(error)
+    scenario = Scenario("smoke", 0, "two rows", frozenset(), lambda _: [schedule])
+    outcome = judge_batched(subject, kind, scenario, [schedule])
+    bad = [finding for finding in outcome.findings if not finding.verdict.good]
+    if not bad:
+        return State.FINE, f"{len(requests)} rows gave what each gives alone ({outcome.verdict})"
+    verdict = worst(bad)
+    finding = next(found for found in bad if found.verdict is verdict)
+    if verdict is Verdict.UNSUPPORTED:
+        return State.UNSUPPORTED, finding.got or finding.what
+    at_fault = (Verdict.PROTOCOL, Verdict.VACUOUS)
+    state = State.BROKEN if verdict in at_fault else State.WRONG
+    about = f"request {finding.request_id!r}: " if finding.request_id else ""
+    return state, f"{verdict}: {about}{finding.what}"

@@ -1,0 +1,140 @@
+"""Judges a foreign engine's trace by the checks that judge our own; pure, no model is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.checks import CHECKS, Play
+from conformance.checks.forced import measure
+from conformance.core.errors import VectorsError
+from conformance.core.verdict import (
+    CaseId,
+    CaseResult,
+    Finding,
+    ScheduleResult,
+    Verdict,
+)
+from conformance.report.message import failure_message
+from conformance.run.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
+from conformance.run.judging.picturing import picture_of
+from conformance.run.judging.summing import result_of
+from conformance.run.judging.witnessed import missed
+from conformance.tools.vectors.parsing import Run, read_trace
+from conformance.tools.vectors.playing import play_of
+from conformance.tools.vectors.reading import Vectors
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What came of a trace.
+
+    Attributes:
+        results: one for each engine, family and scenario, in the order they come.
+        unplayed: schedules of the played families that the trace has not, as
+            ``family/scenario/schedule``; families of which it has none.
+    """
+
+    results: tuple[CaseResult, ...]
+    unplayed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One run and what came of it."""
+
+    run: Run
+    play: Play
+    findings: tuple[Finding, ...]
+    numbers: tuple[Numbers, ...]
+
+
+def judge_trace(trace: Path, vectors: Path) -> Judgement:
+    """The verdicts on a trace.
+
+    All runs of a scenario, forced and free, make one case. A scenario's witnesses are not asked
+    for: a trace does not tell what the engine's passes looked like.
+
+    Raises:
+        VectorsError: trace or vectors are malformed, or do not belong together.
+        GoldenError: a golden of the vectors is malformed.
+    """
+    source = Vectors(vectors)
+    cases: dict[CaseId, list[_Judged]] = {}
+    runs = read_trace(trace)
+    for run in runs:
+        case, judged = _judge(run, source)
+        cases.setdefault(case, []).append(judged)
+    results = tuple(_result(case, found, source) for case, found in cases.items())
+    return Judgement(results, tuple(_unplayed(runs, source)))
+
+
+def told(result: CaseResult, *, rerun: str) -> str:
+    """The result as text: one line if it is good, else the message of a failure."""
+    if not result.verdict.good:
+        return failure_message(result, rerun=rerun)
+    ratio = "" if result.ratio is None else f", at most {result.ratio:.2g} times the noise"
+    names = ", ".join(schedule.name for schedule in result.schedules)
+    return f"{result.verdict}: {result.case} (schedules: {names}{ratio})"
+
+
+def _unplayed(runs: Sequence[Run], source: Vectors) -> Iterator[str]:
+    played = {(r.header.family, r.header.scenario, r.header.schedule) for r in runs}
+    families = {family for family, _, _ in played}
+    for family, there in source.manifest.families.items():
+        if family not in families:
+            yield family
+            continue
+        for scenario in there.scenarios:
+            for exported in source.scenario(family, scenario).schedules:
+                if (family, scenario, exported.schedule.name) not in played:
+                    yield f"{family}/{scenario}/{exported.schedule.name}"
+
+
+def _judge(run: Run, source: Vectors) -> tuple[CaseId, _Judged]:
+    header, manifest = run.header, source.manifest
+    if header.dtype != manifest.dtype:
+        raise VectorsError(
+            f"{run.where}: field 'dtype' is {header.dtype!r}, the vectors are of "
+            f"{manifest.dtype}: other dtypes have other noise (`conformance export --dtype`)"
+        )
+    try:
+        exported = source.schedule(header.family, header.scenario, header.schedule)
+        golden = source.golden(header.family)
+    except VectorsError as error:
+        raise VectorsError(f"{run.where}: {error}") from error
+    vocab = source.family(header.family).vocab_size
+    played = play_of(run, exported, golden, vocab)
+    findings = [finding for check in CHECKS for finding in check(played)]
+    findings += missed(played)
+    case = CaseId(header.engine, header.family, header.scenario, header.dtype, manifest.seed)
+    return case, _Judged(run, played, tuple(findings), tuple(_numbers(played)))
+
+
+def _numbers(played: Play) -> Iterator[Numbers]:
+    for request in played.schedule.requests:
+        found = measure(played, played.traces[0], request.request_id)
+        if found is not None:
+            yield figures_of(*found)
+
+
+def _result(case: CaseId, judged: Sequence[_Judged], source: Vectors) -> CaseResult:
+    findings = tuple(finding for one in judged for finding in one.findings)
+    outcome = Outcome(
+        findings,
+        tuple(_schedules(judged)),
+        worst_numbers([figures for one in judged for figures in one.numbers]),
+        picture_of([one.play for one in judged], findings),
+    )
+    header = judged[0].run.header
+    adds = source.scenario(case.family, case.scenario).summary
+    return result_of(case, outcome, adds=adds, versions=header.versions, device=header.device)
+
+
+def _schedules(judged: Sequence[_Judged]) -> Iterator[ScheduleResult]:
+    found: dict[str, list[Verdict]] = {}
+    for one in judged:
+        found.setdefault(one.run.header.schedule, []).append(worst(one.findings))
+    for name, verdicts in found.items():
+        yield ScheduleResult(name, max(verdicts, key=lambda verdict: verdict.severity))

@@ -1,0 +1,192 @@
+"""Reads a trace file: each line a record, each run whole. Knows nothing of the vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from conformance.core.errors import VectorsError
+from conformance.tools.vectors.records import (
+    FORMAT,
+    Arrived,
+    End,
+    Error,
+    Finish,
+    Header,
+    Record,
+    Removed,
+    Token,
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A record and where it stands: ``"FILE, line N"``."""
+
+    where: str
+    record: Record
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one schedule: its header, then all that happened."""
+
+    where: str
+    header: Header
+    lines: tuple[Line, ...]
+
+    @property
+    def forced(self) -> bool:
+        """Whether its tokens were given to the engine."""
+        return any(isinstance(item.record, Token) and item.record.forced for item in self.lines)
+
+
+def read_trace(path: Path) -> tuple[Run, ...]:
+    """The runs of a trace file.
+
+    Raises:
+        VectorsError: the file cannot be read, a line is no record, or a run is not whole; names
+            file, line and field.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise VectorsError(f"{path}: cannot read the trace: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise VectorsError(f"{path}: the trace is not UTF-8 text") from error
+    runs = tuple(_runs(path, text))
+    if not runs:
+        raise VectorsError(f"{path}: the trace is empty: it has no run to judge")
+    return runs
+
+
+def _runs(path: Path, text: str) -> Iterator[Run]:
+    lines = text.split("\n")
+    begun: _Begun | None = None
+    where = f"{path}"
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        record = _record(line, where, last=number == len(lines))
+        if isinstance(record, Header):
+            if begun is not None:
+                raise VectorsError(
+                    f"{where}: a header, but the run of {begun.where} has no 'end' yet"
+                )
+            _check_format(line, where)
+            begun = _Begun(where, record)
+        elif begun is None:
+            raise VectorsError(f"{where}: a run begins with a header, this is {_name(record)!r}")
+        else:
+            begun.add(Line(where, record))
+            if isinstance(record, End | Error):
+                yield Run(begun.where, begun.header, tuple(begun.lines))
+                begun = None
+    if begun is not None:
+        raise VectorsError(
+            f"{where}: the run of {begun.where} has no 'end': the trace is truncated"
+        )
+
+
+def _record(line: str, where: str, *, last: bool) -> Record:
+    try:
+        record: Record = msgspec.json.decode(line, type=Record)
+    except msgspec.ValidationError as error:
+        _check_format(line, where)
+        raise VectorsError(f"{where}: {error}") from error
+    except msgspec.MsgspecError as error:
+        if last:
+            raise VectorsError(f"{where}: the last line is not whole: {error}") from error
+        if _not_finite(line):
+            raise VectorsError(
+                f"{where}: a number is not finite, which JSON cannot say: write null"
+            ) from error
+        raise VectorsError(f"{where}: not JSON: {error}") from error
+    return record
+
+
+def _not_finite(line: str) -> bool:
+    """Whether the line is JSON but for NaN and Infinity, which some writers put there."""
+    met: list[str] = []
+    try:
+        json.loads(line, parse_constant=met.append)
+    except ValueError:
+        return False
+    return bool(met)
+
+
+def _check_format(line: str, where: str) -> None:
+    """Of a header: another format may have other fields, so this is what to tell first."""
+    raw = json.loads(line)
+    if not isinstance(raw, dict) or raw.get("record") != "header":
+        return
+    if raw.get("format") != FORMAT:
+        raise VectorsError(
+            f"{where}: field 'format' is {raw.get('format')!r}, this release reads {FORMAT}"
+        )
+
+
+def _name(record: Record) -> str:
+    return str(type(record).__struct_config__.tag)
+
+
+@dataclass
+class _Begun:
+    """A run that is being read, and what its next lines are held against."""
+
+    where: str
+    header: Header
+    lines: list[Line] = field(default_factory=list)
+    _steps: dict[str, int] = field(default_factory=dict)
+    _told: set[tuple[str, str]] = field(default_factory=set)
+    _forced: bool | None = None
+
+    def add(self, line: Line) -> None:
+        """Take the line if it fits those before it."""
+        record = line.record
+        if isinstance(record, Token):
+            self._check_token(record, line.where)
+        elif isinstance(record, Finish):
+            self._once("finish", (record.request_id,), line.where)
+        elif isinstance(record, Arrived | Removed):
+            self._once(_name(record), record.request_ids, line.where)
+        self.lines.append(line)
+
+    def _once(self, what: str, names: tuple[str, ...], where: str) -> None:
+        for name in names:
+            if (what, name) in self._told:
+                raise VectorsError(f"{where}: a second {what!r} of request {name!r} in this run")
+            self._told.add((what, name))
+
+    def _check_token(self, token: Token, where: str) -> None:
+        name = token.request_id
+        due = self._steps.get(name, 0)
+        if token.step > due:
+            raise VectorsError(
+                f"{where}: field 'step' of request {name!r} is {token.step}, but its step {due} "
+                "is missing"
+            )
+        if token.step < due:
+            raise VectorsError(
+                f"{where}: field 'step' of request {name!r} is {token.step}, which this run "
+                "already has"
+            )
+        self._steps[name] = due + 1
+        if self._forced is not None and self._forced is not token.forced:
+            raise VectorsError(
+                f"{where}: field 'forced' is {json.dumps(token.forced)}, but not in the tokens "
+                "before: a run is forced or free as a whole"
+            )
+        self._forced = token.forced
+        if token.top is not None:
+            ids = [token_id for token_id, _ in token.top]
+            if not ids:
+                raise VectorsError(f"{where}: field 'top' is empty: leave it out")
+            if len(ids) > len(set(ids)):
+                twice = next(i for i in ids if ids.count(i) > 1)
+                raise VectorsError(f"{where}: field 'top' has token {twice} twice")

@@ -1,0 +1,166 @@
+"""Reads exported vectors, and believes no file that does not fit its digest in the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.core.errors import ScheduleError, VectorsError
+from conformance.core.schedule import validate
+from conformance.tools.golden.format import Recorded, parse_golden
+from conformance.tools.vectors.format import (
+    FORMAT,
+    GOLDEN,
+    MANIFEST,
+    Exported,
+    FamilyVectors,
+    Manifest,
+    ScenarioFile,
+    digest_of,
+)
+
+
+class Vectors:
+    """A folder of exported vectors. Files are read when they are first asked for.
+
+    Raises:
+        VectorsError: the folder has no manifest, or it is malformed, edited or of another format.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = _manifest(folder / MANIFEST)
+        self._scenarios: dict[tuple[str, str], ScenarioFile] = {}
+        self._goldens: dict[str, Mapping[str, Recorded]] = {}
+        self._whole: set[str] = set()
+
+    def family(self, name: str) -> FamilyVectors:
+        """What there is of a family.
+
+        Raises:
+            VectorsError: the vectors have no such family.
+        """
+        if name not in self.manifest.families:
+            raise VectorsError(_lacks(self.folder, "family", name, self.manifest.families))
+        return self.manifest.families[name]
+
+    def scenario(self, family: str, scenario: str) -> ScenarioFile:
+        """One scenario of a family.
+
+        Raises:
+            VectorsError: the vectors have it not, or its file is damaged.
+        """
+        known = self.family(family).scenarios
+        if scenario not in known:
+            raise VectorsError(_lacks(self.folder, f"scenario of {family}", scenario, known))
+        key = (family, scenario)
+        if key not in self._scenarios:
+            path, data = self._read(family, f"{scenario}.json")
+            found: ScenarioFile = _converted(path, data, ScenarioFile)
+            self._scenarios[key] = found
+            for exported in found.schedules:
+                self._check(path, family, exported)
+        return self._scenarios[key]
+
+    def schedule(self, family: str, scenario: str, schedule: str) -> Exported:
+        """One schedule of a scenario, with the ids of its goldens.
+
+        Raises:
+            VectorsError: as ``scenario``, or it has no such schedule.
+        """
+        known = {e.schedule.name: e for e in self.scenario(family, scenario).schedules}
+        if schedule not in known:
+            what = f"schedule of {family}/{scenario}"
+            raise VectorsError(_lacks(self.folder, what, schedule, known))
+        return known[schedule]
+
+    def golden(self, family: str) -> Mapping[str, Recorded]:
+        """The goldens of a family by their ids.
+
+        Raises:
+            VectorsError: the file is damaged.
+            GoldenError: it fits its digest and is no golden all the same.
+        """
+        if family not in self._goldens:
+            path, data = self._read(family, GOLDEN)
+            golden = parse_golden(data.decode("utf-8"), path=str(path))
+            self._goldens[family] = {r.request.request_id: r for r in golden.requests}
+        return self._goldens[family]
+
+    def _read(self, family: str, name: str) -> tuple[Path, bytes]:
+        """A file of the family, once all of them were seen to fit their digests."""
+        place = f"{family}/{name}"
+        files = self.family(family).files
+        if place not in files:
+            raise VectorsError(f"{self.folder / MANIFEST}: field 'files' of {family} lacks {place}")
+        if family not in self._whole:
+            for path, digest in files.items():
+                _verify(self.folder / path, digest)
+            self._whole.add(family)
+        return self.folder / place, _bytes(self.folder / place)
+
+    def _check(self, path: Path, family: str, exported: Exported) -> None:
+        """Pair assertion: every request of a schedule has its golden."""
+        name = exported.schedule.name
+        try:
+            validate(exported.schedule)
+        except ScheduleError as error:
+            raise VectorsError(f"{path}: {error}") from error
+        for request in exported.schedule.requests:
+            golden = exported.golden.get(request.request_id)
+            if golden not in self.golden(family):
+                raise VectorsError(
+                    f"{path}: schedule {name!r}: request {request.request_id!r} has no golden"
+                )
+
+
+def _lacks(folder: Path, what: str, name: str, known: Any) -> str:
+    there = ", ".join(list(known)[:12]) + (", ..." if len(known) > 12 else "")
+    return f"{folder} has no {what} {name!r}; it has {there or 'none'}"
+
+
+def _verify(path: Path, digest: str) -> None:
+    if hashlib.sha256(_bytes(path)).hexdigest() != digest:
+        raise VectorsError(
+            f"{path}: its digest is not the one in {MANIFEST}: the file was edited or damaged; "
+            "export the vectors anew"
+        )
+
+
+def _manifest(path: Path) -> Manifest:
+    data = _bytes(path)
+    try:
+        raw = msgspec.json.decode(data)
+    except msgspec.MsgspecError as error:
+        raise VectorsError(f"{path}: not JSON: {error}") from error
+    number = raw.get("format") if isinstance(raw, dict) else None
+    if number != FORMAT:
+        raise VectorsError(
+            f"{path}: field 'format' is {number!r}, this release reads {FORMAT}: export the "
+            "vectors anew with `conformance export`"
+        )
+    manifest: Manifest = _converted(path, data, Manifest)
+    if digest_of(manifest) != manifest.digest:
+        raise VectorsError(
+            f"{path}: field 'digest' does not fit the content: the file was edited or damaged; "
+            "export the vectors anew"
+        )
+    return manifest
+
+
+def _converted(path: Path, data: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise VectorsError(f"{path}: {error}") from error
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise VectorsError(f"{path}: cannot read the vectors: {error.strerror}") from error

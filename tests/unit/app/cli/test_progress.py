@@ -1,0 +1,83 @@
+"""How far a run is, on terminals of several widths and on none."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from conformance.app.cli import progress as module
+from conformance.app.cli.progress import Progress
+from conformance.app.cli.telling import Loudness
+from conformance.app.pytest_plugin.options import ATTRIBUTES, RESULT
+from conformance.core.verdict import CaseId, CaseResult, Verdict, encode
+
+CASES = 40
+
+
+def report(number, verdict=Verdict.EXACT):
+    case = CaseId("e", f"f{number}", "ragged", "float32", 0)
+    result = CaseResult(
+        case=str(case),
+        **{name: getattr(case, name) for name in case.__struct_fields__},
+        verdict=verdict,
+        expected=verdict.good,
+        max_abs_diff=None,
+        noise=None,
+        first_bad_step=None,
+        evidence=(),
+        versions={},
+        device="cpu",
+        seconds=0.5,
+    )
+    return SimpleNamespace(**{ATTRIBUTES[RESULT]: encode(result)})
+
+
+@pytest.fixture
+def play(monkeypatch):
+    """All that a run of 20 of 40 cases writes, of which one a minute ends; the tenth is wrong."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock.now)
+    ledger = SimpleNamespace(selected=CASES, pytest_report_header=lambda: ["on an abacus"])
+    monkeypatch.setattr(module, "find_ledger", lambda config: ledger)
+
+    def run(*, terminal, width, loudness=Loudness.NORMAL):
+        buffer = io.StringIO()
+        console = Console(file=buffer, force_terminal=terminal, width=width, color_system=None)
+        shown = Progress(console, loudness)
+        config = SimpleNamespace(option=SimpleNamespace(maxfail=0))
+        shown.pytest_sessionstart(SimpleNamespace(config=config))
+        shown.pytest_collection_finish(SimpleNamespace(items=[1]))
+        clock.now = 0.0
+        for number in range(20):
+            clock.now += 60.0
+            shown.pytest_runtest_logreport(
+                report(number, Verdict.DRIFT if number == 9 else Verdict.EXACT)
+            )
+        shown.pytest_sessionfinish()
+        return buffer.getvalue()
+
+    return run
+
+
+def test_where_there_is_no_terminal_it_says_now_and_then_how_long_it_will_take(play):
+    lines = play(terminal=False, width=80).splitlines()
+    assert "20/40 cases, 1 not expected, 20 min 00 s, 20 min 00 s left" in lines
+    assert "drift: e/f9/ragged/float32/0" in lines
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_terminal_s_line_is_never_broken_and_tells_the_time_left(play, width):
+    text = play(terminal=True, width=width)
+    shown = [part for line in text.split("\n") for part in line.split("\r")]
+    plain = [module.Text.from_ansi(part).plain for part in shown]
+    assert max(map(len, plain)) <= width
+    assert any("20/40" in part and "20 min 00 s left" in part for part in plain)
+
+
+def test_quiet_says_nothing_and_verbose_every_case(play):
+    for terminal in (True, False):
+        assert play(terminal=terminal, width=80, loudness=Loudness.QUIET) == ""
+    text = play(terminal=False, width=80, loudness=Loudness.VERBOSE)
+    assert text.count("exact: e/f") == 19
+    assert "drift: e/f9/ragged/float32/0  0.50 s" in text

@@ -1,0 +1,78 @@
+"""Last words of a worker, made into one line."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from conformance.app.pytest_plugin.deaths import LastWords, condense, exit_of
+
+SEGFAULT = """\
+Fatal Python error: Segmentation fault
+
+Thread 0x00007f0000000001 (most recent call first):
+  File "/v/site-packages/execnet/gateway_base.py", line 534 in read
+
+Current thread 0x00007f0000000002 (most recent call first):
+  File "/v/site-packages/mlx_lm/models/cache.py", line 33 in update
+  File "/v/site-packages/pluggy/_manager.py", line 183 in _hookexec
+"""
+
+TIMEOUT = """\
+Timeout (0:00:03)!
+Thread 0x00007f0000000001 (most recent call first):
+  File "/v/site-packages/execnet/gateway_base.py", line 534 in read
+
+Thread 0x00007f0000000002 (most recent call first):
+  File "/v/site-packages/mlx_lm/generate.py", line 7 in step
+"""
+
+
+@pytest.mark.parametrize(
+    ("dump", "line"),
+    [
+        (SEGFAULT, "Segmentation fault in mlx_lm/models/cache.py:33, update"),
+        (TIMEOUT, "Timeout (0:00:03) in site-packages/mlx_lm/generate.py:7, step"),
+        ("Fatal Python error: Aborted\n", "Aborted"),
+        ("", ""),
+    ],
+)
+def test_the_fault_and_the_frame_of_the_thread_that_ran(dump, line):
+    assert condense(dump) == line
+
+
+class Node:
+    def __init__(self, name):
+        self.gateway = type("Gateway", (), {"id": name})
+        self.workerinput = {}
+
+
+def test_each_worker_has_a_file_of_its_own(tmp_path):
+    words, nodes = LastWords(), [Node("gw0"), Node("gw1")]
+    for node in nodes:
+        words.assign(node)
+    (path,) = nodes[1].workerinput.values()
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write(SEGFAULT)
+    assert words.of("gw0") == ""
+    assert words.of("gw1").startswith("Segmentation fault")
+    words.close()
+    assert words.of("gw1") == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL"),
+        ("import os; os._exit(3)", "exit status 3"),
+    ],
+)
+def test_how_a_worker_ended_is_its_process_s_word(code, told):
+    node = Node("gw0")
+    node.gateway._io = SimpleNamespace(popen=subprocess.Popen([sys.executable, "-c", code]))
+    assert exit_of(node) == told
+
+
+def test_a_worker_of_another_machine_says_nothing():
+    assert exit_of(Node("gw0")) == ""

@@ -1,0 +1,133 @@
+"""Two lines prove a model: in memory, by its folder, or by a family's name."""
+
+import subprocess
+import sys
+
+import mlx.core as mx
+import pytest
+from checkpoint_folders import make_folder
+from mlx_lm import utils
+from mlx_lm.models import llama
+
+import conformance
+from conformance import assert_batching_conforms
+from conformance.core.errors import ConformanceError
+
+FEW = ("batch_of_one", "ragged")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("proving") / "tiny")
+
+
+@pytest.fixture
+def model(folder):
+    return utils.load_model(folder)[0]
+
+
+class IgnoresMask(llama.Model):
+    """Decodes as if nothing were padded."""
+
+    def __call__(self, inputs, cache=None, **more):
+        right = llama.create_attention_mask
+        llama.create_attention_mask = lambda h, *_: "causal" if h.shape[1] > 1 else None
+        try:
+            return super().__call__(inputs, cache=cache, **more)
+        finally:
+            llama.create_attention_mask = right
+
+
+def test_a_right_model_passes_and_is_left_as_it_was(model):
+    kind = type(model)
+    results = assert_batching_conforms(model, scenarios=FEW)
+    assert [result.case for result in results] == [f"mlx_lm/llama/{s}/float32/0" for s in FEW]
+    assert all(result.verdict.good for result in results)
+    assert type(model) is kind
+
+
+def test_a_wrong_one_fails_in_five_parts(model):
+    model.__class__ = IgnoresMask
+    with pytest.raises(AssertionError) as told:
+        assert_batching_conforms(model, scenarios=("batch_of_one", "ragged", "early_finish"))
+    first, *lines = str(told.value).splitlines()
+    assert first == "diverged: mlx_lm/llama/ragged/float32/0"
+    labels = [line.split(":")[0].strip() for line in lines[:5]]
+    assert labels == ["what", "where", "expected", "cause", "rerun"]
+    assert "the single stream has" in lines[0]
+    assert "margin" in lines[2]
+    assert "noise" in lines[2]
+    assert "model: it is diverged on reference_solo" in lines[3]
+    assert lines[4].endswith(
+        'assert_batching_conforms(model, engine="mlx_lm", scenarios=["ragged"])'
+    )
+    assert lines[5] == "and 1 more case: early_finish (diverged)"
+    assert type(model) is IgnoresMask
+
+
+def test_alone_the_wrong_one_is_right(model):
+    model.__class__ = IgnoresMask
+    assert assert_batching_conforms(model, scenarios=["batch_of_one"])
+
+
+def test_its_own_dtype_is_taken(model):
+    model.set_dtype(mx.bfloat16)
+    (result,) = assert_batching_conforms(model, scenarios=["ragged"])
+    assert result.dtype == "bfloat16"
+
+
+def test_prompts_can_be_given(model, monkeypatch):
+    seen = []
+    call = llama.Model.__call__
+
+    def heard(self, inputs, *args, **more):
+        seen.extend(inputs.flatten().tolist())
+        return call(self, inputs, *args, **more)
+
+    monkeypatch.setattr(llama.Model, "__call__", heard)
+    assert_batching_conforms(model, scenarios=["repeat"], prompts=[[301, 302, 303], [304, 305]])
+    assert {301, 302, 303, 304, 305} <= set(seen)
+
+
+def test_a_checkpoint_is_proved_by_its_folder(folder, tmp_path):
+    (result,) = assert_batching_conforms(folder, scenarios=["ragged"], cache_dir=tmp_path)
+    assert result.case == "mlx_lm/tiny/ragged/float32/0"
+    assert list(tmp_path.rglob("*.npz"))
+
+
+def test_a_family_is_proved_by_its_name():
+    (result,) = assert_batching_conforms("gpt2", scenarios=["ragged"])
+    assert result.case == "mlx_lm/gpt2/ragged/float32/0"
+
+
+def test_a_known_defect_is_expected_unless_told_otherwise():
+    (result,) = assert_batching_conforms("llama", scenarios=["invalid"])
+    assert result.known
+    with pytest.raises(AssertionError, match=r"rerun: +conformance show mlx_lm/llama/invalid"):
+        assert_batching_conforms("llama", scenarios=["invalid"], known_defects=False)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"engine": "mlx_vlm"}, "a model in memory must be one of mlx-lm"),
+        ({"engine": "nobody"}, "no engine matches 'nobody'"),
+        ({"scenarios": ["rugged"]}, "no scenario matches 'rugged'"),
+    ],
+)
+def test_a_mistake_is_told(model, more, told):
+    with pytest.raises(ConformanceError, match=told):
+        assert_batching_conforms(model, **more)
+
+
+def test_neither_a_family_nor_a_folder_is_told():
+    with pytest.raises(ConformanceError, match="lama: is neither a family nor a checkpoint's fold"):
+        assert_batching_conforms("lama")
+
+
+def test_importing_the_package_stays_light():
+    code = "import sys, conformance; print(sorted({'mlx', 'numpy', 'pluggy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    with pytest.raises(AttributeError, match="no attribute 'assert_nothing'"):
+        conformance.assert_nothing  # noqa: B018

@@ -1,0 +1,115 @@
+"""Files of expectations: a good one, the project's own, and one message for each mistake."""
+
+import re
+
+import pytest
+
+from conformance.checks.expectations import load_expectations
+from conformance.checks.expectations.loading import OWN
+from conformance.core.errors import ExpectationError
+from conformance.core.verdict import Verdict
+
+GOOD = """
+package = "mlx-lm"
+[[defect]]
+id = "lost-state"
+families = ["plamo2"]
+where = "mlx_lm/models/plamo2.py:123"
+why = "The state is taken at the padded end."
+script = "docs/defects/mlx_lm/lost_state.py"
+versions = ">=0.32.0,<=0.32.2"
+[defect.verdicts]
+ragged = "diverged"
+[defect.schedules]
+ragged = ["two_rows"]
+[[unsupported]]
+id = "metal-only"
+families = ["bitnet"]
+dtypes = ["*"]
+device = "cpu"
+text = "metal_kernel"
+why = "It has no CPU path."
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def write_and_load(text, name="mlx_lm.toml"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return load_expectations(tmp_path)
+
+    return write_and_load
+
+
+def test_a_good_file_is_read_with_its_defaults(load):
+    found = load(GOOD)
+    (defect,), (refusal,) = found.defects, found.refusals
+    assert defect.engines == refusal.engines == ("mlx_lm",)
+    assert defect.package == "mlx-lm"
+    assert defect.dtypes == ("float32",)
+    assert defect.may_show_in == ()
+    assert defect.verdicts == {"ragged": Verdict.DIVERGED}
+    assert defect.schedules == {"ragged": ("two_rows",)}
+    assert refusal.scenarios == ("*",)
+
+
+def test_a_verdict_on_numbers_may_be_a_list(load):
+    text = GOOD.replace('ragged = "diverged"', 'ragged = ["drift", "diverged"]')
+    assert load(text).defects[0].wanted("ragged") == (Verdict.DRIFT, Verdict.DIVERGED)
+
+
+def test_an_entry_can_speak_of_other_engines(load):
+    text = GOOD.replace('id = "lost-state"', 'id = "lost-state"\nengines = ["mlx_lm*"]')
+    assert load(text).defects[0].engines == ("mlx_lm*",)
+
+
+def test_the_projects_own_files_are_found_from_anywhere(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert (OWN / "mlx_lm.toml").is_file()
+    assert load_expectations() == load_expectations(OWN)
+
+
+def test_a_missing_folder_is_an_error(tmp_path):
+    with pytest.raises(ExpectationError, match=r"missing: there is no such folder"):
+        load_expectations(tmp_path / "missing")
+
+
+def test_an_id_is_unique_in_the_folder(load):
+    load(GOOD)
+    with pytest.raises(ExpectationError, match=r"entry 'lost-state': field 'id' is used 2 times"):
+        load(GOOD.replace('"metal-only"', '"other"'), "other.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[[defect]]", "[[defect", r"mlx_lm\.toml: cannot be read: .*line 3"),
+        ("[[defect]]", "[[defects]]", r"mlx_lm\.toml: unknown field 'defects'"),
+        ('package = "mlx-lm"', "", r"mlx_lm\.toml: field 'package' must name"),
+        ("[[unsupported]]", "[unsupported]", r"field 'unsupported' must be written as \[\["),
+        ('id = "lost-state"', "", r"defect 'number 1': .*missing required field `id`"),
+        ("versions =", "version =", r"defect 'lost-state': .*unknown field `version`"),
+        ('["plamo2"]', '"plamo2"', r"defect 'lost-state': .*`\$\.families`"),
+        ('["plamo2"]', "[]", r"defect 'lost-state': field 'families' is empty"),
+        ('"The state is taken at the padded end."', '""', r"'lost-state': field 'why' is empty"),
+        ('">=0.32.0,<=0.32.2"', '"newest"', r"'lost-state': field 'versions': 'newest' is no"),
+        ('">=0.32.0,<=0.32.2"', '""', r"'lost-state': field 'versions' is empty"),
+        ('"diverged"', "[]", r"'verdicts.ragged': 'nothing' is no verdict"),
+        ('"diverged"', '["drift", "tie"]', r"'verdicts.ragged': 'tie' is no verdict"),
+        ('"diverged"', '["drift", "crash"]', "'verdicts.ragged': a list may hold"),
+        ('"diverged"', '["unstable", "hang"]', r"of stray memory also unstable and crash"),
+        ('"diverged"', '"wrong"', r"'lost-state': .*'wrong'.*`\$\.verdicts"),
+        ('"diverged"', '"tie"', r"'lost-state': field 'verdicts\.ragged': 'tie' is no verdict"),
+        ('ragged = "diverged"', "", r"'lost-state': field 'verdicts' is empty"),
+        ('ragged = ["two', 'window = ["two', r"'lost-state': field 'schedules\.window' is empty"),
+        ('["two_rows"]', "[]", r"'lost-state': field 'schedules\.ragged' is empty"),
+        ('text = "metal_kernel"', 'text = ""', r"unsupported 'metal-only': field 'text' is empty"),
+        ('dtypes = ["*"]', "", r"unsupported 'metal-only': .*missing required field `dtypes`"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence_with_file_entry_and_field(load, old, new, message):
+    assert old in GOOD
+    with pytest.raises(ExpectationError, match=message) as caught:
+        load(GOOD.replace(old, new, 1))
+    assert re.search(r"mlx_lm\.toml: ", str(caught.value))
+    assert "\n" not in str(caught.value)

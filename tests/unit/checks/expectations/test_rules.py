@@ -1,0 +1,388 @@
+"""What entries demand of a case and of a whole run: each rule kept, and each rule broken."""
+
+import msgspec
+import pytest
+
+from conformance.checks.expectations import Defect, Expectations, Refusal
+from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
+
+
+def defect(name="lost-state", **changes):
+    fields = {
+        "id": name,
+        "engines": ("mlx_lm",),
+        "families": ("plamo*",),
+        "package": "mlx-lm",
+        "versions": ">=0.32.0,<=0.32.2",
+        "where": "plamo2.py:1",
+        "why": "it is",
+        "script": "docs/defects/x.py",
+        "verdicts": {"ragged": Verdict.DIVERGED, "invalid": Verdict.PROTOCOL},
+    }
+    return Defect(**(fields | changes))
+
+
+def refusal(**changes):
+    fields = {
+        "id": "metal-only",
+        "engines": ("mlx_lm",),
+        "families": ("bitnet",),
+        "dtypes": ("*",),
+        "device": "cpu",
+        "text": "metal_kernel",
+        "why": "no CPU path",
+        "package": "mlx-lm",
+    }
+    return Refusal(**(fields | changes))
+
+
+def case(
+    verdict="diverged",
+    *,
+    engine="mlx_lm",
+    family="plamo2",
+    scenario="ragged",
+    dtype="float32",
+    seed=0,
+    version="0.32.2",
+    device="cpu (x86_64)",
+    words="",
+    **schedules,
+):
+    return CaseResult(
+        case=f"{engine}/{family}/{scenario}/{dtype}/{seed}",
+        engine=engine,
+        family=family,
+        scenario=scenario,
+        dtype=dtype,
+        seed=seed,
+        verdict=Verdict(verdict),
+        expected=False,
+        max_abs_diff=None,
+        noise=None,
+        first_bad_step=None,
+        evidence=(Finding(Verdict(verdict), "failure", words),) if words else (),
+        versions={"mlx-lm": version},
+        device=device,
+        seconds=0.0,
+        schedules=tuple(ScheduleResult(name, Verdict(v)) for name, v in schedules.items()),
+    )
+
+
+def judged(result, *entries):
+    kinds = (Defect, Refusal)
+    defects, refusals = (tuple(e for e in entries if isinstance(e, kind)) for kind in kinds)
+    return Expectations(defects, refusals).apply(result)
+
+
+def expected(result, *entries):
+    return judged(result, *entries).expected
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_without_an_entry_only_exact_and_tie_are_expected(verdict):
+    result = judged(case(verdict))
+    assert result.expected == (verdict in (Verdict.EXACT, Verdict.TIE))
+    assert result.known is None
+
+
+def test_the_named_verdict_is_expected_and_known():
+    result = judged(case("diverged"), defect())
+    assert result.expected
+    assert result.known == "lost-state"
+    assert result.evidence == ()
+
+
+@pytest.mark.parametrize(
+    ("device", "there"), [("cpu (x86_64)", False), ("gpu (NVIDIA H200)", True)]
+)
+def test_a_defect_of_one_device_is_expected_there_alone(device, there):
+    entry = defect(device="gpu (NVIDIA")
+    assert expected(case("diverged", device=device), entry) == there
+    assert expected(case("exact", device=device), entry) != there
+
+
+def test_a_model_that_cannot_be_loaded_shows_no_other_defect():
+    loading = defect(id="cannot-load", verdicts={"ragged": Verdict.CRASH})
+    other = defect(verdicts={"ragged": Verdict.PROTOCOL})
+    of_one = defect(verdicts={"ragged": Verdict.CRASH}, schedules={"ragged": ("two_rows",)})
+    assert expected(case("crash"), loading, other, of_one)
+    assert not expected(case("crash"), of_one)
+    assert not expected(case("crash"), other)
+    assert not expected(case("crash", two_rows="crash"), loading, other)
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_of_a_list_any_one_is_expected_and_no_other(verdict):
+    listed = defect(verdicts={"ragged": (Verdict.DRIFT, Verdict.DIVERGED)})
+    wanted = verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+    assert expected(case(verdict), listed) == wanted
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_refused_schedules_beside_bad_ones_need_an_entry_with_the_words(known):
+    words = "metal_kernel" if known else "another"
+    result = case("diverged", seed=1, two_rows="diverged", turbo="unsupported")
+    said = Finding(Verdict.UNSUPPORTED, "failure", words)
+    result = msgspec.structs.replace(result, evidence=(said,))
+    asked = refusal(families=("plamo2",))
+    assert expected(result, defect(), asked) == known
+
+
+@pytest.mark.parametrize("verdict", ["exact", "drift", "unstable", "nan"])
+def test_what_reads_stray_memory_may_get_any_number_or_none(verdict):
+    listed = defect(verdicts={"ragged": (Verdict.NAN, Verdict.UNSTABLE)})
+    assert expected(case(verdict, seed=1), listed)
+    assert not expected(case("crash", seed=1), listed)
+
+
+@pytest.mark.parametrize("verdict", [v for v in Verdict if v is not Verdict.DIVERGED])
+def test_every_other_verdict_is_not_expected_a_pass_included(verdict):
+    result = judged(case(verdict), defect())
+    assert not result.expected
+    assert result.known == "lost-state"
+    assert result.evidence[-1].check == "expectations"
+    assert result.evidence[-1].what == f"expectation lost-state: wants diverged, got {verdict}"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"engine": "mlx_lm_batch_generate"},
+        {"family": "llama"},
+        {"scenario": "window"},
+        {"dtype": "bfloat16"},
+        {"version": "0.32.3"},
+        {"version": "0.31.3"},
+    ],
+)
+def test_an_entry_says_nothing_about_other_cases(elsewhere):
+    result = judged(case("diverged", **elsewhere), defect())
+    assert not result.expected
+    assert result.known is None
+    assert expected(case("exact", **elsewhere), defect())
+
+
+def test_a_refused_case_is_asked_for_no_defect():
+    refused = case("unsupported", family="bitnet", words="metal_kernel: no back-end")
+    entry = defect(families=("*",))
+    assert judged(refused, entry, refusal()).known == "metal-only"
+    assert expected(refused, entry, refusal())
+    assert not expected(refused, entry)
+    assert not expected(case("crash", family="bitnet"), entry, refusal())
+
+
+def test_families_can_be_excepted_by_globs():
+    entry = defect(families=("*",), except_families=("bitnet", "llama4*"))
+    assert expected(case("diverged"), entry)
+    for family in ("bitnet", "llama4_text"):
+        assert judged(case("diverged", family=family), entry).known is None
+
+
+def test_a_prerelease_counts_as_a_release():
+    assert expected(case("diverged", version="0.32.2rc1"), defect())
+
+
+def test_an_entry_is_inactive_where_the_release_is_unknown():
+    assert not expected(case("diverged"), defect(package="mlx-vlm"))
+
+
+@pytest.mark.parametrize("lane", [{"seed": 1}, {"dtype": "bfloat16"}])
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_numbers_may_flip_with_the_seed_and_in_noisy_dtypes(lane, verdict):
+    wanted = verdict.value in ("exact", "tie", "drift", "diverged", "nan")
+    entry = defect(may_show_in=("bfloat16", "float16"))
+    assert expected(case(verdict, **lane), entry) == wanted
+
+
+@pytest.mark.parametrize("lane", [{"seed": 1}, {"dtype": "bfloat16"}])
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_what_is_not_about_numbers_does_not_flip(lane, verdict):
+    entry = defect(may_show_in=("bfloat16", "float16"))
+    wanted = verdict is Verdict.PROTOCOL
+    assert expected(case(verdict, scenario="invalid", **lane), entry) == wanted
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_defect_of_the_oracle_may_hide_but_not_turn_into_another(verdict):
+    entry = defect(verdicts={"repeat": Verdict.ORACLE})
+    wanted = verdict.good or verdict is Verdict.ORACLE
+    assert expected(case(verdict, scenario="repeat", seed=1), entry) == wanted
+
+
+def test_a_hidden_defect_is_not_named_in_the_result():
+    assert judged(case("exact", seed=1), defect()).known is None
+
+
+def test_a_schedule_may_show_less_than_the_worst_one():
+    assert expected(case("diverged", a="diverged", b="drift", c="exact"), defect())
+
+
+def test_no_schedule_may_show_more_than_the_entry_says():
+    entry = defect(verdicts={"ragged": Verdict.DRIFT})
+    assert expected(case("drift", a="drift"), entry)
+    assert not expected(case("diverged", a="drift", b="diverged"), entry)
+
+
+def test_only_claimed_schedules_may_be_bad():
+    entry = defect(schedules={"ragged": ("a", "b")})
+    assert expected(case("diverged", a="diverged", b="drift", c="tie"), entry)
+    result = judged(case("diverged", a="diverged", c="drift"), entry)
+    assert not result.expected
+    assert "does not cover schedule 'c', which is drift" in result.evidence[-1].what
+
+
+def test_a_claimed_schedule_must_show_the_verdict():
+    entry = defect(schedules={"ragged": ("a",)})
+    result = judged(case("diverged", a="exact", c="diverged"), entry)
+    assert not result.expected
+    assert "wants diverged in a, got diverged" in result.evidence[-1].what
+
+
+def test_a_case_that_failed_before_its_schedules_does_not_show_a_listed_one():
+    assert not expected(case("diverged"), defect(schedules={"ragged": ("a",)}))
+
+
+def test_claimed_schedules_bind_other_seeds_too():
+    entry = defect(schedules={"ragged": ("a",)})
+    assert expected(case("drift", seed=1, a="drift", c="exact"), entry)
+    assert not expected(case("drift", seed=1, c="drift"), entry)
+
+
+def two():
+    crash = defect("first", verdicts={"ragged": Verdict.CRASH}, schedules={"ragged": ("a",)})
+    drift = defect("second", verdicts={"ragged": Verdict.DRIFT}, schedules={"ragged": ("b",)})
+    return crash, drift
+
+
+def test_two_defects_of_one_case_must_both_show():
+    result = judged(case("crash", a="crash", b="drift"), *two())
+    assert result.expected
+    assert result.known == "first, second"
+    assert not expected(case("crash", a="crash", b="exact"), *two())
+    assert not expected(case("drift", a="exact", b="drift"), *two())
+
+
+def test_of_two_defects_each_answers_for_its_own_schedules():
+    assert not expected(case("crash", a="crash", b="crash"), *two())
+    assert not expected(case("crash", a="crash", b="drift", c="drift"), *two())
+
+
+def test_unsupported_needs_an_entry_with_the_words():
+    words = "raised RuntimeError: [metal_kernel] No Metal back-end."
+    result = judged(case("unsupported", family="bitnet", words=words), refusal())
+    assert result.expected
+    assert result.known == "metal-only"
+    assert not expected(case("unsupported", family="bitnet", words=words))
+    assert not expected(case("unsupported", family="bitnet", words="no such file"), refusal())
+    assert not expected(case("unsupported", family="bitnet"), refusal())
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [{"family": "llama"}, {"engine": "other"}, {"device": "gpu (Apple M4)"}]
+)
+def test_words_do_not_excuse_other_cases(elsewhere):
+    found = {"family": "bitnet", "words": "metal_kernel"} | elsewhere
+    assert not expected(case("unsupported", **found), refusal())
+
+
+@pytest.mark.parametrize("narrow", [{"dtypes": ("float16",)}, {"scenarios": ("window",)}])
+def test_a_refusal_can_be_narrowed(narrow):
+    result = case("unsupported", family="bitnet", words="metal_kernel")
+    assert expected(result, refusal())
+    assert not expected(result, refusal(**narrow))
+
+
+def test_a_schedule_beside_a_defect_may_be_refused():
+    entry = defect(families=("bitnet",), schedules={"ragged": ("a",)})
+    mixed = case(family="bitnet", words="metal_kernel", a="diverged", b="unsupported")
+    assert expected(mixed, entry, refusal())
+    assert not expected(mixed, entry)
+    crashed = case("crash", family="bitnet", words="metal_kernel", a="diverged", b="crash")
+    assert not expected(crashed, entry, refusal())
+
+
+def test_a_refusal_excuses_no_other_verdict():
+    assert not expected(case("crash", family="bitnet", words="metal_kernel"), refusal())
+
+
+RAN = (
+    case("diverged", a="diverged"),
+    case("protocol", scenario="invalid", a="protocol"),
+    case("unsupported", family="bitnet", words="metal_kernel"),
+    case("exact", scenario="threads", family="llama"),
+)
+
+
+def stale(entry, results=RAN, *, whole=True):
+    is_defect = isinstance(entry, Defect)
+    entries = Expectations((entry,) if is_defect else (), () if is_defect else (entry,))
+    return entries.stale(results, whole=whole)
+
+
+def test_a_scenario_that_the_engines_cannot_express_is_not_missed():
+    assert stale(defect(verdicts={"ragged": Verdict.DIVERGED, "staggered": Verdict.DRIFT})) == ()
+
+
+def test_an_entry_for_schedules_that_a_case_does_not_play_says_nothing_of_it():
+    entry = defect(schedules={"ragged": ("bounded",)})
+    assert expected(case("exact", whole="exact"), entry)
+    assert not expected(case("diverged", whole="diverged"), entry)
+
+
+@pytest.mark.parametrize("entry", [defect(schedules={"ragged": ("a",)}), refusal()])
+def test_an_entry_that_is_met_is_not_stale(entry):
+    assert stale(entry) == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "part"),
+    [
+        (defect(families=("plamo*", "plamo9")), "family 'plamo9' matches no case"),
+        (
+            defect(verdicts={"ragged": Verdict.DIVERGED, "threads": Verdict.DRIFT}),
+            "scenario 'threads' matches no case",
+        ),
+        (
+            defect(schedules={"ragged": ("a", "typo")}),
+            "schedule 'typo' of 'ragged' matches no case",
+        ),
+        (refusal(families=("bitnet", "llama")), "no case of family 'llama' was refused"),
+        (refusal(text="other words"), "no case of family 'bitnet' was refused"),
+    ],
+)
+def test_each_part_that_met_no_case_is_told_in_one_sentence(entry, part):
+    (sentence,) = stale(entry)
+    assert repr(entry.id) in sentence
+    assert part in sentence
+    assert stale(entry, whole=False) == ()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        defect(engines=("other",), families=("typo",)),
+        defect(dtypes=("float16",), families=("typo",)),
+        defect(versions="<0.32", families=("typo",)),
+        refusal(engines=("other",), families=("typo",)),
+        refusal(dtypes=("float16",), families=("typo",)),
+        refusal(device="gpu", families=("typo",)),
+        defect(device="gpu", families=("typo",)),
+    ],
+)
+def test_what_the_run_could_not_meet_is_not_missed(entry):
+    assert stale(entry) == ()
+
+
+def test_a_defect_is_not_asked_for_where_all_that_it_claims_is_refused():
+    hangs = defect("hangs", families=("bitnet",), verdicts={"ragged": Verdict.HANG})
+    hangs = msgspec.structs.replace(hangs, schedules={"ragged": ("one",)})
+    other = defect("other", families=("bitnet",), verdicts={"ragged": Verdict.CRASH})
+    other = msgspec.structs.replace(other, schedules={"ragged": ("two", "three")})
+    words = {"family": "bitnet", "words": "metal_kernel: no back-end"}
+    refused = case("hang", **words, one="hang", two="unsupported", three="unsupported")
+    assert expected(refused, hangs, other, refusal())
+    assert judged(refused, hangs, other, refusal()).known == "hangs"
+    assert not expected(refused, hangs, other)  # no entry says that it may be refused
+    played = case("hang", **words, one="hang", two="unsupported", three="exact")
+    assert not expected(played, hangs, other, refusal())

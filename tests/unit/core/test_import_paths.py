@@ -1,0 +1,77 @@
+"""Public names, short paths, and what old paths end in."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import conformance
+from conformance.core import import_paths
+from conformance.core.import_paths import MOVED, SHORT
+
+
+@pytest.mark.parametrize("name", sorted(set(conformance.__all__) - {"__version__"}))
+def test_a_public_name_is_that_of_its_module(name):
+    value = getattr(conformance, name)
+    assert value is getattr(
+        importlib.import_module(f"conformance.{conformance._MODULE_OF[name]}"), name
+    )
+
+
+def test_every_public_name_has_a_module():
+    assert {*conformance._MODULE_OF, "__version__"} == set(conformance.__all__)
+
+
+def test_other_names_are_refused():
+    with pytest.raises(AttributeError, match="no attribute 'assert_batching'"):
+        _ = conformance.assert_batching
+
+
+@pytest.mark.parametrize("short", sorted(SHORT))
+def test_a_short_path_gives_the_module_itself(short):
+    assert importlib.import_module(f"conformance.{short}") is importlib.import_module(
+        f"conformance.{SHORT[short]}"
+    )
+
+
+def test_a_module_within_a_short_path_is_the_module_itself():
+    assert importlib.import_module("conformance.suite.cases") is importlib.import_module(
+        "conformance.app.suite.cases"
+    )
+
+
+@pytest.mark.parametrize("name", ["conformance.engine.nothing", "conformance.nothing"])
+def test_what_never_was_is_not_found(name):
+    with pytest.raises(ModuleNotFoundError, match="No module named"):
+        importlib.import_module(name)
+
+
+@pytest.mark.parametrize("old", sorted(MOVED))
+def test_an_old_path_ends_in_a_sentence_that_names_a_folder_that_is_there(old):
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module(f"conformance.{old}")
+    folder = f"conformance.{MOVED[old]}"
+    assert str(caught.value) == f"conformance.{old} has moved to {folder}; change the import"
+    assert importlib.util.find_spec(folder)
+
+
+def test_so_does_a_path_below_it():
+    with pytest.raises(ModuleNotFoundError, match=r"^conformance\.html has moved to conformance\."):
+        importlib.import_module("conformance.html.charts")
+
+
+def test_no_path_is_both_kept_and_moved():
+    assert not set(SHORT) & set(MOVED)
+
+
+def test_the_finder_is_installed_once():
+    import_paths.install()
+    assert sum(isinstance(f, import_paths.PathFinder) for f in sys.meta_path) == 1
+
+
+def test_nothing_heavy_is_imported_with_the_package():
+    heavy = {"mlx", "numpy", "pluggy", "msgspec"}
+    code = f"import sys, conformance; print(*({heavy} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

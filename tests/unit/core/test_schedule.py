@@ -1,0 +1,197 @@
+"""Schedules: JSON both ways, and one clear sentence for each that cannot be played."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.core.errors import ScheduleError
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import (
+    Arrival,
+    Continuation,
+    Probe,
+    Processor,
+    Removal,
+    Request,
+    Sampler,
+    Schedule,
+    Stage,
+    Trigger,
+    from_json,
+    to_json,
+    triggers,
+    validate,
+)
+
+FULL = Schedule(
+    "full",
+    (
+        Arrival((Request("a", (1, 2, 3), 4, segments=(2, 1)),)),
+        Arrival(
+            (
+                Request(
+                    "b",
+                    (4,),
+                    2,
+                    Sampler("seeded", {"seed": 3, "temperature": 0.5}),
+                    (Processor("library", {"logit_bias": {"7": -1.5}}),),
+                    stop=((1, 2), (3,)),
+                    continues=Continuation("a", 2),
+                ),
+            ),
+            Trigger("a", Stage.DECODE, 2),
+        ),
+    ),
+    (Removal(("a",), Trigger("a", Stage.PREFILL, 1)),),
+    (Probe("empty_prompt", Trigger(None, count=3)),),
+    EngineOptions(prefill_step_size=4, max_kv_size=8),
+    decode_on_other_thread=True,
+)
+
+
+def test_every_field_comes_back_from_json():
+    assert from_json(to_json(FULL)) == FULL
+
+
+def test_what_is_not_said_is_not_written():
+    text = to_json(Schedule("small", (Arrival((Request("a", (1,), 2),)),)))
+    assert "options" not in text
+    assert "sampler" not in text
+    assert from_json(text).options == EngineOptions()
+
+
+tokens = st.lists(st.integers(0, 300_000), min_size=1, max_size=6).map(tuple)
+requests = st.builds(
+    Request,
+    request_id=st.uuids().map(str),
+    prompt=tokens,
+    max_tokens=st.integers(1, 9),
+    sampler=st.none()
+    | st.builds(Sampler, st.text(), st.dictionaries(st.text(), st.integers(0, 9))),
+    stop=st.lists(tokens, max_size=2).map(tuple),
+)
+schedules = st.builds(
+    Schedule,
+    name=st.text(),
+    arrivals=st.lists(
+        st.builds(
+            Arrival,
+            st.lists(requests, max_size=3).map(tuple),
+            st.builds(Trigger, st.none(), st.sampled_from(Stage), st.integers(0, 9)),
+        ),
+        max_size=3,
+    ).map(tuple),
+    options=st.builds(EngineOptions, max_kv_size=st.none() | st.integers(1, 99)),
+    decode_on_other_thread=st.booleans(),
+)
+
+
+@given(schedules)
+def test_json_keeps_any_schedule(schedule):
+    assert from_json(to_json(schedule)) == schedule
+
+
+def schedule(*requests, **fields):
+    return Schedule("s", (Arrival(requests),), **fields)
+
+
+A = Request("a", (1, 2), 3)
+SENTENCES = [
+    (schedule(A, A), "schedule 's', request 'a': the id is used twice"),
+    (schedule(Request("a", (), 3)), "schedule 's', request 'a': prompt is empty"),
+    (
+        schedule(Request("a", (1,), 0)),
+        "schedule 's', request 'a': max_tokens is 0, must be at least 1",
+    ),
+    (
+        schedule(Request("a", (1, 2), 3, segments=(1, 2))),
+        "schedule 's', request 'a': segments add up to 3, the prompt has 2 tokens",
+    ),
+    (
+        schedule(Request("b", (1,), 1, continues=Continuation("a")), A),
+        "schedule 's', request 'b': continues 'a', which arrives no earlier",
+    ),
+    (
+        schedule(A, removals=(Removal(("a", "x"), Trigger()),)),
+        "schedule 's': removal of unknown request 'x'",
+    ),
+    (
+        schedule(A, removals=(Removal(("a",), Trigger("x")),)),
+        "schedule 's': trigger on unknown request 'x'",
+    ),
+    (
+        schedule(A, probes=(Probe("p", Trigger("x")),)),
+        "schedule 's': trigger on unknown request 'x'",
+    ),
+    (
+        Schedule("s", (Arrival((A,), Trigger("x")),)),
+        "schedule 's': trigger on unknown request 'x'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("broken", "sentence"), SENTENCES)
+def test_what_cannot_be_played_is_said_in_a_sentence(broken, sentence):
+    with pytest.raises(ScheduleError) as raised:
+        validate(broken)
+    assert str(raised.value) == sentence
+    with pytest.raises(ScheduleError):
+        from_json(to_json(broken))
+
+
+def test_validate_gives_back_what_can_be_played():
+    assert validate(FULL) is FULL
+
+
+def test_a_request_may_go_on_from_itself_never_but_from_one_of_the_same_arrival():
+    later = Request("b", (1,), 1, continues=Continuation("a"))
+    assert validate(schedule(A, later)).request("b") is later
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not a schedule: "),
+        ("{}", "not a schedule: Object missing required field `name`"),
+        (
+            '{"name": "s", "arrivals": [{"requests": [{"request_id": "a", "prompt": ["x"],'
+            ' "max_tokens": 1}]}]}',
+            "not a schedule: Expected `int`, got `str` - at `$.arrivals[0].requests[0].prompt[0]`",
+        ),
+        (
+            '{"name": "s", "arrivals": [{"requests": [], "when": {"stage": "asleep"}}]}',
+            "not a schedule: Invalid enum value 'asleep' - at `$.arrivals[0].when.stage`",
+        ),
+    ],
+)
+def test_text_that_is_no_schedule_is_told_with_its_field(text, words):
+    with pytest.raises(ScheduleError) as raised:
+        from_json(text)
+    assert str(raised.value).startswith(words)
+
+
+def test_request_looks_up_by_id():
+    assert FULL.request("b").prompt == (4,)
+    with pytest.raises(ScheduleError, match="schedule 'full' has no request 'z'"):
+        FULL.request("z")
+
+
+def test_requests_are_in_order_of_arrival_and_removed_ids_are_gathered():
+    assert [r.request_id for r in FULL.requests] == ["a", "b"]
+    assert FULL.removed_ids == {"a"}
+
+
+def test_triggers_are_those_of_arrivals_removals_and_probes():
+    assert triggers(FULL) == (
+        Trigger(),
+        Trigger("a", Stage.DECODE, 2),
+        Trigger("a", Stage.PREFILL, 1),
+        Trigger(None, count=3),
+    )
+
+
+def test_a_schedule_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        FULL.name = "other"
+    assert msgspec.structs.replace(FULL, name="other").name == "other"

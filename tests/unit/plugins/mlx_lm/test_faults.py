@@ -1,0 +1,78 @@
+"""Each fault of mlx-lm is caught by the scenario that is named first, takes effect, and goes."""
+
+import functools
+
+import pytest
+from miniatures.trials import Trials, tells_what_it_is, traces
+
+from conformance.core.faults.costs import costlier
+from conformance.core.verdict import Verdict
+from conformance.plugins.mlx_lm.faults import FAULTS
+from conformance.plugins.mlx_lm.faults.padding_nan import HARMLESS
+from conformance.run.registry import build_registry
+from conformance.tools.mutation.killing import killed
+
+# The cheapest first; between them they have all traits that faults need.
+FAMILIES = ("llama", "mamba2", "gemma3_text", "qwen3_next", "deepseek_v32")
+# Entries of the catalogue of historic defects that this engine can host.
+ENTRIES = {
+    *("A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A11"),
+    *("B1", "B2", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B14", "B15", "B16", "B17", "B18"),
+    *("B19", "C1", "C4", "C5", "C6", "C7", "D1", "D2", "D5", "D6", "D7", "D8", "D9"),
+    *("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F11", "F12", "F13", "F14", "F15"),
+}
+
+
+@functools.cache
+def trials():
+    return Trials("mlx_lm", build_registry(), FAMILIES)
+
+
+PRICED = [fault for fault in FAULTS if fault.priced]
+OTHERS = [fault for fault in FAULTS if not fault.priced]
+
+
+@pytest.mark.parametrize("fault", OTHERS, ids=lambda fault: fault.name)
+def test_a_fault_is_caught_by_the_first_scenario_named(fault):
+    scenario = fault.scenarios[0]
+    family = trials().family_for(fault)
+    before = trials().right(family, scenario)
+    # Of wrong calls the library accepts some; no other scenario of these families finds anything.
+    assert before.verdict.good or scenario == "invalid"
+    after, hits = trials().wrong(family, scenario, fault.inject)
+    assert hits > 0
+    assert killed(fault, before, after)
+
+
+@pytest.mark.parametrize("fault", PRICED, ids=lambda fault: fault.name)
+def test_a_priced_fault_shows_in_a_figure_and_in_no_answer(fault):
+    before = trials().right("llama", fault.scenarios[0])
+    after, hits = trials().wrong("llama", fault.scenarios[0], fault.inject)
+    assert hits > 0
+    assert not killed(fault, before, after)
+    assert costlier(before, after)
+
+
+def test_finite_values_at_masked_steps_are_no_fault():
+    after, hits = trials().wrong("qwen3_next", "ragged", HARMLESS)
+    assert hits > 0
+    assert after.verdict is Verdict.EXACT
+
+
+def test_all_entries_that_the_engine_hosts_are_there():
+    assert {fault.name.partition(".")[0] for fault in FAULTS} == ENTRIES
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_tells_what_it_is(fault):
+    assert tells_what_it_is(fault, "mlx_lm", trials().registry.scenarios)
+
+
+def test_the_registry_has_them():
+    assert all(trials().registry.faults[fault.key] is fault for fault in FAULTS)
+
+
+def test_no_fault_leaves_a_trace():
+    for fault, inside, afterwards in traces(FAULTS, "mlx_lm", ["models.qwen3_next"]):
+        assert inside, fault.name
+        assert not afterwards, fault.name

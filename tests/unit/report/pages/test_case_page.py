@@ -1,0 +1,170 @@
+"""A case as a page."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from html_pictures import (
+    drawn,
+    hostile_explanation,
+    hostile_picture,
+    make_compared,
+    make_explanation,
+    make_picture,
+)
+from results_by_hand import HOSTILE, hostile
+
+from conformance.core.verdict import Verdict
+from conformance.report.message import message_parts
+from conformance.report.pages.case_page import numbers, render_case, tokens
+from conformance.report.pages.environment import make_environment
+from conformance.report.pages.words import shown
+
+PAGES = ()
+
+
+class Read(HTMLParser):
+    """The tags of a page, its text, its attributes by name."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.words, self.attributes, self.open = [], "", [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.words += data
+
+    def of(self, name):
+        return [value for key, value in self.attributes if key == name]
+
+
+ENVIRONMENT = make_environment()  # once: it compiles the templates
+
+
+def page(result, **more):
+    return Read(render_case(result, ENVIRONMENT, pages=PAGES, **more))
+
+
+def test_the_five_parts_are_those_of_the_terminal():
+    result = drawn()
+    words = page(result).words
+    for label, text in message_parts(result):
+        assert label in words
+        assert text in words
+
+
+def test_tokens_stand_side_by_side_and_the_first_other_one_is_marked():
+    found = tokens(make_compared())
+    assert [(token.expected, token.got) for token in found] == [(5, 5), (9, 8), (7, 7)]
+    assert [token.first for token in found] == [False, True, False]
+    assert [token.wrong for token in found] == [False, True, True]
+    assert [token.moved for token in found] == [False, True, False]
+    words = " ".join(page(drawn()).words.split())
+    assert "token 1: the single stream has 9, the batch gave 8." in words
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        ((5, 9), "token 2: the batch gave none"),
+        ((5, 9, 7, 1), "token 3: the single stream had ended"),
+        ((5, 9, 7), "All tokens are equal."),
+        ((), "token 0: the batch gave none"),
+    ],
+)
+def test_a_token_too_few_or_too_many_is_the_first_that_differs(got, words):
+    picture = make_picture(compared=make_compared(got=got))
+    assert words in " ".join(page(drawn(picture=picture)).words.split())
+
+
+def test_numbers_that_were_not_compared_are_told_apart_from_those_that_are_not_finite():
+    found = numbers(make_compared(difference=(None,)))
+    assert [(one.difference, one.measured) for one in found] == [
+        (None, True),
+        (None, False),
+        (None, False),
+    ]
+
+
+def test_where_nothing_was_compared_the_page_says_so():
+    none = make_picture(compared=make_compared(difference=(), noise=(), bad=None))
+    assert "No difference is told" in page(drawn(picture=none)).words
+    assert "No difference is told" not in page(drawn()).words
+
+
+def test_each_drawing_has_a_title_a_description_and_its_numbers_as_a_table():
+    found = page(drawn(), explanation=make_explanation())
+    assert found.tags.count("desc") == found.of("role").count("img") == 4
+    labelled = [name for names in found.of("aria-labelledby") for name in names.split()]
+    assert set(labelled) <= set(found.of("id"))
+    assert len(found.of("id")) == len(set(found.of("id")))
+    assert "2x6" not in found.words
+    assert "2 x 6" in found.words
+
+
+def test_an_explanation_is_shown_or_the_command_for_it():
+    found = page(drawn(), explanation=make_explanation())
+    for words in ("module:model.layers.2:Attention", "row 1", "after norm", "rope offset"):
+        assert words in found.words
+    assert "conformance explain mlx_lm/llama/ragged/float32/0 --json" in page(drawn()).words
+
+
+def test_a_script_is_shown_or_the_command_for_it():
+    script = 'print("<b>")\n'
+    assert script in page(drawn(), script=script).words
+    command = r"conformance repro mlx_lm/llama/ragged/float32/0 --out mlx_lm-llama-\S+\.py"
+    assert re.search(command, page(drawn()).words)
+
+
+def test_a_result_without_a_picture_has_a_page():
+    for verdict in Verdict:
+        words = page(drawn(picture=None, verdict=verdict)).words
+        assert "What happened" in words
+        assert "Cache bytes" not in words
+
+
+def test_what_the_single_stream_gets_wrong_has_no_timeline():
+    alone = make_picture(mode="", steps=0, lanes=(), calls=(), cache_bytes=(), probes=())
+    found = page(drawn(picture=alone))
+    assert "decoded alone in two ways" in found.words
+    assert "the other way gave 8" in " ".join(found.words.split())
+    assert found.of("role").count("img") == 1
+
+
+def test_a_run_that_failed_before_its_first_step_is_a_run():
+    early = make_picture(
+        steps=0, lanes=(), calls=(), probes=(), stopped="ValueError in inserting a"
+    )
+    words = " ".join(page(drawn(picture=early)).words.split())
+    assert "The run ended early: ValueError in inserting a." in words
+    assert "decoded alone" not in words
+
+
+def test_a_picture_that_holds_next_to_nothing_has_a_page():
+    bare = make_picture(lanes=(), calls=(), cache_bytes=(), probes=(), compared=None)
+    assert "Cache bytes" not in page(drawn(picture=bare)).words
+    silent = make_compared(expected=(), got=(), difference=(), noise=(), margin=(), bad=None)
+    assert "No token came out" in page(drawn(picture=make_picture(compared=silent))).words
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_are_text(name):
+    plain = page(drawn(), explanation=make_explanation(), script="x")
+    picture = hostile_picture(name)
+    found = page(drawn(picture=picture), explanation=hostile_explanation(name), script=name)
+    assert set(found.tags) <= set(plain.tags)
+    assert not [key for key, _ in found.attributes if key.startswith("on")]
+    assert shown(name) in found.words
+
+
+def test_hostile_results_have_pages():
+    tags = set(page(drawn(), explanation=make_explanation(), script="x").tags)
+    for result in hostile().results:
+        found = page(result)
+        assert set(found.tags) <= tags
+        assert all(not href.startswith("javascript") for href in found.of("href"))

@@ -1,0 +1,82 @@
+"""The first page."""
+
+import pytest
+import results_by_hand
+
+from conformance.report.pages.environment import make_environment
+from conformance.report.pages.overview import headline, known, power, render_overview, versions
+from conformance.report.trials import Kill, Outcome, Trial
+
+
+def trial(outcome, family="llama", ratio=None, dtype="float32"):
+    kills = (Kill("ragged", "diverged", ("tokens",), ratio),) if ratio else ()
+    return Trial("B1.mask", "B1", "mlx_lm", family, dtype, 0, outcome, kills=kills, noise=2.0)
+
+
+@pytest.mark.parametrize(
+    ("cases", "unexpected", "text"),
+    [
+        (1, 0, "All 1 case as expected"),
+        (12, 0, "All 12 cases as expected"),
+        (12, 3, "3 of 12 cases not as expected"),
+    ],
+)
+def test_the_headline_is_one_sentence(cases, unexpected, text):
+    assert headline(cases, unexpected) == text
+
+
+def test_power_counts_pairs_that_could_be_caught():
+    outcomes = (Outcome.KILLED, Outcome.KILLED, Outcome.SURVIVED, Outcome.HIDDEN)
+    (found,) = power([trial(o) for o in (*outcomes, Outcome.NOT_APPLICABLE)])
+    assert (found.killed, found.survived, found.hidden, found.pairs) == (2, 1, 1, 3)
+
+
+def test_separation_shows_the_closest_families_of_each_dtype():
+    trials = [trial(Outcome.KILLED, f"f{n}", ratio=1000.0 - n) for n in range(9)]
+    full, half = power([*trials, trial(Outcome.KILLED, ratio=50.0, dtype="bfloat16")])
+    assert (full.dtype, half.dtype) == ("float32", "bfloat16")
+    assert (full.families, len(full.closest)) == (9, 5)
+    assert full.closest[0].family == "f8"
+    assert full.least == 100.0
+
+
+def test_a_case_of_several_defects_counts_for_each():
+    results = [
+        results_by_hand.make_result(f"e/f{n}/ragged/float32/0", known=text)
+        for n, text in enumerate(("b, a", "b", None))
+    ]
+    assert known(results) == [("b", 2), ("a", 1)]
+
+
+def test_versions_of_several_runs_are_all_told():
+    results = [
+        results_by_hand.make_result(versions={"mlx": "1"}),
+        results_by_hand.make_result(versions={"mlx": "2"}, device="gpu"),
+    ]
+    assert versions(results) == [("device", ["cpu (made by hand)", "gpu"]), ("mlx", ["1", "2"])]
+
+
+def overview(results, inventory, trials=()):
+    return render_overview(results, inventory, trials, make_environment(), pages=())
+
+
+def test_without_a_power_file_the_page_says_so():
+    few, inventory = results_by_hand.few(), results_by_hand.inventory()
+    assert "no result file of <code>conformance power</code>" in overview(few, inventory)
+    text = overview(few, inventory, [trial(Outcome.KILLED, ratio=50.0)])
+    assert "1 of 1 pairs" in text
+    assert "too small" in text
+
+
+def test_modules_that_nobody_accounts_for_are_named():
+    text = overview(results_by_hand.few(), results_by_hand.inventory())
+    assert "1 of 3 have a family, 1 are excluded with a reason, 1 have neither" in text
+    assert "new_one" in text
+
+
+def test_many_failures_are_told_by_number():
+    material = results_by_hand.many(families=20)
+    text = overview(material.results, material.inventory)
+    wrong = sum(not result.expected for result in material.results)
+    assert text.count("<li><span") == 20
+    assert f"and {wrong - 20} more, in the matrix" in text

@@ -1,0 +1,98 @@
+"""All pages of a report together."""
+
+import html.parser
+import json
+
+import pytest
+import results_by_hand
+
+from conformance.report.pages.material import Material
+from conformance.report.pages.site import write_site
+
+
+class Page(html.parser.HTMLParser):
+    """What a page refers to, and the ids that it has."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.ids = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.links += [found[name] for name in ("href", "src") if name in found]
+        self.ids += [found["id"]] if "id" in found else []
+
+
+def dead_links(folder):
+    """Links of all pages that lead to nothing: no file, or no such id in it."""
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+    found = []
+    for path, page in pages.items():
+        for link in page.links:
+            name, _, fragment = link.partition("#")
+            target = (path.parent / name).resolve() if name else path
+            if link.startswith("data:"):
+                continue
+            there = target.is_file() and (
+                not fragment or "=" in fragment or fragment in pages[target].ids
+            )
+            if not there:
+                found.append(f"{path.name}: {link}")
+    return found
+
+
+@pytest.fixture
+def everything(tmp_path):
+    """A report that has every page."""
+    write_site(tmp_path / "report", results_by_hand.everything())
+    return tmp_path / "report"
+
+
+def test_every_page_is_there_and_says_of_what(everything):
+    pages = sorted(path.name for path in everything.glob("*.html"))
+    assert pages == ["comparison.html", "faults.html", "index.html", "matrix.html", "trend.html"]
+    assert len(list((everything / "cases").iterdir())) == 4
+    about = json.loads((everything / "report.json").read_text())
+    assert (about["cases"], about["unexpected"]) == (28, 2)
+
+
+def test_every_link_leads_somewhere(everything):
+    assert dead_links(everything) == []
+
+
+def test_a_dead_link_would_be_told(everything):
+    (everything / "trend.html").unlink()
+    page = everything / "index.html"
+    page.write_text(page.read_text() + '<a href="#nowhere">x</a>')
+    assert "index.html: trend.html" in dead_links(everything)
+    assert "index.html: #nowhere" in dead_links(everything)
+
+
+def test_nothing_is_fetched_from_elsewhere(everything):
+    for path in everything.rglob("*.html"):
+        page = Page(path.read_text(encoding="utf-8"))
+        assert not [link for link in page.links if "//" in link], path
+    for path in (everything / "assets").iterdir():
+        assert "//" not in path.read_text().replace("// ", ""), path
+
+
+def test_no_id_is_given_twice(everything):
+    for path in everything.rglob("*.html"):
+        ids = Page(path.read_text(encoding="utf-8")).ids
+        assert len(ids) == len(set(ids)), path
+
+
+def test_what_was_not_given_has_no_page(tmp_path):
+    count = write_site(tmp_path / "r", Material(results_by_hand.few(), results_by_hand.inventory()))
+    assert sorted(path.name for path in (tmp_path / "r").glob("*.html")) == [
+        "index.html",
+        "matrix.html",
+    ]
+    assert count == 2 + 4
+    assert dead_links(tmp_path / "r") == []
+
+
+def test_a_script_is_on_its_case_page(everything):
+    pages = [p for p in (everything / "cases").iterdir() if "it is wrong" in p.read_text()]
+    assert [p.name.startswith("mlx_lm-qwen3-ragged") for p in pages] == [True]

@@ -1,0 +1,129 @@
+"""Which verdicts make a defect come or go."""
+
+import msgspec
+import pytest
+
+from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
+from conformance.report.history import State, histories, state_of
+from conformance.tools.releases.pins import Release
+from conformance.tools.releases.running import Column
+from conformance.tools.releases.table import as_markdown, as_text, make_table
+
+CASE = "mlx_lm/llama/ragged/float32/0"
+
+
+def column(version, verdict, *, schedules=("ragged",)):
+    release = Release("mlx-lm", version)
+    if verdict is None:
+        return Column(release, problem="cannot be installed: no such release")
+    result = CaseResult(
+        case=CASE,
+        engine="mlx_lm",
+        family="llama",
+        scenario="ragged",
+        dtype="float32",
+        seed=0,
+        verdict=verdict,
+        expected=verdict.good,
+        max_abs_diff=None,
+        noise=None,
+        first_bad_step=None,
+        evidence=(Finding(verdict, "forced", f"seen in {version}", schedule="ragged"),),
+        versions={},
+        device="cpu",
+        seconds=0.0,
+        schedules=tuple(ScheduleResult(name, verdict) for name in schedules),
+    )
+    return Column(release, (result,))
+
+
+def worse_than_its_schedules(version):
+    made = column(version, Verdict.DRIFT)
+    result = msgspec.structs.replace(made.results[0], verdict=Verdict.UNSTABLE)
+    return Column(made.release, (result,))
+
+
+def histories_of(columns):
+    return histories([(column.release.version, column.results) for column in columns])
+
+
+def history(*verdicts):
+    (found,) = histories_of([column(f"0.{i}", verdict) for i, verdict in enumerate(verdicts)])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state"),
+    [
+        (Verdict.EXACT, State.RIGHT),
+        (Verdict.TIE, State.RIGHT),
+        (Verdict.DRIFT, State.WRONG),
+        (Verdict.CRASH, State.WRONG),
+        (Verdict.ORACLE, State.WRONG),
+        (Verdict.UNSUPPORTED, State.UNTOLD),
+        (Verdict.VACUOUS, State.UNTOLD),
+        (None, State.UNTOLD),
+    ],
+)
+def test_a_verdict_says_right_wrong_or_nothing(verdict, state):
+    assert state_of(verdict) is state
+
+
+def test_a_defect_goes_with_the_first_release_that_is_right():
+    found = history(Verdict.CRASH, Verdict.DIVERGED, Verdict.EXACT, Verdict.EXACT)
+    assert found.changed
+    assert found.shape == "crash in 0.0; diverged in 0.1; right from 0.2"
+    assert found.example == "seen in 0.1"
+
+
+def test_a_release_that_cannot_tell_neither_ends_nor_begins_a_defect():
+    found = history(Verdict.DRIFT, Verdict.UNSUPPORTED, None, Verdict.DRIFT)
+    assert not found.changed
+    assert found.shape == "drift from 0.0"
+
+
+def test_a_defect_that_comes_and_goes_is_told_twice():
+    found = history(Verdict.EXACT, Verdict.NAN, Verdict.NAN, Verdict.EXACT, Verdict.NAN)
+    assert found.shape == "right in 0.0; nan in 0.1 to 0.2; right in 0.3; nan in 0.4"
+
+
+def test_a_case_that_failed_before_any_schedule_is_told_as_a_whole():
+    (found,) = histories_of([column("0.1", Verdict.CRASH, schedules=())])
+    assert (found.schedule, found.states) == ("", (State.WRONG,))
+
+
+def test_a_case_that_failed_before_any_schedule_says_so_of_all_that_others_played():
+    whole = column("0.1", Verdict.CRASH, schedules=())
+    found = histories_of([whole, column("0.2", Verdict.EXACT, schedules=("ragged", "wide"))])
+    assert [(h.schedule, h.shape) for h in found] == [
+        ("ragged", "crash in 0.1; right in 0.2"),
+        ("wide", "crash in 0.1; right in 0.2"),
+    ]
+    assert all(h.changed for h in found)
+
+
+def test_a_case_that_is_worse_than_its_schedules_keeps_that_to_itself():
+    found = histories_of([worse_than_its_schedules("0.1"), column("0.2", Verdict.EXACT)])
+    assert [(h.schedule, h.shape) for h in found] == [
+        ("", "unstable in 0.1"),
+        ("ragged", "drift in 0.1; right in 0.2"),
+    ]
+
+
+def test_the_table_has_a_column_for_a_release_that_cannot_be_run():
+    table = make_table([column("0.1", Verdict.DRIFT), column("0.2", None)])
+    assert table.rows == (("llama", ("~ 1/1", "cannot be run")),)
+    assert table.problems == ("mlx-lm 0.2 cannot be installed: no such release",)
+    assert "no such release" in as_text(table)
+
+
+def test_what_is_wrong_throughout_is_apart_from_what_changed():
+    always = make_table([column("0.1", Verdict.DRIFT), column("0.2", Verdict.DRIFT)])
+    gone = make_table([column("0.1", Verdict.DRIFT), column("0.2", Verdict.EXACT)])
+    assert not always.changes
+    assert always.lasting == ("mlx_lm/llama ragged (ragged): drift from 0.1 - seen in 0.2",)
+    assert not gone.lasting
+    assert gone.changes == (
+        "mlx_lm/llama ragged (ragged): drift in 0.1; right in 0.2 - seen in 0.1",
+    )
+    assert "| llama | ~ 1/1 | . 0/1 |" in as_markdown(gone)

@@ -1,0 +1,308 @@
+"""Each tiny engine gets the verdict of its one wrongness, in the scenarios that can see it."""
+
+import numpy as np
+import pytest
+from miniatures.fakes import FAKES
+from miniatures.library import ForgetfulLibrary, TiedLibrary, subject
+from miniatures.right import AllAtOnce, ContinuousBatching
+from miniatures.wrong import (
+    WRONG,
+    DriftsALittle,
+    JoinsOneOff,
+    NanInPadding,
+    RoundsOtherwise,
+    SaysUnsupported,
+)
+
+from conformance.core.verdict import Finding, Verdict
+from conformance.run.judging.judge import (
+    Numbers,
+    brief_for,
+    judge_batched,
+    worst,
+    worst_numbers,
+)
+from conformance.run.judging.oracle_check import judge_alone
+from conformance.scenarios import LADDER, Scenario
+from conformance.scenarios.solo import REPEAT
+
+# Those that the toy engine can express; the others are tested with the library that has them.
+BATCHED = tuple(
+    scenario
+    for scenario in LADDER
+    if not scenario.alone and scenario.needs <= ContinuousBatching.capabilities
+)
+ALL = frozenset(scenario.name for scenario in BATCHED)
+SEVERAL = ALL - {"batch_of_one", "stale_state"}
+# Where rows are padded, or are at different positions.
+RAGGED = SEVERAL - {"identical", "equal_length"}
+# Where a row ends, and another one decodes on or comes later.
+ENDS = RAGGED - {"wide", "threads"} | {"stale_state"}
+PIECES = frozenset(
+    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized"}
+    | {"media_in_pieces", "samplers", "structured"}
+)
+# Where a row that decodes waits for one that joins; a prompt of two tokens joins before long ones.
+JOINS = ENDS - {"early_finish", "images_together", "stale_state"}
+
+EXPECTED = {
+    "LosesFirstToken": (Verdict.PROTOCOL, JOINS),
+    "RepeatsToken": (Verdict.PROTOCOL, ENDS),
+    "SpeaksAfterFinish": (Verdict.PROTOCOL, ENDS),
+    "SpeaksAfterRemoval": (Verdict.PROTOCOL, {"cancelled", "mixed_modality", "structured"}),
+    "CallsEveryEndStop": (Verdict.PROTOCOL, ALL),
+    "SpeaksForAStranger": (
+        Verdict.PROTOCOL,
+        {"cancelled", "mixed_modality", "media_in_pieces", "structured"},
+    ),
+    "HidesLogprobs": (Verdict.PROTOCOL, SEVERAL),
+    "AttendsToPadding": (Verdict.DIVERGED, RAGGED),
+    "NanInPadding": (Verdict.NAN, RAGGED),
+    "RowZeroOffset": (Verdict.DIVERGED, RAGGED),
+    "CountsColumnsAlone": (Verdict.DIVERGED, {"cancelled", "media_in_pieces"}),
+    "AnswersFirstRow": (Verdict.DIVERGED, SEVERAL - {"identical"}),
+    "JoinsOneOff": (
+        Verdict.DIVERGED,
+        {"staggered", "window", "cancelled", "prompt_cache", "stop_sequences"}
+        | {"samplers", "invalid", "quantized", "mixed_modality", "structured"},
+    ),
+    "WrongBeyondEightRows": (Verdict.DIVERGED, {"wide"}),
+    "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish"}),
+    "SwapsRowsAfterFilter": (
+        Verdict.DIVERGED,
+        {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers", "quantized"}
+        | {"media_in_pieces", "structured"},
+    ),
+    "MixesScales": (Verdict.DRIFT, {"quantized"}),
+    "SwapsImages": (Verdict.DIVERGED, {"images_together", "mixed_modality"}),
+    "CutsImages": (Verdict.DIVERGED, {"media_in_pieces"}),
+    "ImagesShiftJoins": (Verdict.DIVERGED, {"mixed_modality"}),
+    "RemembersText": (Verdict.DIVERGED, {"stale_state", "prompt_cache"}),
+    "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces"}),
+    "InheritsSlotState": (
+        Verdict.DIVERGED,
+        {"slot_reuse", "samplers", "invalid", "mixed_modality", "quantized", "structured"},
+    ),
+    "ComputesGhostRows": (Verdict.LEAK, ENDS),
+    "LosesTokenBetweenPieces": (Verdict.DIVERGED, PIECES),
+    "ForgetsBound": (Verdict.DIVERGED, {"window"}),
+    "SharesExtractedCache": (Verdict.DIVERGED, {"prompt_cache"}),
+    "KeepsFirstSampler": (Verdict.DIVERGED, {"samplers"}),
+    "ShiftsProcessors": (Verdict.DIVERGED, {"samplers", "structured"}),
+    "MovesGrammarsLate": (Verdict.DIVERGED, {"structured"}),
+    "StopsLate": (Verdict.PROTOCOL, {"stop_sequences"}),
+    "AcceptsInvalid": (Verdict.PROTOCOL, {"invalid"}),
+    "RefusesUnclearly": (Verdict.PROTOCOL, {"invalid"}),
+    "HalfAppliesInvalid": (Verdict.PROTOCOL, {"invalid"}),
+    "WaitsForWholePrefill": (Verdict.HANG, {"invalid"}),
+    "CrashesOnJoin": (Verdict.CRASH, JOINS),
+    "SaysUnsupported": (Verdict.UNSUPPORTED, {"window"}),
+    "NeverEnds": (
+        Verdict.HANG,
+        {"slot_reuse", "window", "prompt_cache", "samplers", "invalid"}
+        | {"mixed_modality", "stale_state", "quantized", "structured"},
+    ),
+    "CrashesOnOtherThread": (Verdict.CRASH, {"threads"}),
+    "ReadsUnwrittenMemory": (Verdict.UNSTABLE, SEVERAL),
+    "DriftsALittle": (Verdict.DRIFT, SEVERAL),
+}
+
+# What each fake leaves out: these scenarios are vacuous on it, and all others exact.
+VACUOUS = {
+    "OneByOne": SEVERAL,
+    "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache", "quantized"},
+    "JoinsLate": {"staggered", "window", "stop_sequences", "samplers", "mixed_modality"},
+    "PrefillsWhole": {"chunked", "cancelled", "media_in_pieces", "samplers"},
+    "PrefillsAtOnce": {"chunked", "cancelled", "media_in_pieces", "samplers", "structured"},
+    "NeverQuantizes": {"quantized"},
+    "HasMoreSlots": {"slot_reuse", "cancelled", "mixed_modality"},
+    "PadsAlways": {"identical", "equal_length"},
+    "Unmetered": ALL
+    - {"window", "stop_sequences", "mixed_modality", "media_in_pieces", "structured"},
+    "WithoutProbes": {"invalid"},
+    "WithoutStages": {
+        *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
+        *("samplers", "invalid", "quantized", "structured"),
+        *("mixed_modality", "media_in_pieces", "stale_state"),
+    },
+    "AnswersAtOnce": {
+        *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
+        *("samplers", "invalid", "quantized", "structured"),
+        *("mixed_modality", "media_in_pieces", "stale_state"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def toy():
+    """One subject for all: its single streams are made once."""
+    return subject()
+
+
+def judge(toy, engine, scenario):
+    return judge_batched(toy, engine, scenario, scenario.make(brief_for(toy, engine, 0)))
+
+
+def verdicts(toy, engine):
+    """The verdict of each scenario that the engine can express."""
+    return {
+        scenario.name: judge(toy, engine, scenario).verdict
+        for scenario in BATCHED
+        if scenario.needs <= engine.capabilities
+    }
+
+
+@pytest.mark.parametrize("scenario", BATCHED, ids=lambda s: s.name)
+def test_a_right_engine_is_exact(toy, scenario):
+    outcome = judge(toy, ContinuousBatching, scenario)
+    assert outcome.verdict is Verdict.EXACT
+    assert outcome.findings == ()
+    assert outcome.numbers == Numbers(0.0, outcome.numbers.noise, 0.0)
+
+
+def test_an_engine_that_shows_little_is_exact_on_what_it_can_express(toy):
+    found = verdicts(toy, AllAtOnce)
+    assert set(found.values()) == {Verdict.EXACT}
+    assert {"ragged", "chunked", "slot_reuse", "prompt_cache", "threads"} < set(found)
+    assert not {"staggered", "cancelled", "samplers", "invalid"} & set(found)
+
+
+@pytest.mark.parametrize("engine", WRONG, ids=lambda e: e.__name__)
+def test_a_wrong_engine_gets_its_verdict_where_its_wrongness_can_show(toy, engine):
+    verdict, where = EXPECTED[engine.__name__]
+    assert verdicts(toy, engine) == {
+        name: verdict if name in where else Verdict.EXACT for name in (s.name for s in BATCHED)
+    }
+
+
+@pytest.mark.parametrize("engine", FAKES, ids=lambda e: e.__name__)
+def test_a_fake_is_vacuous_where_it_leaves_out_what_is_tested(toy, engine):
+    vacuous = VACUOUS[engine.__name__]
+    assert verdicts(toy, engine) == {
+        name: Verdict.VACUOUS if name in vacuous else Verdict.EXACT
+        for name in (s.name for s in BATCHED)
+    }
+
+
+def test_every_scenario_can_be_vacuous():
+    assert set().union(*VACUOUS.values()) == ALL
+
+
+def test_every_scenario_is_the_first_of_the_ladder_to_see_some_wrongness():
+    order = [scenario.name for scenario in BATCHED]
+    first = {min(where, key=order.index) for _, where in EXPECTED.values()}
+    assert set(order) - first == set()
+
+
+def test_other_rounding_is_exact_where_no_token_hangs_on_it(toy):
+    assert set(verdicts(toy, RoundsOtherwise).values()) == {Verdict.EXACT}
+
+
+def test_other_rounding_is_a_tie_where_a_token_hangs_on_it():
+    found = verdicts(subject(TiedLibrary()), RoundsOtherwise)
+    assert found == {name: Verdict.TIE if name in SEVERAL else Verdict.EXACT for name in ALL}
+
+
+def test_a_window_of_the_family_is_used_in_place_of_a_bound():
+    windowed = subject(window=6)
+    scenario = next(s for s in BATCHED if s.name == "window")
+    schedules = scenario.make(brief_for(windowed, ContinuousBatching, 0))
+    assert {s.options.max_kv_size for s in schedules} == {None}
+    assert judge(windowed, ContinuousBatching, scenario).verdict is Verdict.EXACT
+
+
+def test_results_of_schedules_count_calls_and_padding(toy):
+    ragged = next(s for s in BATCHED if s.name == "ragged")
+    outcome = judge(toy, ContinuousBatching, ragged)
+    first = outcome.schedules[0]
+    # 23, 5, 11 and 2 tokens: four rows of 22 columns, of which 22 + 4 + 10 + 1 are prompt; twice.
+    assert (first.name, first.verdict) == ("ragged", Verdict.EXACT)
+    assert first.padded_positions == 2 * (4 * 22 - 37)
+    assert first.forward_calls == 2 * (1 + 5)
+    assert first.real_positions > 0
+
+
+def test_each_schedule_has_the_verdict_of_its_own_findings(toy):
+    ragged = next(s for s in BATCHED if s.name == "ragged")
+    broken = next(e for e in WRONG if e.__name__ == "NanInPadding")
+    assert [s.verdict for s in judge(toy, broken, ragged).schedules] == [
+        Verdict.NAN,
+        Verdict.EXACT,  # a prompt of one token is never prefilled
+    ]
+    cancelled = next(s for s in BATCHED if s.name == "cancelled")
+    leaky = next(e for e in WRONG if e.__name__ == "KeepsCache")
+    by_name = {s.name: s.verdict for s in judge(toy, leaky, cancelled).schedules}
+    assert by_name["prefill"] is Verdict.LEAK
+    assert by_name["decode"] is Verdict.EXACT
+
+
+def test_a_case_that_is_unsupported_is_not_vacuous_too(toy):
+    window = next(s for s in BATCHED if s.name == "window")
+    found = judge(toy, SaysUnsupported, window)
+    assert {f.verdict for f in found.findings} == {Verdict.UNSUPPORTED}
+
+
+def test_a_scenario_without_schedules_is_vacuous(toy):
+    ragged = next(s for s in BATCHED if s.name == "ragged")
+    empty = Scenario("empty", 1, "nothing", frozenset(), lambda brief: [], ragged.witnesses)
+    outcome = judge(toy, ContinuousBatching, empty)
+    assert outcome.verdict is Verdict.VACUOUS
+    assert [f.expected for f in outcome.findings] == [w.name for w in ragged.witnesses]
+    assert outcome.numbers is None
+
+
+def test_a_doubtful_oracle_is_told_and_judges_nothing():
+    """The library is off by one without a batch, and an engine that is off alike is exact."""
+    doubtful = subject(ForgetfulLibrary())
+    judge_alone(doubtful, REPEAT.make(brief_for(doubtful, JoinsOneOff, 0)))
+    scenario = next(s for s in BATCHED if s.name == "batch_of_one")
+    outcome = judge(doubtful, OffByOne, scenario)
+    assert outcome.verdict is Verdict.EXACT
+    assert [f.check for f in outcome.findings] == ["oracle"]
+
+
+class OffByOne(ContinuousBatching):
+    """Wrong as its library is."""
+
+    def offsets(self, rows):
+        return [len(row.fed) + 1 for row in rows]
+
+
+def test_worst_is_exact_without_findings_and_the_most_severe_with_them():
+    assert worst([]) is Verdict.EXACT
+    some = [Finding(v, "c", "w") for v in (Verdict.TIE, Verdict.NAN, Verdict.DRIFT)]
+    assert worst(some) is Verdict.NAN
+
+
+def test_worst_numbers_are_those_of_the_largest_ratio():
+    small, large = Numbers(5.0, 4.0, 1.25), Numbers(0.1, 0.01, 10.0)
+    assert worst_numbers([small, large]) is large
+    assert worst_numbers([]) is None
+
+
+def test_the_numbers_of_a_drift_are_its_difference_over_its_noise(toy):
+    numbers = judge(toy, DriftsALittle, next(s for s in BATCHED if s.name == "identical")).numbers
+    assert numbers.difference == pytest.approx(1e-3, rel=0.01)
+    assert numbers.ratio > 100
+    assert np.isfinite(numbers.noise)
+
+
+def until_bad(findings):
+    return any(not finding.verdict.good for finding in findings)
+
+
+def test_a_case_ends_with_the_first_run_whose_findings_are_enough(toy):
+    (ragged,) = (scenario for scenario in BATCHED if scenario.name == "ragged")
+    schedules = ragged.make(brief_for(toy, NanInPadding, 0))
+    before = toy.library.churns
+    outcome = judge_batched(toy, NanInPadding, ragged, schedules, until=until_bad)
+    assert toy.library.churns == before + 1
+    assert [result.name for result in outcome.schedules] == [schedules[0].name]
+    assert outcome.verdict is Verdict.NAN
+
+
+def test_a_case_of_which_nothing_is_enough_is_judged_whole(toy):
+    (ragged,) = (scenario for scenario in BATCHED if scenario.name == "ragged")
+    schedules = ragged.make(brief_for(toy, ContinuousBatching, 0))
+    outcome = judge_batched(toy, ContinuousBatching, ragged, schedules, until=until_bad)
+    assert len(outcome.schedules) == len(schedules) > 1

@@ -1,0 +1,92 @@
+"""How often a schedule is played, and how."""
+
+import msgspec
+import pytest
+from miniatures.library import TiedLibrary, subject
+from miniatures.right import AllAtOnce, ContinuousBatching
+from miniatures.wrong import DriftsALittle, NanInPadding, RoundsOtherwise, SaysUnsupported
+
+from conformance.core.options import Drafting
+from conformance.core.schedule import Schedule
+from conformance.core.trace import Mode
+from conformance.run.judging.judge import brief_for
+from conformance.run.judging.playing import play_schedule
+from conformance.scenarios import LADDER
+from conformance.scenarios.build import ask, together
+
+
+@pytest.fixture(scope="module")
+def toy():
+    """One subject for all: its single streams are made once."""
+    return subject()
+
+
+def one_schedule(toy, engine=ContinuousBatching):
+    brief = brief_for(toy, engine, 0)
+    return Schedule("pair", (together(ask(brief, "a", 5), ask(brief, "b", 11)),))
+
+
+def test_equal_runs_are_made_twice_and_no_third_time(toy):
+    before = toy.library.churns
+    played = play_schedule(toy, ContinuousBatching, one_schedule(toy))
+    assert [trace.mode for trace in played.traces] == [Mode.FORCED, Mode.FREE]
+    assert toy.library.churns == before + 2
+
+
+def test_the_first_run_is_made_again_where_the_two_differ():
+    tied = subject(TiedLibrary())
+    played = play_schedule(tied, RoundsOtherwise, one_schedule(tied, RoundsOtherwise))
+    assert [trace.mode for trace in played.traces] == [Mode.FORCED, Mode.FREE, Mode.FORCED]
+
+
+def test_an_engine_that_cannot_be_forced_runs_free_twice(toy):
+    played = play_schedule(toy, AllAtOnce, one_schedule(toy, AllAtOnce))
+    assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
+
+
+def test_with_a_drafter_both_runs_are_free_and_the_engine_is_told_what_to_foresee(toy):
+    told = []
+
+    class Drafts(ContinuousBatching):
+        def insert(self, submissions):
+            told.append({s.request.request_id: s.hints for s in submissions})
+            super().insert(submissions)
+
+    schedule = one_schedule(toy, Drafts)
+    options = msgspec.structs.replace(schedule.options, drafting=Drafting("kind"))
+    played = play_schedule(toy, Drafts, msgspec.structs.replace(schedule, options=options))
+    assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
+    assert not played.full_logprobs
+    assert told == [{name: want.tokens for name, want in played.want.items()}] * 2
+
+
+def test_a_run_that_failed_is_not_made_again(toy):
+    scenario = next(s for s in LADDER if s.name == "window")
+    schedule = scenario.make(brief_for(toy, SaysUnsupported, 0))[0]
+    assert len(play_schedule(toy, SaysUnsupported, schedule).traces) == 1
+
+
+def test_the_noise_is_not_measured_where_the_floor_explains_all():
+    fresh = subject()
+    play_schedule(fresh, ContinuousBatching, one_schedule(fresh), once=True)
+    assert fresh.library.passes == 0
+    play_schedule(fresh, DriftsALittle, one_schedule(fresh), once=True)
+    assert fresh.library.passes > 0
+
+
+def test_a_further_schedule_that_follows_the_oracle_is_played_once_and_free(toy):
+    played = play_schedule(toy, ContinuousBatching, one_schedule(toy), once=True)
+    assert [trace.mode for trace in played.traces] == [Mode.FREE]
+
+
+def test_a_further_schedule_that_leaves_the_oracle_is_played_like_the_first(toy):
+    twice = play_schedule(toy, NanInPadding, one_schedule(toy, NanInPadding))
+    played = play_schedule(toy, NanInPadding, one_schedule(toy, NanInPadding), once=True)
+    assert [trace.mode for trace in played.traces] == [trace.mode for trace in twice.traces]
+    assert played.traces[0].mode is Mode.FORCED
+
+
+def test_a_further_schedule_ends_with_its_only_run_if_that_is_enough(toy):
+    schedule = one_schedule(toy, NanInPadding)
+    played = play_schedule(toy, NanInPadding, schedule, once=True, enough=lambda _: True)
+    assert [trace.mode for trace in played.traces] == [Mode.FREE]

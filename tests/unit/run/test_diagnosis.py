@@ -1,0 +1,93 @@
+"""A failing case is played on engines that are right by construction: model or engine?"""
+
+import pytest
+from miniatures.fakes import NeverPads
+from miniatures.library import ToyLibrary
+from miniatures.model import VOCAB
+from miniatures.right import AllAtOnce, ContinuousBatching
+from miniatures.wrong import AttendsToPadding, SaysUnsupported
+
+from conformance.core.family import Facts, Family
+from conformance.core.verdict import CaseId, Verdict
+from conformance.run.diagnosis import CHECK, conclusion, diagnose, opinions
+from conformance.run.registry import Registry
+from conformance.run.session import Session
+from conformance.scenarios import LADDER
+
+
+def engine(kind, name, *, opinion=False):
+    return type(kind.__name__, (kind,), {"name": name, "opinion": opinion})
+
+
+def session(*kinds):
+    engines = [engine(AttendsToPadding, "tested")]
+    engines += [engine(kind, f"sure{i}", opinion=True) for i, kind in enumerate(kinds)]
+    return Session(
+        Registry(
+            libraries={"toy": ToyLibrary()},
+            families={("toy", "calm"): Family("calm", Facts(library="toy"), {"vocab_size": VOCAB})},
+            engines={engine.name: engine for engine in engines},
+            scenarios={scenario.name: scenario for scenario in LADDER},
+            faults={},
+            plugins=(),
+        )
+    )
+
+
+def diagnosed(*kinds, scenario="ragged"):
+    opened = session(*kinds)
+    case = CaseId("tested", "calm", scenario, "float32", 0)
+    result = opened.run(case)
+    assert not result.verdict.good
+    told = diagnose(opened, case, result)
+    assert told.verdict is result.verdict
+    (*rest, last) = told.evidence
+    assert tuple(rest) == result.evidence
+    assert last.check == CHECK
+    return last.what
+
+
+def test_it_is_the_engine_where_the_model_is_right_elsewhere():
+    said = diagnosed(ContinuousBatching)
+    assert said == "engine or cache: the same model is right on sure0"
+
+
+def test_an_engine_that_pads_nothing_is_right_all_the_same():
+    assert diagnosed(NeverPads) == "engine or cache: the same model is right on sure0"
+
+
+def test_it_is_the_model_where_it_is_wrong_everywhere():
+    said = diagnosed(AttendsToPadding, AttendsToPadding)
+    assert said.startswith("model: it is diverged on sure0, diverged on sure1")
+
+
+def test_it_is_the_model_where_only_some_arrangement_is_right():
+    assert diagnosed(ContinuousBatching, AttendsToPadding).startswith(
+        "model: where rows are arranged otherwise it is right (right on sure0"
+    )
+
+
+@pytest.mark.parametrize("kinds", [(), (SaysUnsupported,)])
+def test_it_is_undecided_without_an_opinion(kinds):
+    said = diagnosed(*kinds, scenario="window")
+    assert said == "undecided: no reference engine can play this"
+
+
+def test_only_engines_that_can_express_the_scenario_are_asked():
+    opened = session(ContinuousBatching, AllAtOnce)
+    ragged = CaseId("tested", "calm", "ragged", "float32", 0)
+    joins = CaseId("tested", "calm", "staggered", "float32", 0)
+    repeat = CaseId("tested", "calm", "repeat", "float32", 0)
+    assert opinions(opened, ragged) == ("sure0", "sure1")
+    assert opinions(opened, joins) == ("sure0",)
+    assert opinions(opened, repeat) == ()
+
+
+def test_an_engine_that_gives_opinions_is_not_asked_about_itself():
+    opened = session(ContinuousBatching)
+    assert opinions(opened, CaseId("sure0", "calm", "ragged", "float32", 0)) == ()
+
+
+def test_what_an_engine_refuses_counts_for_nothing():
+    said = {"one": Verdict.UNSUPPORTED, "two": Verdict.EXACT}
+    assert conclusion(said) == "engine or cache: the same model is right on two"

@@ -1,0 +1,291 @@
+"""Plugins: what they bring is found, and what is wrong with one is told with its name."""
+
+import json
+import sys
+from importlib.metadata import EntryPoint
+from types import ModuleType
+
+import pytest
+
+from conformance.core.engine import Capability, Engine
+from conformance.core.errors import ConformanceError, FamilyError, PluginError
+from conformance.core.family import Facts, Family
+from conformance.core.faults import Fault
+from conformance.core.library import Coverage, Library
+from conformance.run import hosting
+from conformance.run.hookspecs import hookimpl
+from conformance.run.registry import build_registry, select
+from conformance.scenarios import Scenario
+
+
+class Abacus(Library):
+    name = "abacus"
+
+    def coverage(self):
+        return Coverage(modules=(), excluded={})
+
+    def versions(self):
+        return {}
+
+    def device(self):
+        return "wood"
+
+    def load(self, family, *, dtype, seed): ...
+    def meter(self, model, *, evaluate=False): ...
+    def single_stream(self, model, request, **options): ...
+    def stateless(self, model, request, tokens): ...
+    def teacher_forced(self, model, request, tokens, **options): ...
+    def churn(self): ...
+
+
+class Beads(Engine):
+    name = "beads"
+    library = "abacus"
+    capabilities = frozenset({Capability.FORCED})
+
+    def __init__(self, model, options): ...
+    def insert(self, submissions): ...
+    def step(self): ...
+    def remove(self, request_ids): ...
+    def close(self): ...
+
+
+def family(name="calm", library="abacus"):
+    return Family(name, Facts(library=library), {"vocab_size": 16})
+
+
+def scenario(name, rung, *needs):
+    return Scenario(name, rung, "a rung", frozenset(needs), lambda brief: ())
+
+
+def fault(name="flip"):
+    return Fault(name, "class", "source", "wrong", "abacus", (), (), lambda hits: None)
+
+
+def plugin(_name="made_here", /, **hooks):
+    """A plugin module whose hooks give these things; an exception is raised instead."""
+    module = ModuleType(_name)
+    for name, given in hooks.items():
+        setattr(module, f"conformance_{name}", hookimpl(_giver(given)))
+    return module
+
+
+def _giver(given):
+    def function():
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    return function
+
+
+@pytest.fixture(autouse=True)
+def nothing_installed(monkeypatch):
+    """No plugin but those of the test."""
+    monkeypatch.setattr(hosting, "_entry_points", list)
+
+
+@pytest.fixture
+def entry(monkeypatch):
+    """Install an entry point that loads the module ``module``, or text as such a module."""
+
+    def install(module, name="guest"):
+        if not isinstance(module, str):
+            monkeypatch.setitem(sys.modules, f"{name}_module", module)
+            module = f"{name}_module"
+        before = hosting._entry_points()
+        more = EntryPoint(name, module, "mlx_conformance")
+        monkeypatch.setattr(hosting, "_entry_points", lambda: [*before, more])
+
+    return install
+
+
+WHOLE = {
+    "libraries": [Abacus()],
+    "families": [family("calm"), family("Bold")],
+    "engines": [Beads],
+    "scenarios": [scenario("late", 2, Capability.CANCEL), scenario("early", 1)],
+    "faults": [fault()],
+}
+
+
+def test_all_that_plugins_bring_is_found_by_name():
+    found = build_registry([plugin(**WHOLE)])
+    assert list(found.libraries) == ["abacus"]
+    assert list(found.families) == [("abacus", "Bold"), ("abacus", "calm")]
+    assert found.engines == {"beads": Beads}
+    assert list(found.scenarios) == ["early", "late"], "in the order of their rungs"
+    assert list(found.faults) == ["abacus/flip"]
+    assert [f.name for f in found.families_of(Beads)] == ["Bold", "calm"]
+    assert [s.name for s in found.scenarios_for(Beads)] == ["early"], "it cannot cancel"
+
+
+def test_one_plugin_can_build_on_another():
+    found = build_registry([plugin("a", engines=[Beads]), plugin("b", libraries=[Abacus()])])
+    assert set(found.engines) == {"beads"}
+
+
+def test_an_engine_gets_the_families_of_its_own_library():
+    other = type("Other", (Abacus,), {"name": "other"})()
+    more = plugin("more", libraries=[other], families=[family("far", "other")])
+    found = build_registry([plugin(**WHOLE), more])
+    assert [f.name for f in found.families_of(Beads)] == ["Bold", "calm"]
+
+
+def test_the_installed_plugins_are_loaded(entry):
+    entry(plugin(**WHOLE), name="counting")
+    found = build_registry()
+    assert set(found.engines) == {"beads"}
+    assert [p.name for p in found.plugins] == ["counting"]
+
+
+def test_a_family_file_replaces_the_family_of_its_name(tmp_path):
+    path = tmp_path / "calm.json"
+    path.write_text(json.dumps({"vocab_size": 32, "conformance": {"library": "abacus"}}))
+    found = build_registry([plugin(**WHOLE)], family_files=[path])
+    assert found.families["abacus", "calm"].vocab_size == 32
+    assert found.families["abacus", "Bold"].vocab_size == 16
+
+
+def test_a_family_file_that_is_malformed_is_the_users_error(tmp_path):
+    path = tmp_path / "calm.json"
+    path.write_text("{")
+    with pytest.raises(FamilyError, match=r"calm\.json: not JSON"):
+        build_registry([plugin(**WHOLE)], family_files=[path])
+
+
+class Unfinished(Engine):
+    name, library, capabilities = "unfinished", "abacus", frozenset()
+
+    def __init__(self, model, options): ...
+    def insert(self, submissions): ...
+    def step(self): ...
+    def close(self): ...
+
+
+def engine(**attributes):
+    return type("Odd", (Beads,), attributes)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "message"),
+    [
+        (
+            {"families": RuntimeError("no disk")},
+            r"conformance_families\(\) raised RuntimeError: no disk",
+        ),
+        (
+            {"families": FamilyError("x.json: not JSON")},
+            r"conformance_families\(\): x\.json: not JSON",
+        ),
+        ({"families": None}, r"conformance_families\(\) raised TypeError: .*not iterable"),
+        ({"families": ["calm"]}, r"conformance_families\(\) must give Family objects, gave str"),
+        ({"families": [family("a/b")]}, r"conformance_families\(\): the name 'a/b' must be"),
+        ({"families": [family("far", "moon")]}, r"family 'far' is for library 'moon'"),
+        ({"families": [family("calm")]}, r"family 'calm' exists already, plugin '.*' brings it"),
+        ({"libraries": [Abacus]}, r"conformance_libraries\(\) must give Library objects, gave "),
+        ({"libraries": [Abacus()]}, r"library 'abacus' exists already"),
+        ({"scenarios": [scenario("early", 9)]}, r"scenario 'early' exists already"),
+        ({"scenarios": [lambda brief: ()]}, r"conformance_scenarios\(\) must give Scenario obj"),
+        ({"faults": [fault()]}, r"fault 'flip' exists already"),
+        ({"faults": [print]}, r"conformance_faults\(\) must give Fault objects, gave builtin"),
+        ({"engines": [engine()]}, r"engine 'beads' exists already"),
+        ({"engines": [print]}, r"conformance_engines\(\) must give subclasses of Engine, gave"),
+        ({"engines": [Beads(None, None)]}, r"conformance_engines\(\) must give subclasses of"),
+        ({"engines": [engine(name="far", library="moon")]}, r"engine 'far' is for library 'moon'"),
+        ({"engines": [engine(name="a b")]}, r"conformance_engines\(\): the name 'a b' must be"),
+        ({"engines": [Unfinished]}, r"class Unfinished has no method 'remove'"),
+        ({"engines": [Engine]}, r"class Engine has no attribute 'name'"),
+        (
+            {"engines": [engine(capabilities=frozenset({"fly"}))]},
+            r"class Odd declares an unknown capability: 'fly'",
+        ),
+        (
+            {"engines": [engine(capabilities="forced")]},
+            r"class Odd must declare its capabilities as a frozenset",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_sentence_with_the_plugins_name(entry, hooks, message):
+    entry(plugin(**WHOLE), name="good")
+    build_registry()
+    entry(plugin(**hooks), name="guest")
+    with pytest.raises(PluginError, match=rf"^plugin 'guest': .*{message}") as caught:
+        build_registry()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_plugin_that_came_first_keeps_its_name(entry):
+    entry(plugin(**WHOLE), name="first")
+    entry(plugin(faults=[fault()]), name="second")
+    with pytest.raises(PluginError, match=r"^plugin 'second': .*, plugin 'first' brings it$"):
+        build_registry()
+
+
+def test_a_misspelt_hook_is_told_with_the_hooks_there_are():
+    with pytest.raises(PluginError, match=r"^plugin '.*': .*unknown hook 'conformance_famly'") as e:
+        build_registry([plugin(famly=[])])
+    assert "conformance_families" in str(e.value)
+
+
+def test_a_hook_with_arguments_that_it_does_not_get_is_told():
+    guest = ModuleType("guest")
+    guest.conformance_families = hookimpl(lambda config: [])
+    with pytest.raises(PluginError, match=r"^plugin 'guest' .*: .*\{'config'\}") as caught:
+        build_registry([guest])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plugin_that_cannot_be_imported_is_told(entry):
+    entry("no_such_module.inner")
+    with pytest.raises(
+        PluginError,
+        match=r"^plugin 'guest' \(no_such_module\.inner\) could not be loaded: ModuleNotFoundError",
+    ):
+        build_registry()
+
+
+def test_a_plugin_that_ends_the_process_on_import_is_told(entry, tmp_path, monkeypatch):
+    (tmp_path / "leaves_at_once.py").write_text("import sys\nsys.exit('needs torch')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entry("leaves_at_once")
+    with pytest.raises(PluginError, match=r"^plugin 'guest' .*SystemExit: needs torch"):
+        build_registry()
+
+
+def test_a_plugin_whose_functions_are_not_marked_is_told(entry):
+    guest = ModuleType("guest")
+    guest.conformance_families = list
+    entry(guest)
+    with pytest.raises(PluginError, match=r"^plugin 'guest' .*implements no hook"):
+        build_registry()
+
+
+def test_two_installed_plugins_of_one_name_are_told(entry):
+    entry(plugin(**WHOLE), name="guest")
+    entry(plugin(faults=[fault("other")]), name="guest")
+    with pytest.raises(PluginError, match=r"^plugin 'guest' .*registered"):
+        build_registry()
+
+
+NAMES = ("llama", "qwen2", "qwen3")
+
+
+@pytest.mark.parametrize(
+    ("globs", "found"),
+    [
+        ((), NAMES),
+        (("qwen*",), ("qwen2", "qwen3")),
+        (("qwen3", "llama"), ("llama", "qwen3")),
+        (("*", "qwen2"), NAMES),
+    ],
+)
+def test_globs_select_names_in_the_names_own_order(globs, found):
+    assert select(NAMES, globs, what="family") == found
+
+
+def test_a_glob_that_matches_nothing_is_told():
+    with pytest.raises(
+        ConformanceError, match=r"no family matches 'phi\*'; there are llama, qwen2"
+    ):
+        select(NAMES, ("llama", "phi*"), what="family")

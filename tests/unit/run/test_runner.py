@@ -1,0 +1,332 @@
+"""Plays schedules: when things fire, what is recorded, how a run ends."""
+
+import threading
+
+import pytest
+from miniatures.library import ToyLibrary
+from miniatures.model import ToyModel
+from miniatures.right import ContinuousBatching
+
+from conformance.core.errors import Unsupported
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import (
+    Arrival,
+    Continuation,
+    Probe,
+    Removal,
+    Request,
+    Schedule,
+    Stage,
+    Trigger,
+)
+from conformance.core.trace import ForwardCall, Mode, ProbeResult
+from conformance.run.runner import play, step_bound
+
+A, B = Request("a", (1, 2, 3), 4), Request("b", (4, 5), 2)
+SMALL = EngineOptions(prefill_step_size=2)
+
+
+def schedule(*arrivals, removals=(), probes=(), **more):
+    return Schedule("s", arrivals, tuple(removals), tuple(probes), **more)
+
+
+def run(schedule, engine=ContinuousBatching, **more):
+    model = ToyModel()
+    return play(engine, model, schedule, meter=model.calls, **more)
+
+
+def first_step_of(trace, name):
+    """The first step at whose start the request was known."""
+    return next(step.index for step in trace.steps if name in step.stages)
+
+
+def test_a_free_run_gives_what_the_single_stream_gives():
+    trace = run(schedule(Arrival((A, B))))
+    library = ToyLibrary()
+    for request in (A, B):
+        want = library.single_stream(
+            ToyModel(), request, options=EngineOptions(), steps=request.max_tokens
+        ).stream
+        assert trace.stream(request.request_id).tokens == want.tokens
+    assert trace.mode is Mode.FREE
+    assert (trace.failure, trace.out_of_steps, trace.missed) == (None, False, ())
+    assert trace.cache_bytes_at_end == 0
+
+
+def test_a_forced_run_feeds_the_given_tokens():
+    trace = run(schedule(Arrival((A, B))), forced={"a": (9, 8, 7, 6), "b": (5, 4)})
+    assert trace.mode is Mode.FORCED
+    assert trace.stream("a").tokens == (9, 8, 7, 6)
+    assert trace.stream("b").tokens == (5, 4)
+
+
+def test_hints_reach_the_engine_and_do_not_force_it():
+    seen = {}
+
+    class Hinted(ContinuousBatching):
+        def insert(self, submissions):
+            seen.update({s.request.request_id: (s.hints, s.forced) for s in submissions})
+            super().insert(submissions)
+
+    trace = run(schedule(Arrival((A, B))), Hinted, hints={"a": (9, 8), "b": (7,)})
+    assert seen == {"a": ((9, 8), None), "b": ((7,), None)}
+    assert trace.mode is Mode.FREE
+
+
+# ---------------------------------------------------------------------------- what is recorded
+
+
+def test_a_step_records_stages_rows_calls_and_bytes():
+    trace = run(schedule(Arrival((A, B))))
+    first, second = trace.steps[:2]
+    assert first.stages == {"a": Stage.QUEUED, "b": Stage.QUEUED}
+    assert [(c.batch, c.length) for c in first.forwards] == [(2, 2)]
+    assert first.output.processed == {"a": 2, "b": 1}
+    assert (first.rows, first.cache_bytes) == ({}, 4 * 3)
+    assert second.stages == {"a": Stage.PREFILL, "b": Stage.PREFILL}
+    assert trace.steps[2].stages == {"a": Stage.DECODE, "b": Stage.DECODE}
+    assert trace.steps[2].rows == {"a": 0, "b": 1}
+
+
+def test_a_request_that_ended_stays_finished_and_two_more_steps_are_watched():
+    trace = run(schedule(Arrival((A, B))))
+    assert [step.stages["b"] for step in trace.steps][-4:] == [Stage.FINISHED] * 4
+    assert [len(step.output.events) for step in trace.steps] == [0, 0, 2, 2, 1, 1, 0, 0]
+
+
+def test_only_calls_of_this_run_are_recorded():
+    model = ToyModel()
+    model.calls.append(ForwardCall(9, 9))
+    trace = play(ContinuousBatching, model, schedule(Arrival((B,))), meter=model.calls)
+    assert all(call.batch == 1 for call in trace.forwards)
+
+
+# ---------------------------------------------------------------------------- triggers
+
+
+@pytest.mark.parametrize(
+    ("when", "step"),
+    [
+        (Trigger(), 0),
+        (Trigger(None, count=3), 3),
+        (Trigger("a", Stage.QUEUED), 0),
+        (Trigger("a", Stage.PREFILL), 1),
+        (Trigger("a", Stage.PREFILL, 4), 2),
+        (Trigger("a", Stage.DECODE), 3),
+        (Trigger("a", Stage.DECODE, 1), 4),
+        (Trigger("a", Stage.DECODE, 2), 5),
+        (Trigger("a", Stage.FINISHED), 6),
+    ],
+)
+def test_an_arrival_fires_before_the_step_that_its_trigger_names(when, step):
+    """Request ``a``: 5 tokens in pieces of 2, then 3 tokens out."""
+    long = Request("a", (1, 2, 3, 4, 5), 3)
+    trace = run(schedule(Arrival((long,)), Arrival((B,), when), options=SMALL))
+    assert first_step_of(trace, "b") == step
+    assert trace.missed == ()
+    assert trace.stream("b").finish_reason is not None
+
+
+def test_an_arrival_may_wait_for_a_removal():
+    trace = run(
+        schedule(
+            Arrival((A,)),
+            Arrival((B,), Trigger("a", Stage.REMOVED)),
+            removals=[Removal(("a",), Trigger("a", Stage.DECODE, 1))],
+        )
+    )
+    removal = next(step.index for step in trace.steps if step.removed_from)
+    assert first_step_of(trace, "b") == removal  # one firing makes another due, in the same step
+    assert len(trace.stream("a").tokens) == 1
+    assert trace.stream("a").finish_reason is None
+
+
+@pytest.mark.parametrize(
+    ("when", "stage"),
+    [
+        (Trigger("a", Stage.QUEUED), Stage.QUEUED),
+        (Trigger("a", Stage.PREFILL, 2), Stage.PREFILL),
+        (Trigger("a", Stage.DECODE, 2), Stage.DECODE),
+        (Trigger("a", Stage.FINISHED), Stage.FINISHED),
+    ],
+)
+def test_a_removal_is_recorded_with_the_stage_it_was_in(when, stage):
+    long = Request("a", (1, 2, 3, 4, 5), 3)
+    trace = run(
+        schedule(Arrival((long, B)), removals=[Removal(("a",), when)], options=SMALL),
+    )
+    (step,) = [step for step in trace.steps if step.removed_from]
+    assert step.removed_from == {"a": stage}
+    assert step.stages["a"] is Stage.REMOVED
+    assert trace.stream("b").finish_reason is not None
+
+
+def test_one_removal_may_take_requests_out_of_several_stages():
+    waiting = Request("c", (7,), 2)
+    options = EngineOptions(completion_batch_size=2)
+    trace = run(
+        schedule(
+            Arrival((A, B, waiting)),
+            removals=[Removal(("a", "c"), Trigger("a", Stage.DECODE, 1))],
+            options=options,
+        )
+    )
+    (step,) = [step for step in trace.steps if step.removed_from]
+    assert step.removed_from == {"a": Stage.DECODE, "c": Stage.QUEUED}
+    assert trace.events("c") == ()
+
+
+def test_probes_are_made_before_the_step_and_recorded_with_it():
+    probes = [
+        Probe(kind, Trigger("a", Stage.DECODE, 1)) for kind in ("empty_prompt", "unknown_uid")
+    ]
+    trace = run(schedule(Arrival((A, B)), probes=probes))
+    (step,) = [step for step in trace.steps if step.probes]
+    assert step.probes[0] == ProbeResult(
+        "empty_prompt", "ValueError: empty_prompt: the argument is not valid"
+    )
+    assert [probe.kind for probe in step.probes] == ["empty_prompt", "unknown_uid"]
+
+
+def test_what_never_fires_is_told_in_words_and_ends_the_run():
+    trace = run(
+        schedule(
+            Arrival((A,)),
+            Arrival((B,), Trigger("a", Stage.DECODE, 9)),
+            removals=[Removal(("b",), Trigger("b", Stage.DECODE, 1))],
+            probes=[Probe("empty_prompt", Trigger("a", Stage.PREFILL, 99))],
+        )
+    )
+    assert trace.missed == (
+        "arrival of b (when a is in decode with 9 done)",
+        "removal of b (when b is in decode with 1 done)",
+        "probe empty_prompt (when a is in prefill with 99 done)",
+    )
+    assert not trace.out_of_steps
+    assert trace.stream("a").finish_reason is not None
+    assert "b" not in trace.steps[-1].stages
+
+
+def test_an_idle_run_waits_for_an_arrival_at_a_later_step():
+    trace = run(schedule(Arrival((B,)), Arrival((A,), Trigger(None, count=20))))
+    assert first_step_of(trace, "a") == 20
+    assert trace.missed == ()
+    assert not trace.out_of_steps
+
+
+def test_a_request_goes_on_from_an_extracted_cache():
+    more = Request("more", (9, 8), 2, continues=Continuation("a"))
+    trace = run(schedule(Arrival((A,)), Arrival((more,), Trigger("a", Stage.FINISHED))))
+    whole = Request("x", (*A.prompt, *trace.stream("a").tokens, 9, 8), 2)
+    assert trace.stream("more").tokens == run(schedule(Arrival((whole,)))).stream("x").tokens
+
+
+# ---------------------------------------------------------------------------- how a run ends
+
+
+class Watched(ContinuousBatching):
+    """Remembers what became of it."""
+
+    last = None
+
+    def __init__(self, model, options):
+        super().__init__(model, options)
+        self.thread = threading.current_thread()
+        type(self).last = self
+
+
+class FailsInStep(Watched):
+    """Raises in its third step."""
+
+    count = 0
+
+    def step(self):
+        self.count += 1
+        if self.count == 3:
+            raise RuntimeError("shapes do not match")
+        return super().step()
+
+
+class FailsInInit(ContinuousBatching):
+    """Cannot be made."""
+
+    def __init__(self, model, options):
+        raise Unsupported("sliding windows are beyond this engine")
+
+
+class FailsInInsert(Watched):
+    """Takes nothing."""
+
+    def insert(self, submissions):
+        raise ValueError("no room")
+
+
+class FailsInRemove(Watched):
+    """Gives nothing back."""
+
+    def remove(self, request_ids):
+        raise KeyError("a")
+
+
+class Stuck(Watched):
+    """Takes requests and does nothing."""
+
+    def step(self):
+        return type(super().step())()
+
+
+def test_an_exception_ends_the_run_and_is_part_of_the_record():
+    trace = run(schedule(Arrival((A, B))), FailsInStep)
+    assert str(trace.failure).startswith("RuntimeError: shapes do not match [unit/run/")
+    assert trace.failure.frame.startswith("unit/run/test_runner.py:")
+    assert trace.failure.doing == "step 2"
+    assert not trace.failure.unsupported
+    assert len(trace.steps) == 2
+    assert (trace.out_of_steps, trace.cache_bytes_at_end, trace.missed) == (False, None, ())
+    assert FailsInStep.last.closed
+
+
+@pytest.mark.parametrize(
+    ("engine", "doing", "unsupported"),
+    [
+        (FailsInInit, "making the engine", True),
+        (FailsInInsert, "inserting a, b", False),
+        (FailsInRemove, "removing a before step 3", False),
+    ],
+)
+def test_a_failure_says_what_was_being_done(engine, doing, unsupported):
+    removal = Removal(("a",), Trigger("a", Stage.DECODE, 1))
+    trace = run(schedule(Arrival((A, B)), removals=[removal]), engine)
+    assert (trace.failure.doing, trace.failure.unsupported) == (doing, unsupported)
+
+
+def test_a_run_that_does_not_end_is_stopped_at_its_bound():
+    trace = run(schedule(Arrival((A, B))), Stuck)
+    assert trace.out_of_steps
+    assert len(trace.steps) == step_bound(trace.schedule) == (3 + 4 + 4) + (2 + 2 + 4) + 8
+    assert Stuck.last.closed
+
+
+def test_the_step_bound_counts_late_arrivals():
+    assert step_bound(schedule(Arrival((B,), Trigger(None, count=20)))) == 20 + 8 + 8
+
+
+def test_an_engine_is_closed_at_a_good_end_too():
+    run(schedule(Arrival((B,))), Watched)
+    assert Watched.last.closed
+
+
+@pytest.mark.parametrize("other", [True, False])
+def test_an_engine_is_driven_on_another_thread_if_asked(other):
+    trace = run(schedule(Arrival((B,)), decode_on_other_thread=other), Watched)
+    assert trace.stream("b").finish_reason is not None
+    assert (Watched.last.thread is not threading.current_thread()) is other
+
+
+def test_all_runs_on_another_thread_share_it():
+    asked = schedule(Arrival((B,)), decode_on_other_thread=True)
+    threads = []
+    for _ in range(2):
+        run(asked, Watched)
+        threads.append(Watched.last.thread)
+    assert threads[0] is threads[1]

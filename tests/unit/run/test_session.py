@@ -1,0 +1,165 @@
+"""Cases one after another: what is shared, what a failure becomes, what a result holds."""
+
+import pytest
+from miniatures.library import ToyLibrary
+from miniatures.model import VOCAB
+from miniatures.right import ContinuousBatching
+from miniatures.wrong import WRONG
+
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.family import Facts, Family
+from conformance.core.verdict import MOST_FINDINGS, CaseId, Verdict, decode, encode
+from conformance.run.registry import Registry
+from conformance.run.session import Session
+from conformance.scenarios import LADDER
+
+ENGINES = (ContinuousBatching, *(engine for engine in WRONG))
+
+
+class Broken(ToyLibrary):
+    """Cannot load some families; counts how often it is asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.loads = []
+
+    def load(self, family, *, dtype, seed):
+        self.loads.append((family.name, dtype, seed))
+        if family.name == "beyond":
+            raise Unsupported("model type beyond is not supported")
+        if family.name == "torn":
+            raise ModelError("weights are missing")
+        return super().load(family, dtype=dtype, seed=seed)
+
+    def single_stream(self, model, request, **options):
+        if options["options"].max_kv_size:
+            raise IndexError("list index out of range")
+        return super().single_stream(model, request, **options)
+
+
+@pytest.fixture
+def session():
+    engines = {}
+    for engine in ENGINES:
+        name = "right" if engine is ContinuousBatching else engine.__name__
+        engines[name] = type(engine.__name__, (engine,), {"name": name})
+    names = ("calm", "beyond", "torn", "one", "two", "three")
+    return Session(
+        Registry(
+            libraries={"toy": Broken()},
+            families={
+                ("toy", n): Family(n, Facts(library="toy"), {"vocab_size": VOCAB}) for n in names
+            },
+            engines=engines,
+            scenarios={scenario.name: scenario for scenario in LADDER},
+            faults={},
+            plugins=(),
+        )
+    )
+
+
+def run(session, scenario="ragged", *, family="calm", engine="right", seed=0):
+    return session.run(CaseId(engine, family, scenario, "float32", seed))
+
+
+def loads(session):
+    return session.registry.libraries["toy"].loads
+
+
+def test_a_right_engines_result(session):
+    result = run(session)
+    assert result.case == "right/calm/ragged/float32/0"
+    assert (result.engine, result.family, result.scenario) == ("right", "calm", "ragged")
+    assert (result.verdict, result.expected, result.evidence) == (Verdict.EXACT, True, ())
+    assert (result.max_abs_diff, result.ratio, result.first_bad_step) == (0.0, 0.0, None)
+    assert result.noise > 0
+    assert [s.name for s in result.schedules] == ["ragged", "one_beside_medium"]
+    assert (result.versions, result.device) == ({"toy": "1"}, "abacus")
+    assert 0 <= result.forward_seconds <= result.seconds
+    assert decode(encode(result)) == result
+
+
+def test_a_scenario_without_an_engine_is_judged_alone(session):
+    assert run(session, "repeat").verdict is Verdict.EXACT
+    assert [s.name for s in run(session, "rechunked").schedules] == ["rechunked"]
+
+
+def test_the_model_is_loaded_once_for_all_cases_of_a_family(session):
+    for scenario in ("ragged", "wide"):
+        for engine in ("right", "RowZeroOffset"):
+            run(session, scenario, engine=engine)
+    assert loads(session) == [("calm", "float32", 0)]
+
+
+def test_only_the_last_models_are_kept(session):
+    for family in ("calm", "one", "two", "calm", "three", "three", "calm"):
+        run(session, "batch_of_one", family=family)
+    assert [name for name, _, _ in loads(session)] == ["calm", "one", "two", "three", "calm"]
+
+
+@pytest.mark.parametrize("evaluate", [True, False])
+def test_calls_are_evaluated_inside_only_if_asked(session, monkeypatch, evaluate):
+    asked = []
+    monkeypatch.setattr(
+        Broken, "meter", lambda self, model, *, evaluate: asked.append(evaluate) or model.calls
+    )
+    run(Session(session.registry, evaluate=True) if evaluate else Session(session.registry))
+    assert asked == [evaluate]
+
+
+@pytest.mark.parametrize(
+    ("family", "verdict", "words"),
+    [
+        ("beyond", Verdict.UNSUPPORTED, "Unsupported: model type beyond is not supported"),
+        ("torn", Verdict.CRASH, "ModelError: weights are missing"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_a_verdict_and_is_tried_once(
+    session, family, verdict, words
+):
+    for scenario in ("ragged", "wide"):
+        result = run(session, scenario, family=family)
+        assert result.verdict is verdict
+        assert result.evidence[0].got == words
+        assert not result.expected
+        assert result.max_abs_diff is None
+    assert len(loads(session)) == 1
+
+
+def test_a_failure_of_the_single_stream_is_told_as_one(session):
+    result = run(session, "window")
+    assert result.verdict is Verdict.CRASH
+    (finding,) = result.evidence
+    assert finding.got == "IndexError: list index out of range"
+    assert finding.cause == "the library fails before any batch is made"
+
+
+def test_evidence_comes_worst_first_and_is_bounded(session):
+    result = run(session, "wide", engine="HidesLogprobs")
+    assert result.verdict is Verdict.PROTOCOL
+    assert len(result.evidence) == MOST_FINDINGS
+    result = run(session, "ragged", engine="NanInPadding")
+    severities = [finding.verdict.severity for finding in result.evidence]
+    assert severities == sorted(severities, reverse=True)
+
+
+def test_a_finding_without_a_cause_gets_the_ingredient_of_its_rung(session):
+    result = run(session, "ragged", engine="RowZeroOffset")
+    drift = next(f for f in result.evidence if f.check == "forced")
+    assert drift.cause == "what this rung adds: prompts of unequal length: padding"
+    nan = run(session, "ragged", engine="NanInPadding").evidence[0]
+    assert nan.cause == "a padded or unwritten position took part in a sum"
+
+
+def test_the_first_bad_step_is_that_of_any_finding(session):
+    result = run(session, "ragged", engine="DriftsALittle")
+    assert result.first_bad_step == 0
+    late = run(session, "early_finish", engine="SwapsRowsAfterFilter")
+    assert late.first_bad_step > 0
+
+
+def test_time_is_booked_by_phase(session):
+    run(session)
+    assert {"load", "single stream", "engine", "checks", "memory churn"} <= set(
+        session.phases.spent
+    )

@@ -1,0 +1,70 @@
+"""Files of the corpus: named by their content, written whole, read with care."""
+
+import msgspec
+import pytest
+
+from conformance.core.errors import ScheduleError
+from conformance.core.schedule import Arrival, Request, Schedule
+from conformance.core.verdict import Verdict
+from conformance.tools.explore import corpus
+from conformance.tools.explore.corpus import Entry, entry_of, read_corpus, write_entry
+from conformance.tools.explore.records import Discovery, Maker
+
+SCHEDULE = Schedule("drawn", (Arrival((Request("a", (1, 2), 3),)),))
+
+
+@pytest.fixture
+def entry():
+    found = Discovery(
+        "right", "calm", "float32", Verdict.DRIFT, "forced", "off", 7, Maker.SCHEDULES,
+        True, 1.0, SCHEDULE, SCHEDULE,
+    )  # fmt: skip
+    return entry_of(found, "toy", {"toy": "1.0"})
+
+
+def test_what_is_written_is_read(entry, tmp_path):
+    path = write_entry(entry, tmp_path / "new")
+    assert path.stem == entry.name
+    assert read_corpus(path.parent) == (entry,)
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
+
+
+def test_the_name_is_that_of_what_is_played(entry):
+    def named(**other):
+        return msgspec.structs.replace(entry, **other).name
+
+    renamed = msgspec.structs.replace(entry.schedule, name="else")
+    assert named(what="other words", versions={}, schedule=renamed) == entry.name
+    assert named(family="other") != entry.name
+    assert named(schedule=Schedule("kept", ())) != entry.name
+
+
+def test_what_is_there_stays(entry, tmp_path):
+    path = write_entry(entry, tmp_path)
+    write_entry(msgspec.structs.replace(entry, what="seen again"), tmp_path)
+    assert read_corpus(tmp_path) == (entry,)
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{}", "missing required field"), ("no", "no entry of the corpus"), (None, "has the name")],
+)
+def test_a_wrong_file_is_told_in_one_sentence(entry, tmp_path, text, words):
+    wrong = tmp_path / "0123456789ab.json"
+    wrong.write_bytes(text.encode() if text else msgspec.json.encode(entry))
+    with pytest.raises(ScheduleError, match=words) as told:
+        read_corpus(tmp_path)
+    assert str(wrong) in str(told.value)
+
+
+def test_a_schedule_that_cannot_be_played_is_told(entry, tmp_path):
+    bad = msgspec.structs.replace(entry, schedule=Schedule("s", (Arrival((Request("a", (), 3),)),)))
+    (tmp_path / f"{bad.name}.json").write_bytes(msgspec.json.encode(bad))
+    with pytest.raises(ScheduleError, match="prompt is empty"):
+        read_corpus(tmp_path)
+
+
+def test_the_projects_own_corpus_can_be_read():
+    assert corpus.OWN.is_dir()
+    assert all(isinstance(entry, Entry) for entry in read_corpus())

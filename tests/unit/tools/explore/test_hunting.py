@@ -1,0 +1,141 @@
+"""What is right stays unaccused; what is wrong is found and made small, the same each time."""
+
+import msgspec
+import pytest
+
+from conformance.core.schedule import validate
+from conformance.core.verdict import Verdict
+from conformance.run.runner import step_bound
+from conformance.tools.explore import hunting
+from conformance.tools.explore.hunting import explore
+from conformance.tools.explore.records import Maker
+
+# What a wrong engine needs at least: requests, and removals with further arrivals.
+WRONG = {
+    "LosesFirstToken": (2, 2),
+    "SpeaksAfterFinish": (2, 1),
+    "SpeaksAfterRemoval": (1, 2),
+    "CallsEveryEndStop": (1, 1),
+    "HidesLogprobs": (2, 1),
+    "AttendsToPadding": (2, 1),
+    "JoinsOneOff": (2, 2),
+    "FallsOverTwo": (2, 1),
+}
+
+
+@pytest.fixture(autouse=True)
+def shrinking_in_a_hurry(monkeypatch):
+    """What Hypothesis does not get done our own pass does."""
+    monkeypatch.setattr(hunting, "HYPOTHESIS_SECONDS", 0.5)
+
+
+def test_a_right_engine_is_not_accused(registry, unit):
+    found = explore(registry, unit(examples=160))
+    assert found.discoveries == ()
+    assert found.examples == 160
+    assert 0 < found.programs < 160
+    assert found.unsteady == found.again == 0
+    assert len(found.rates) >= 1
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_engine_is_found_and_its_schedule_made_small(registry, unit, name):
+    found = explore(registry, unit(name, examples=200)).discoveries[0]
+    requests, events = WRONG[name]
+    schedule = validate(found.schedule)
+    assert len(schedule.requests) <= requests
+    assert len(schedule.arrivals) + len(schedule.removals) <= events
+    assert step_bound(schedule) <= step_bound(found.found)
+    assert found.reproduced
+
+
+def test_equal_seeds_make_equal_schedules(registry, unit):
+    one, other = (explore(registry, unit("JoinsOneOff", examples=80)) for _ in range(2))
+    assert one.pairs == other.pairs
+    assert one.witnesses == other.witnesses
+    assert [d.found for d in one.discoveries] == [d.found for d in other.discoveries]
+
+
+def test_other_seeds_make_others(registry, unit):
+    one = explore(registry, unit(examples=80))
+    other = explore(registry, msgspec.structs.replace(unit(examples=80), seed=1))
+    assert one.pairs != other.pairs
+
+
+def test_time_ends_it(registry, unit):
+    found = explore(registry, unit(examples=10**6, seconds=0.5))
+    assert 0 < found.examples < 10**6
+    assert 0.5 <= found.wall < 5
+    assert 0 <= found.outside <= 1
+
+
+def test_a_defect_of_one_kind_is_told_once(registry, unit):
+    found = explore(registry, unit("FallsOverTwo", examples=90))
+    assert [d.verdict for d in found.discoveries] == [Verdict.CRASH]
+    assert found.again > 0
+
+
+def test_a_known_verdict_is_counted_not_told(registry, unit):
+    found = explore(registry, unit("FallsOverTwo", known=(Verdict.CRASH,)))
+    assert found.discoveries == ()
+    assert found.again > 0
+
+
+def test_what_the_engine_refuses_is_counted_and_no_finding(registry, unit):
+    found = explore(registry, unit("RefusesTwo"))
+    assert found.discoveries == ()
+    assert found.refused > 0
+
+
+def test_a_fault_is_found_where_it_is_and_nothing_else(registry, unit):
+    (found,) = explore(registry, unit(fault="right/B1.lost", examples=200)).discoveries
+    assert len(found.schedule.requests) == 2
+
+
+def test_the_machine_finds_too(registry, unit, monkeypatch):
+    monkeypatch.setattr(hunting, "MACHINES", 1)
+    found = explore(registry, unit("SpeaksForAStranger", examples=40)).discoveries[0]
+    assert found.maker is Maker.MACHINE
+    assert found.verdict is Verdict.PROTOCOL
+
+
+def test_a_model_that_cannot_be_loaded_is_told(registry, unit):
+    found = explore(registry, unit(family="torn"))
+    assert "weights are missing" in found.failed
+    assert found.bad
+    assert found.examples == 0
+
+
+def test_a_model_that_the_library_refuses_is_nothing_bad(registry, unit):
+    found = explore(registry, unit(family="beyond"))
+    assert "not supported" in found.unsupported
+    assert not found.bad
+
+
+def test_a_model_that_the_library_cannot_decode_here_is_nothing_bad(registry, unit):
+    found = explore(registry, unit(family="dumb"))
+    assert "No Metal back-end" in found.unsupported
+    assert not found.bad
+
+
+def test_a_model_that_cannot_decode_is_told(registry, unit):
+    found = explore(registry, unit(family="broken"))
+    assert "cannot be broadcast" in found.failed
+    assert found.bad
+
+
+@pytest.mark.parametrize("machines", [1, 1000])
+def test_a_request_that_the_library_refuses_alone_is_counted(registry, unit, monkeypatch, machines):
+    monkeypatch.setattr(hunting, "MACHINES", machines)
+    found = explore(registry, unit(family="curt", examples=30))
+    assert found.discoveries == ()
+    assert found.refused > 0
+
+
+@pytest.mark.parametrize("machines", [1, 1000])
+def test_a_request_that_fails_alone_is_found(registry, unit, monkeypatch, machines):
+    monkeypatch.setattr(hunting, "MACHINES", machines)
+    found = explore(registry, unit(family="brittle", examples=30)).discoveries[0]
+    assert found.verdict is Verdict.CRASH
+    assert "cannot be broadcast" in found.what
+    assert len(found.schedule.requests) == 1

@@ -1,0 +1,106 @@
+"""Schedules get as small as what they must show allows, and stay valid."""
+
+import msgspec
+import pytest
+
+from conformance.core.options import EngineOptions
+from conformance.core.schedule import (
+    Arrival,
+    Continuation,
+    Removal,
+    Request,
+    Sampler,
+    Schedule,
+    Trigger,
+    validate,
+)
+from conformance.scenarios.build import gone, produced
+from conformance.tools.explore.shrinking import size, smallest
+from conformance.tools.explore.variants import without
+
+
+def asked(name, length=8, max_tokens=5, **more):
+    return Request(name, tuple(range(length)), max_tokens, **more)
+
+
+LARGE = Schedule(
+    "large",
+    (
+        Arrival((asked("a"), asked("b", sampler=Sampler("seeded")), asked("c", segments=(3, 5)))),
+        Arrival((asked("d", continues=Continuation("a")),), gone("a")),
+        Arrival((asked("e", stop=((1, 2),)),), Trigger(count=4)),
+    ),
+    (Removal(("b",), produced("b", 2)), Removal(("c",), produced("a", 1))),
+    options=EngineOptions(prefill_step_size=4, completion_batch_size=2),
+)
+
+
+def in_time(schedule, holds):
+    return smallest(schedule, holds, seconds=30)
+
+
+def test_what_always_holds_ends_in_one_token_each():
+    least = in_time(LARGE, lambda schedule: True)
+    assert size(least) == (1, 1, 0, 0, 1, 1, 0, 1)
+    assert least.options == EngineOptions()
+
+
+@pytest.mark.parametrize(
+    ("holds", "least"),
+    [
+        (lambda s: len(s.requests) > 1, (2, 1, 0, 0, 2, 2, 0, 1)),
+        (lambda s: any(r.sampler for r in s.requests), (1, 1, 1, 0, 1, 1, 0, 1)),
+        (lambda s: bool(s.removals), (1, 2, 0, 0, 1, 1, 0, 1)),
+        (lambda s: s.options.completion_batch_size == 2, (1, 1, 1, 0, 1, 1, 0, 1)),
+        (lambda s: any(r.continues for r in s.requests), (2, 1, 1, 0, 2, 2, 0, 1)),
+        (lambda s: any(len(r.prompt) > 5 for r in s.requests), (1, 1, 0, 0, 6, 1, 0, 1)),
+        (lambda s: sum(r.max_tokens for r in s.requests) > 6, (2, 1, 0, 0, 2, 7, 0, 1)),
+        (lambda s: any(a.when.count > 1 for a in s.arrivals), (1, 1, 0, 0, 1, 1, 2, 1)),
+        (
+            lambda s: all(len(r.prompt) % 2 for r in s.requests) and len(s.requests) > 1,
+            (2, 1, 0, 0, 2, 2, 0, 1),
+        ),
+    ],
+)
+def test_what_is_needed_stays_and_nothing_else(holds, least):
+    assert size(in_time(LARGE, holds)) == least
+
+
+def test_lengths_that_must_differ_are_cut_together():
+    whole = Schedule("whole", (Arrival((asked("a", 9), asked("b", 8))),))
+    least = in_time(whole, lambda s: len({len(r.prompt) % 2 for r in s.requests}) > 1)
+    assert size(least)[4] == 3
+
+
+def test_no_time_leaves_it_as_it_is():
+    assert smallest(LARGE, lambda _: True, seconds=-1) == LARGE
+
+
+def test_only_valid_schedules_are_tried():
+    def holds(schedule):
+        validate(schedule)
+        return "d" in {request.request_id for request in schedule.requests}
+
+    assert len(in_time(LARGE, holds).requests) == 1
+
+
+def test_what_hung_on_a_request_goes_with_it():
+    less = without(LARGE, "a")
+    validate(less)
+    assert less.request("d").continues is None
+    assert less.removals[1].when == Trigger()
+    assert without(LARGE, "b").removals == LARGE.removals[1:]
+
+
+def test_ingredients_that_hide_it_alone_go_together():
+    rows = (asked("a", segments=(3, 5)), asked("b", segments=(3, 5)))
+    whole = Schedule("whole", (Arrival(rows),))
+
+    def alike(schedule):
+        return (
+            len(schedule.requests) == 2 and len({bool(r.segments) for r in schedule.requests}) == 1
+        )
+
+    least = in_time(whole, alike)
+    assert not any(request.segments for request in least.requests)
+    assert msgspec.json.encode(least)

@@ -1,0 +1,72 @@
+"""Where goldens lie, and what lies there that is none."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.core.errors import GoldenError
+from conformance.tools.golden.layout import find_folder, golden_files, golden_path, strangers
+
+
+@pytest.fixture
+def root(tmp_path):
+    for name in ("toy/calm.json", "toy/loud.json", "toy/.calm.json.7.partial", "notes.txt"):
+        path = tmp_path / "golden" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "golden" / "without.toml").touch()
+    return tmp_path / "golden"
+
+
+def test_files_are_found_by_library_and_family(root):
+    assert golden_files(root) == {
+        ("toy", "calm"): golden_path(root, "toy", "calm"),
+        ("toy", "loud"): golden_path(root, "toy", "loud"),
+    }
+
+
+def test_what_is_no_golden_is_a_stranger(root):
+    names = [str(path.relative_to(root)) for path in strangers(root)]
+    assert names == ["notes.txt", "toy/.calm.json.7.partial"]
+
+
+def test_a_golden_that_comes_while_they_are_listed_is_no_stranger(root, monkeypatch):
+    listed = Path.rglob
+
+    def late(self, pattern):
+        golden_path(root, "toy", "late").touch()
+        return listed(self, pattern)
+
+    monkeypatch.setattr(Path, "rglob", late)
+    assert len(strangers(root)) == 2
+
+
+def test_a_golden_in_another_place_is_a_stranger(root):
+    (root / "toy" / "deeper").mkdir()
+    (root / "toy" / "deeper" / "calm.json").touch()
+    (root / "calm.json").touch()
+    names = {str(path.relative_to(root)) for path in strangers(root)}
+    assert {"toy/deeper/calm.json", "calm.json"} < names
+
+
+def test_the_folder_is_that_of_the_working_directory(root, monkeypatch):
+    monkeypatch.chdir(root.parent)
+    assert find_folder(None) == root
+
+
+def test_a_given_folder_goes_first(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(root.parent)
+    (tmp_path / "mine").mkdir()
+    assert find_folder(tmp_path / "mine") == tmp_path / "mine"
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(GoldenError, match="no folder of goldens is there"):
+        find_folder(tmp_path / "lost")
+    assert find_folder(tmp_path / "lost", must_exist=False) == tmp_path / "lost"
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "golden").touch()
+    with pytest.raises(GoldenError, match="no folder of goldens"):
+        find_folder(tmp_path / "golden", must_exist=False)

@@ -1,0 +1,38 @@
+"""This project as a folder on another interpreter's path."""
+
+import subprocess
+import sys
+
+from conformance.tools.releases import package
+
+SCRIPT = """
+import importlib.metadata as m, conformance
+print(conformance.__file__)
+print(*sorted(e.name for e in m.entry_points(group="mlx_conformance")))
+"""
+
+
+def test_another_interpreter_finds_the_package_and_only_the_named_plugins(tmp_path):
+    folder = package.unpack(tmp_path, {"mlx_lm"})
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", SCRIPT],
+        env={"PYTHONPATH": str(folder)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert found == [str(folder / "conformance" / "__init__.py"), "mlx_lm"]
+
+
+def test_it_is_made_once(tmp_path):
+    folder = package.unpack(tmp_path, {"mlx_lm"})
+    assert package.unpack(tmp_path, {"mlx_lm"}) == folder
+    assert package.unpack(tmp_path, {"mlx_vlm"}) != folder
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_the_project_needs_is_told_without_the_libraries_and_the_extras():
+    needs = package.needs({"mlx", "mlx-lm", "mlx-vlm"})
+    assert any(text.startswith("numpy") for text in needs)
+    assert not any(text.startswith(("mlx", "torch", "ruff")) for text in needs)

@@ -1,0 +1,62 @@
+"""Prompts that the processor is handed in one call, beside each alone."""
+
+import numpy as np
+import pytest
+
+from conformance.core.errors import NoScriptError
+from conformance.core.schedule import Request
+from conformance.tools.repro.found import Joined
+from conformance.tools.repro.joint import joined_of
+from conformance.tools.repro.refusing import Reason
+
+ASKED = {"long": Request("long", (5, 6, 7), 1), "short": Request("short", (8,), 1)}
+PIXELS = {name: np.full((1, 2), number) for number, name in enumerate(ASKED)}
+ALONE = {
+    name: {"pixel_values": PIXELS[name], "kinds": np.ones((1, len(request.prompt)), int)}
+    for name, request in ASKED.items()
+}
+MASK = np.array([[1, 1, 1], [0, 0, 1]])
+MADE = {
+    "input_ids": np.array([[5, 6, 7], [9, 9, 8]]),
+    "attention_mask": MASK,
+    "pixel_values": np.concatenate(list(PIXELS.values())),
+    "kinds": MASK,
+}
+
+
+def joined(**other):
+    return joined_of(lambda: [(tuple(ASKED), MADE | other)], ASKED, ALONE, "case")
+
+
+def test_what_is_filled_up_and_what_is_joined_as_it_is():
+    given, padded = ("pixel_values", "kinds"), ("kinds",)
+    assert joined() == (Joined(("long", "short"), 9, right=False, given=given, padded=padded),)
+
+
+def test_it_sees_on_which_side_prompts_are_filled_up():
+    mask = np.array([[1, 1, 1], [1, 0, 0]])
+    ids = np.array([[5, 6, 7], [8, 9, 9]])
+    (found,) = joined_of(
+        lambda: [(tuple(ASKED), {"input_ids": ids, "attention_mask": mask})], ASKED, ALONE, "case"
+    )
+    assert (found.pad, found.right) == (9, True)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"input_ids": np.array([[5, 6, 7], [9, 9, 4]])}, "other ids"),
+        ({"pixel_values": np.zeros((2, 2), int)}, "other pixel_values"),
+        ({"pixel_values": np.zeros((3, 2), int)}, "other pixel_values"),
+        ({"kinds": np.ones((2, 3), int)}, "other kinds"),
+    ],
+)
+def test_what_is_not_the_same_prompts_side_by_side_is_the_processors_own(other, words):
+    with pytest.raises(NoScriptError, match=words) as raised:
+        joined(**other)
+    assert raised.value.reason == Reason.PROCESSOR
+
+
+def test_a_processor_that_fails_is_named():
+    with pytest.raises(NoScriptError, match="ZeroDivisionError"):
+        joined_of(lambda: 1 // 0, ASKED, ALONE, "case")

@@ -1,0 +1,44 @@
+"""What a sweep has tried, and why entries have no script."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from conformance.core.errors import ReproError
+from conformance.tools.repro.known import KnownScript
+from conformance.tools.repro.tables import read_table, table_lines, without
+
+DOCS = Path(__file__).parents[4] / "docs"
+SHOWN = KnownScript("shown", case="a/b/c/float32/0", lines=40, said="3 nats apart", script="x = 1")
+LONG = [KnownScript(name, reason=f"{name}: 61 lines", group="too long") for name in ("a", "b")]
+OTHER = KnownScript("c", reason="no words", group="an engine")
+
+
+def test_a_table_is_read_back_without_its_scripts():
+    text = "\n".join(table_lines([SHOWN, *LONG])).encode()
+    assert list(read_table(text)) == ["shown", "a", "b"]
+    assert read_table(text)["a"] == LONG[0]
+    assert read_table(text)["shown"].script == ""
+    assert read_table(text)["shown"].shows
+
+
+def test_a_line_of_something_else_is_named():
+    text = "\n".join([*table_lines([SHOWN]), "{}"]).encode()
+    with pytest.raises(ReproError, match="line 2"):
+        read_table(text)
+
+
+def test_those_without_a_script_stand_by_their_reason_the_most_frequent_first():
+    assert list(without([OTHER, SHOWN, *LONG]).items()) == [
+        ("too long", ["a", "b"]),
+        ("an engine", ["c"]),
+    ]
+
+
+def test_the_page_says_what_the_sweep_said():
+    made = read_table((DOCS / "repro" / "table.jsonl").read_bytes()).values()
+    page = (DOCS / "repro.md").read_text()
+    assert f"**{sum(item.shows for item in made)} of {len(made)} known defects shown" in page
+    told = re.findall(r"^\| (\d+) \| (.+) \|$", page, re.MULTILINE)
+    assert told == [(str(len(names)), reason) for reason, names in without(made).items()]

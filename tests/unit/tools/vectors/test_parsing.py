@@ -1,0 +1,168 @@
+"""A trace file is read whole, or refused in a sentence that names line and field."""
+
+import json
+
+import pytest
+
+from conformance.core.errors import VectorsError
+from conformance.tools.vectors.parsing import read_trace
+
+
+def refusal(path):
+    with pytest.raises(VectorsError) as caught:
+        read_trace(path)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text.removeprefix(str(path))
+
+
+def test_runs_are_read_in_order(write_trace, plain, moving):
+    first, second = read_trace(write_trace(plain, moving))
+    assert (first.header.schedule, second.header.schedule) == ("plain", "moving")
+    assert first.where.endswith(", line 1")
+    assert len(first.lines) == len(plain) - 1
+    assert not first.forced
+
+
+def test_a_run_of_fed_tokens_is_forced(write_trace, plain):
+    for line in plain:
+        if line["record"] == "token":
+            line["forced"] = True
+    (run,) = read_trace(write_trace(plain))
+    assert run.forced
+
+
+def test_an_error_ends_a_run(write_trace, plain):
+    error = {"record": "error", "type": "ValueError", "message": "no"}
+    assert len(read_trace(write_trace([*plain[:3], error], plain))) == 2
+
+
+def test_empty_lines_are_none(write_trace, plain):
+    text = "\n".join(json.dumps(line) + "\n" for line in plain)
+    assert len(read_trace(write_trace(text=text))) == 1
+
+
+def test_an_empty_trace(write_trace):
+    assert refusal(write_trace()) == ": the trace is empty: it has no run to judge"
+
+
+def test_a_trace_that_is_not_there(tmp_path):
+    assert refusal(tmp_path / "none") == ": cannot read the trace: No such file or directory"
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "t").write_bytes(b"\xff\xfe")
+    assert refusal(tmp_path / "t") == ": the trace is not UTF-8 text"
+
+
+def test_a_truncated_last_line(write_trace, plain):
+    text = "\n".join(map(json.dumps, plain))
+    assert refusal(write_trace(text=text[:-8])).startswith(
+        ", line 10: the last line is not whole: "
+    )
+
+
+def test_a_trace_that_ends_between_two_lines(write_trace, plain):
+    path = write_trace(plain[:5])
+    assert refusal(path) == (
+        f", line 5: the run of {path}, line 1 has no 'end': the trace is truncated"
+    )
+
+
+def test_a_run_within_a_run(write_trace, plain):
+    path = write_trace(plain[:-1], plain)
+    assert refusal(path) == f", line 10: a header, but the run of {path}, line 1 has no 'end' yet"
+
+
+def test_a_run_without_a_header(write_trace, plain):
+    assert refusal(write_trace(plain[1:])) == (
+        ", line 1: a run begins with a header, this is 'token'"
+    )
+
+
+@pytest.mark.parametrize("more", [{}, {"novelty": 1}])
+def test_another_format_is_told_first(write_trace, plain, more):
+    plain[0] |= {"format": 2, **more}
+    assert refusal(write_trace(plain)) == (", line 1: field 'format' is 2, this release reads 1")
+
+
+@pytest.mark.parametrize(
+    ("index", "change", "words"),
+    [
+        (0, {"engine": "a/b"}, "Expected `str` matching regex '^[\\\\w.+-]+$' - at `$.engine`"),
+        (0, {"dtype": None}, "Expected `str`, got `null` - at `$.dtype`"),
+        (1, {"record": "word"}, "Invalid value 'word' - at `$.record`"),
+        (1, {"token": "5"}, "Expected `int`, got `str` - at `$.token`"),
+        (1, {"token": -1}, "Expected `int` >= 0 - at `$.token`"),
+        (1, {"logprob": 1}, "Object contains unknown field `logprob`"),
+        (1, {"top": [[5]]}, "Expected `array` of length 2 - at `$.top[0]`"),
+        (7, {"reason": "bored"}, "Invalid enum value 'bored' - at `$.reason`"),
+    ],
+)
+def test_a_field_that_is_wrong(write_trace, plain, index, change, words):
+    plain[index] |= change
+    assert refusal(write_trace(plain)).startswith(f", line {index + 1}: {words}")
+
+
+def test_a_field_that_is_missing(write_trace, plain):
+    del plain[1]["step"]
+    assert refusal(write_trace(plain)) == ", line 2: Object missing required field `step`"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_is_not_finite(write_trace, plain, number):
+    text = "".join(json.dumps(line) + "\n" for line in plain).replace("-0.5", number, 1)
+    assert refusal(write_trace(text=text)) == (
+        ", line 2: a number is not finite, which JSON cannot say: write null"
+    )
+
+
+def test_a_number_beyond_all_floats(write_trace, plain):
+    text = "".join(json.dumps(line) + "\n" for line in plain).replace("-0.5", "1e999", 1)
+    assert refusal(write_trace(text=text)).startswith(", line 2: ")
+
+
+def test_what_is_no_json(write_trace, plain):
+    text = "".join(json.dumps(line) + "\n" for line in plain).replace("{", "<", 1)
+    assert refusal(write_trace(text=text)).startswith(", line 1: not JSON: ")
+
+
+def test_a_missing_step(write_trace, plain):
+    plain[3]["step"] = 2
+    assert refusal(write_trace(plain)) == (
+        ", line 4: field 'step' of request 'a' is 2, but its step 1 is missing"
+    )
+
+
+def test_a_step_twice(write_trace, plain):
+    plain[3]["step"] = 0
+    assert refusal(write_trace(plain)) == (
+        ", line 4: field 'step' of request 'a' is 0, which this run already has"
+    )
+
+
+@pytest.mark.parametrize("record", ["finish", "arrived", "removed"])
+def test_what_happens_once_is_told_once(write_trace, plain, record):
+    ids = {"request_id": "a", "reason": "length"} if record == "finish" else {"request_ids": ["a"]}
+    again = [{"record": record, **ids}] * 2
+    assert refusal(write_trace([plain[0], *again, plain[-1]])) == (
+        f", line 3: a second {record!r} of request 'a' in this run"
+    )
+
+
+def test_a_run_is_forced_or_free(write_trace, plain):
+    plain[4]["forced"] = True
+    assert refusal(write_trace(plain)) == (
+        ", line 5: field 'forced' is true, but not in the tokens before: a run is forced or free "
+        "as a whole"
+    )
+
+
+def test_a_token_told_twice_in_one_step(write_trace, plain):
+    plain[1]["top"].append([6, -9.0])
+    assert refusal(write_trace(plain)) == ", line 2: field 'top' has token 6 twice"
+
+
+def test_a_top_without_tokens(write_trace, plain):
+    plain[1]["top"] = []
+    assert refusal(write_trace(plain)) == ", line 2: field 'top' is empty: leave it out"
