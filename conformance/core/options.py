@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+# Group sizes of uniform quantization that are tried where heads can be cut into them.
+KV_GROUPS = (32, 64)
+
 
 class KvQuant(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an engine quantizes keys and values.

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from conformance.core.engine import Capability
-from conformance.core.options import Drafting, EngineOptions, KvQuant, PrefixCaching
+from conformance.core.options import KV_GROUPS, Drafting, EngineOptions, KvQuant, PrefixCaching
 from conformance.core.schedule import (
     Arrival,
     Continuation,
@@ -38,7 +38,6 @@ from conformance.scenarios.build import (
 )
 from conformance.scenarios.choices import Choices
 from conformance.scenarios.features import GRAMMAR, Feature
-from conformance.scenarios.quantized import GROUPS
 
 _STATES = 11  # of a grammar
 _BLOCK = 4  # tokens of a kept block, and of a draft
@@ -107,7 +106,7 @@ def draw_options(choices: Choices, brief: Brief, features: Collection[Feature]) 
 def quantizations(brief: Brief) -> tuple[KvQuant, ...]:
     """In which ways the family's keys and values can be quantized."""
     sizes = brief.heads()
-    groups = [group for group in GROUPS if sizes and not any(size % group for size in sizes)]
+    groups = [group for group in KV_GROUPS if sizes and not any(size % group for size in sizes)]
     kinds = [KvQuant(bits, group_size=group) for group in groups[:1] for bits in (8, 4)]
     if sizes and "turboquant" in brief.schemes:
         kinds.append(KvQuant(3.5, scheme="turboquant"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from conformance.core.engine import Capability
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.options import KV_GROUPS, EngineOptions, KvQuant
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.scenarios import quantized_witnesses as kept
 from conformance.scenarios import witnesses as seen
@@ -22,8 +22,6 @@ from conformance.scenarios.build import (
     together,
 )
 
-# Group sizes of uniform quantization that are tried where heads can be cut into them.
-GROUPS = (32, 64)
 # From here on TurboQuant quantizes: above the short prompts, in the middle of the others.
 START = 8
 # Ends of pieces lie within prompts, but make fewer steps than the pieces of other scenarios.
@@ -36,7 +34,7 @@ def _quantized(brief: Brief) -> list[Schedule]:
     sizes = brief.heads()
     if not sizes:
         raise Unsupported("no layer keeps keys and values that the library could quantize")
-    groups = [group for group in GROUPS if not any(size % group for size in sizes)]
+    groups = [group for group in KV_GROUPS if not any(size % group for size in sizes)]
     kinds = {
         f"uniform_{bits}_{group}": KvQuant(bits, group_size=group)
         for group in groups

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TypeAlias
+
+from conformance.core.faults.patching import Patch
 
 
 @dataclass
@@ -20,10 +24,18 @@ class Hits:
         """Note that the defect took effect."""
         self.count += 1
 
+    def hit_if(self, condition: object) -> None:
+        """Note that the defect took effect if the condition is true."""
+        self.count += bool(condition)
+
+
+# Inside the context manager that it gives, the defect is there; it counts where it takes effect.
+Injection: TypeAlias = Callable[[Hits], Patch]
+
 
 @dataclass(frozen=True)
 class Fault:
-    """A historic defect that can be re-enacted.
+    """A historic defect that can be re-enacted; the decorator ``fault`` makes one of a function.
 
     Attributes:
         name: its id, with the entry of the catalogue it re-enacts: ``A1.state-at-padded-end``.
@@ -49,7 +61,7 @@ class Fault:
     engine: str
     needs: tuple[str, ...]
     kills: tuple[str, ...]
-    inject: Callable[[Hits], AbstractContextManager[None]]
+    inject: Injection
     crash: bool = False
     priced: bool = False
     where: str = ""
@@ -80,20 +92,57 @@ class Fault:
         return ""
 
 
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """``owner.name`` is ``value`` inside the block; afterwards what it was, or not there at all.
+def fault(
+    name: str,
+    *,
+    engine: str,
+    fault_class: str,
+    source: str,
+    kills: tuple[str, ...],
+    needs: tuple[str, ...] = (),
+    where: str = "",
+    crash: bool = False,
+    priced: bool = False,
+) -> Callable[[Injection], Fault]:
+    """Make a ``Fault`` of the injection below; its summary is the docstring's first paragraph.
 
-    What a class inherits is left alone: the attribute is put on the class itself and taken away.
+    ::
+
+        @fault("F2.top-p-over-rows", engine="mlx_lm", fault_class="samplers", ...)
+        def top_p_over_rows(hits: Hits) -> Patch:
+            '''The narrowest nucleus of all rows bounds the tokens of each.'''
+
+            def apply_top_p(right: Right, logprobs: mx.array, top_p: float) -> mx.array:
+                ...
+
+            return wrap(sample_utils, "apply_top_p", apply_top_p)
+
+    What the faults of a library or a module have in common, a ``functools.partial`` of this holds.
     """
-    own = vars(owner)
-    missing = object()
-    before = own.get(name, missing)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if before is missing:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
+
+    def declare(inject: Injection) -> Fault:
+        summary = " ".join((inspect.getdoc(inject) or "").partition("\n\n")[0].split())
+        return Fault(
+            name,
+            fault_class,
+            source,
+            summary,
+            engine,
+            needs,
+            kills,
+            inject,
+            crash=crash,
+            priced=priced,
+            where=where,
+        )
+
+    return declare
+
+
+def faults_in(package: str) -> tuple[Fault, ...]:
+    """The faults that the modules of an imported package declare, each module's in their order."""
+    names = (found.name for found in pkgutil.iter_modules(sys.modules[package].__path__))
+    modules = [importlib.import_module(f"{package}.{name}") for name in names]
+    return tuple(
+        value for module in modules for value in vars(module).values() if isinstance(value, Fault)
+    )

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from conformance.scenarios.quantized import GROUPS
+from conformance.core.options import KV_GROUPS
 
 if TYPE_CHECKING:
-    from conformance.reference.subject import Subject
+    from conformance.core.family import Family
+    from conformance.core.library import Library
 
 
-def traits(subject: Subject) -> frozenset[str]:
+class Described(Protocol):
+    """A loaded model of a family; a ``Subject`` is one."""
+
+    @property
+    def family(self) -> Family:
+        """What is known of the family."""
+
+    @property
+    def library(self) -> Library:
+        """Whose model it is."""
+
+    @property
+    def model(self) -> Any:
+        """The library's own object."""
+
+
+def traits(subject: Described) -> frozenset[str]:
     """``cache:KVCache``, ``state:recurrence``, ``rope:M-RoPE``, ``modality:image``, ``window``, ...
 
     Raises:
-        Unsupported: the library's plugin can't tell what the model is made of.
+        Unsupported: the library's plugin can't describe the model.
     """
     return frozenset(_traits(subject))
 
 
-def _traits(subject: Subject) -> Iterator[str]:
+def _traits(subject: Described) -> Iterator[str]:
     found = subject.library.describe(subject.model)
     facts = subject.family.facts
     yield f"family:{subject.family.name}"
@@ -41,10 +58,10 @@ def _traits(subject: Subject) -> Iterator[str]:
     yield from _quantizable(subject)
 
 
-def _quantizable(subject: Subject) -> Iterator[str]:
+def _quantizable(subject: Described) -> Iterator[str]:
     """``quantizable`` at all, and by which groups uniformly.
 
-    Nothing where the library's own single stream raises: there nothing can be told apart.
+    Nothing where the library's own single stream raises: there nothing can be distinguished.
     """
     try:
         sizes = subject.library.head_sizes(subject.model)
@@ -52,4 +69,4 @@ def _quantizable(subject: Subject) -> Iterator[str]:
         return
     if sizes:
         yield "quantizable"
-        yield from (f"quantizable:{n}" for n in GROUPS if not any(size % n for size in sizes))
+        yield from (f"quantizable:{n}" for n in KV_GROUPS if not any(size % n for size in sizes))

@@ -1,4 +1,4 @@
-"""Whether a run with a fault in it was told from the run without: by what a check newly found."""
+"""Whether the checks distinguish a run with a fault from one without: by what they newly find."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from conformance.core.faults.base import Fault
 from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, Verdict
 
-# They accuse nobody: a batch that is good can have them.
+# They accuse nothing: a batch that is good can have them.
 _ASIDE = {Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS}
 # Any broken code ends in these: only a fault that was itself a crash is known by them.
 _BLUNT = {Verdict.CRASH, Verdict.HANG}
@@ -34,7 +34,7 @@ def new_findings(baseline: CaseResult, evidence: Iterable[Finding]) -> tuple[Fin
     """
     had = {_sign(finding) for finding in baseline.evidence}
     good = {schedule.name for schedule in baseline.schedules if schedule.verdict.good}
-    least = _least_told(baseline)
+    least = _least_reported(baseline)
     return tuple(
         finding
         for finding in evidence
@@ -44,10 +44,10 @@ def new_findings(baseline: CaseResult, evidence: Iterable[Finding]) -> tuple[Fin
     )
 
 
-def tells(fault: Fault, baseline: CaseResult, evidence: Iterable[Finding]) -> bool:
-    """Whether some check accuses the run with the fault of what it did not say without it.
+def detected(fault: Fault, baseline: CaseResult, evidence: Iterable[Finding]) -> bool:
+    """Whether some check reports of the run with the fault what it did not report without it.
 
-    A crash or a hang counts only where the defect was itself a crash; what says that nothing was
+    A crash or a hang counts only where the defect was itself a crash; a finding that nothing was
     proved, or that nothing is supported, never does.
     """
     return any(
@@ -57,23 +57,23 @@ def tells(fault: Fault, baseline: CaseResult, evidence: Iterable[Finding]) -> bo
 
 
 def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
-    """Whether the result with the fault ``tells`` it from the one without.
+    """Whether the fault is ``detected`` in the result, against the one without it.
 
     The evidence of a schedule may have been left out in favour of worse ones: that it was good and
     is not any more will do.
     """
-    if tells(fault, baseline, mutated.evidence):
+    if detected(fault, baseline, mutated.evidence):
         return True
     return any(_accuses(fault, verdict) for verdict in _turned(baseline, mutated))
 
 
 def overcome(baselines: Iterable[CaseResult], mutated: CaseResult) -> set[str]:
-    """The schedules that ended in a crash or a refusal which the family knows without the fault.
+    """The schedules that ended in a crash or a refusal which the family has without the fault.
 
     There a fault only led into what was there before, and nothing more can be seen of it.
     """
-    known = {_words(finding) for baseline in baselines for finding in _ends(baseline)}
-    return {finding.schedule for finding in _ends(mutated) if _words(finding) in known}
+    known = {_message(finding) for baseline in baselines for finding in _ends(baseline)}
+    return {finding.schedule for finding in _ends(mutated) if _message(finding) in known}
 
 
 def _ends(result: CaseResult) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def _ends(result: CaseResult) -> Iterator[Finding]:
     return (finding for finding in result.evidence if finding.verdict in ends)
 
 
-def _words(finding: Finding) -> str:
+def _message(finding: Finding) -> str:
     """What was raised, but for its numbers: batches of other sizes have other shapes."""
     return re.sub(r"\d+", "#", finding.got)
 
@@ -94,11 +94,11 @@ def _sign(finding: Finding) -> Sign:
     return Sign(finding.schedule, finding.check, finding.verdict, finding.request_id)
 
 
-def _least_told(result: CaseResult) -> int:
+def _least_reported(result: CaseResult) -> int:
     """The severity from which on downward the result may have left findings out; -1 if none."""
-    told = {finding.schedule for finding in result.evidence}
-    silent = [s for s in result.schedules if not s.verdict.good and s.name not in told]
-    full = bool(silent) or len(result.evidence) >= MOST_FINDINGS
+    reported = {finding.schedule for finding in result.evidence}
+    missing = [s for s in result.schedules if not s.verdict.good and s.name not in reported]
+    full = bool(missing) or len(result.evidence) >= MOST_FINDINGS
     return min((f.verdict.severity for f in result.evidence), default=-1) if full else -1
 
 

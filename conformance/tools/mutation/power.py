@@ -22,7 +22,7 @@ from conformance.report.separation import LEAST
 from conformance.report.trials import Kill, Outcome, Trial
 from conformance.run.registry import Registry
 from conformance.run.session import Session
-from conformance.tools.mutation.killing import killed, new_findings, overcome, tells
+from conformance.tools.mutation.killing import detected, killed, new_findings, overcome
 
 _UNSUPPORTED = Verdict.UNSUPPORTED
 
@@ -171,7 +171,7 @@ def enough(fault: Fault, right: CaseResult, found: Sequence[Finding]) -> bool:
     """Whether a run's findings tell the fault; by faint numbers alone it may get louder yet."""
     signal = _signal(new_findings(right, found))
     faint = signal is not None and signal < LEAST[right.dtype]
-    return tells(fault, right, found) and not faint
+    return detected(fault, right, found) and not faint
 
 
 def _refused(result: CaseResult) -> bool:

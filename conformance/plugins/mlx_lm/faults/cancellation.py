@@ -2,171 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+from conformance.backend.shared_faults import OUTPUT, length_as_stop
 from conformance.core.faults.base import Hits
-from conformance.core.faults.patching import all_of, exchange
+from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
 
-_GENERATOR = generate.BatchGenerator
+_GENERATOR, _BATCH = generate.BatchGenerator, generate.GenerationBatch
+Uids = Sequence[int]
+_fault = partial(
+    mlx_lm_fault,
+    fault_class="cancellation",
+    source="mlx-vlm #1030",
+    kills=("cancelled",),
+    where=OUTPUT,
+)
 
 
-def _decodes_on(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def remove(self: Any, uids: Sequence[int], **options: Any) -> Any:
-        decoding = [uid for uid in uids if uid in self._generation_batch.uids]
-        if decoding:
-            hits.hit()
-        return right(self, [uid for uid in uids if uid not in decoding], **options)
+@_fault("B7.removed-row-decodes-on")
+def removed_row_decodes_on(hits: Hits) -> Patch:
+    """A removed request keeps decoding until its own end."""
 
-    return remove
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
+        removed = [uid for uid in uids if uid not in self._generation_batch.uids]
+        hits.hit_if(len(removed) < len(uids))
+        return right(self, removed, **options)
+
+    return wrap(_GENERATOR, "remove", remove)
 
 
-def _clean_end_as_stop(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def step(self: Any) -> Any:
-        responses = right(self)
-        for response in responses:
-            if response.finish_reason == "length":
-                hits.hit()
-                response.finish_reason = "stop"
+@_fault("B8.end-taken-for-a-removal", kills=("batch_of_one",))
+def end_taken_for_a_removal(hits: Hits) -> Patch:
+    """A request that has produced all its tokens is reported as stopped from outside."""
+
+    def stopped(responses: Any, _: Any) -> Any:
+        length_as_stop(responses, hits)
         return responses
 
-    return step
+    return after(_BATCH, "next", stopped)
 
 
-def _prefill_ignored(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def remove(self: Any, uids: Sequence[int], **options: Any) -> Any:
+@_fault("B10.prefill-not-removed")
+def prefill_not_removed(hits: Hits) -> Patch:
+    """A removal while one of several rows in prefill does nothing."""
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
         prompts = self._prompt_batch.uids
-        ignored = [uid for uid in uids if uid in prompts] if len(prompts) > 1 else []
-        if ignored:
-            hits.hit()
-        return right(self, [uid for uid in uids if uid not in ignored], **options)
+        ignored = set(prompts) if len(prompts) > 1 else set()
+        removed = [uid for uid in uids if uid not in ignored]
+        hits.hit_if(len(removed) < len(uids))
+        return right(self, removed, **options)
 
-    return remove
+    return wrap(_GENERATOR, "remove", remove)
 
 
-def _neighbour_removed(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def remove(self: Any, uids: Sequence[int], **options: Any) -> Any:
+@_fault("B10.neighbour-in-prefill-removed")
+def neighbour_in_prefill_removed(hits: Hits) -> Patch:
+    """A removal while one of several rows in prefill takes out the next row."""
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
         prompts = list(self._prompt_batch.uids)
-        wrong = [
-            prompts[(prompts.index(uid) + 1) % len(prompts)] if uid in prompts else uid
-            for uid in uids
-        ]
-        if set(wrong) != set(uids):
-            hits.hit()
+        after_it = dict(zip(prompts, prompts[1:] + prompts[:1], strict=True))
+        wrong = [after_it.get(uid, uid) for uid in uids]
+        hits.hit_if(set(wrong) != set(uids))
         return right(self, wrong, **options)
 
-    return remove
+    return wrap(_GENERATOR, "remove", remove)
 
 
-def _work_of_the_neighbour(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def remove(self: Any, uids: Sequence[int], **options: Any) -> Any:
+@_fault("B10.prompts-of-the-neighbours")
+def prompts_of_the_neighbours(hits: Hits) -> Patch:
+    """After a removal in prefill each row goes on with the next row's prompt."""
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
         prompts, work = list(self._prompt_batch.uids), list(self._currently_processing)
         answer = right(self, uids, **options)
         if 0 < len(self._currently_processing) < len(work):
             left = self._currently_processing
             keep = [(i + 1) % len(prompts) for i, uid in enumerate(prompts) if uid not in uids]
             wrong = [work[i] for i in keep]
-            if any(mine is not theirs for mine, theirs in zip(wrong, left, strict=True)):
-                hits.hit()
+            pairs = zip(wrong, left, strict=True)
+            hits.hit_if(any(mine is not theirs for mine, theirs in pairs))
             self._currently_processing = wrong
         return answer
 
-    return remove
+    return wrap(_GENERATOR, "remove", remove)
 
 
-class _Retried:
-    """After a removal the interrupted step is done again, with its token in the caches already."""
+@_fault("F11.step-done-again", source="issue trackers: retry after an abort")
+def step_done_again(hits: Hits) -> Patch:
+    """After a removal in decode the next token is put into the caches twice.
 
-    def __init__(self) -> None:
-        self._due = False
+    The interrupted step is done again, with its token in the caches already.
+    """
+    due = False
 
-    def at_removal(self, right: Callable[..., Any], _: Hits) -> Callable[..., Any]:
-        def remove(generator: Any, uids: Sequence[int], **options: Any) -> Any:
-            decoding = set(generator._generation_batch.uids)
-            self._due = bool(decoding & set(uids)) and bool(decoding - set(uids))
-            return right(generator, uids, **options)
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
+        nonlocal due
+        decoding = set(self._generation_batch.uids)
+        due = bool(decoding & set(uids)) and bool(decoding - set(uids))
+        return right(self, uids, **options)
 
-        return remove
+    def step(right: Right, batch: Any) -> Any:
+        nonlocal due
+        if due:
+            hits.hit()
+            batch.model(batch._next_tokens[:, None], cache=batch.prompt_cache)
+            due = False
+        return right(batch)
 
-    def at_step(self, right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        def step(batch: Any) -> Any:
-            if self._due:
-                hits.hit()
-                batch.model(batch._next_tokens[:, None], cache=batch.prompt_cache)
-                self._due = False
-            return right(batch)
-
-        return step
-
-
-def _retried(hits: Hits) -> Any:
-    retried = _Retried()
-    return all_of(
-        exchange(_GENERATOR, "remove", retried.at_removal),
-        exchange(generate.GenerationBatch, "_step", retried.at_step),
-    )(hits)
-
-
-FAULTS = (
-    mlx_lm_fault(
-        name="B7.removed-row-decodes-on",
-        fault_class="cancellation",
-        source="mlx-vlm #1030",
-        summary="A removed request keeps decoding until its own end.",
-        needs=(),
-        kills=("cancelled",),
-        where="input:tokens|output:*",
-        inject=exchange(_GENERATOR, "remove", _decodes_on),
-    ),
-    mlx_lm_fault(
-        name="B8.end-taken-for-a-removal",
-        fault_class="cancellation",
-        source="mlx-vlm #1030",
-        summary="A request that has produced all its tokens is told as stopped from outside.",
-        needs=(),
-        kills=("batch_of_one",),
-        where="input:tokens|output:*",
-        inject=exchange(generate.GenerationBatch, "next", _clean_end_as_stop),
-    ),
-    mlx_lm_fault(
-        name="B10.prefill-not-removed",
-        fault_class="cancellation",
-        source="mlx-vlm #1030",
-        summary="A removal while one of several rows in prefill does nothing.",
-        needs=(),
-        kills=("cancelled",),
-        where="input:tokens|output:*",
-        inject=exchange(_GENERATOR, "remove", _prefill_ignored),
-    ),
-    mlx_lm_fault(
-        name="B10.neighbour-in-prefill-removed",
-        fault_class="cancellation",
-        source="mlx-vlm #1030",
-        summary="A removal while one of several rows in prefill takes out the next row.",
-        needs=(),
-        kills=("cancelled",),
-        where="input:tokens|output:*",
-        inject=exchange(_GENERATOR, "remove", _neighbour_removed),
-    ),
-    mlx_lm_fault(
-        name="B10.prompts-of-the-neighbours",
-        fault_class="cancellation",
-        source="mlx-vlm #1030",
-        summary="After a removal in prefill each row goes on with the next row's prompt.",
-        needs=(),
-        kills=("cancelled",),
-        where="input:tokens|output:*",
-        inject=exchange(_GENERATOR, "remove", _work_of_the_neighbour),
-    ),
-    mlx_lm_fault(
-        name="F11.step-done-again",
-        fault_class="cancellation",
-        source="issue trackers: retry after an abort",
-        summary="After a removal in decode the next token is put into the caches twice.",
-        needs=(),
-        kills=("cancelled",),
-        where="input:tokens|output:*",
-        inject=_retried,
-    ),
-)
+    return together(wrap(_GENERATOR, "remove", remove), wrap(_BATCH, "_step", step))

@@ -8,92 +8,97 @@ from functools import partial
 from typing import Any
 
 from conformance.core.faults.base import Hits
-from conformance.core.faults.patching import exchange
+from conformance.core.faults.patching import Patch, Right, wrap
 from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
 
-Right = Callable[..., Any]
-Options = dict[str, Any]
+# For each request the pieces of its prompt, and further lists with an entry for each.
 Segments = list[list[list[int]]]
-_GENERATOR = generate.BatchGenerator
+Lists = dict[str, Any]
+_fault = partial(
+    mlx_lm_fault, fault_class="invalid input", source="a Swift engine's fork", kills=("invalid",)
+)
 
 
-def _insert(wrong: Callable[..., Any]) -> Callable[..., Any]:
-    """A method in place of ``insert_segments``, which may be called by position or by name."""
+def _inserted_by(wrong: Callable[[Right, Any, Segments, Lists], Any]) -> Patch:
+    """``wrong(right, generator, segments, lists)``, with the lists by their names.
 
-    def spoil(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
+    The library's method takes them by position or by name.
+    """
+
+    def insert(right: Right, self: Any, segments: Segments, *lists: Any, **more: Any) -> Any:
         names = list(inspect.signature(right).parameters)[2:]
+        named = dict(zip(names, lists, strict=False)) | more
+        return wrong(partial(right, self), self, segments, named)
 
-        def insert(self: Any, segments: Segments, *lists: Any, **more: Any) -> Any:
-            options = dict(zip(names, lists, strict=False)) | more
-            return wrong(partial(right, self), hits, self, segments, options)
-
-        return insert
-
-    return spoil
+    return wrap(generate.BatchGenerator, "insert_segments", insert)
 
 
-def _cut_to_the_shortest(
-    insert: Right, hits: Hits, _: Any, segments: Segments, lists: Options
-) -> Any:
-    shortest = min(len(entries) for entries in (segments, *lists.values()) if entries)
-    if shortest < len(segments):
-        hits.hit()
-    return insert(segments[:shortest], **_first(lists, shortest))
-
-
-def _at_least_one(insert: Right, hits: Hits, _: Any, segments: Segments, lists: Options) -> Any:
-    limits = lists.get("max_tokens")
-    if limits and min(limits) < 1:
-        hits.hit()
-        lists = {**lists, "max_tokens": [max(1, limit) for limit in limits]}
-    return insert(segments, **lists)
-
-
-def _empty_as_token_0(insert: Right, hits: Hits, _: Any, segments: Segments, lists: Options) -> Any:
-    if not all(any(pieces) for pieces in segments):
-        hits.hit()
-    return insert([pieces if any(pieces) else [[0]] for pieces in segments], **lists)
-
-
-def _uids_used_up(
-    insert: Right, hits: Hits, generator: Any, segments: Segments, lists: Options
-) -> Any:
-    try:
-        return insert(segments, **lists)
-    except ValueError:
-        hits.hit()
-        generator._uid_count += len(segments)
-        raise
-
-
-def _half_enqueued(insert: Right, hits: Hits, _: Any, segments: Segments, lists: Options) -> Any:
-    try:
-        return insert(segments, **lists)
-    except ValueError:
-        hits.hit()
-        insert(segments[:1], **_first(lists, 1))
-        raise
-
-
-def _first(lists: Options, count: int) -> Options:
+def _first(lists: Lists, count: int) -> Lists:
     return {name: entries[:count] if entries else None for name, entries in lists.items()}
 
 
-FAULTS = tuple(
-    mlx_lm_fault(
-        name=f"D6.{name}",
-        fault_class="invalid input",
-        source="a Swift engine's fork",
-        summary=summary,
-        needs=(),
-        kills=("invalid",),
-        inject=exchange(_GENERATOR, "insert_segments", _insert(wrong)),
-    )
-    for name, summary, wrong in (
-        ("lists-cut-to-the-shortest", "Lists of unequal length are cut.", _cut_to_the_shortest),
-        ("no-tokens-means-one", "A limit below one token is taken for one.", _at_least_one),
-        ("empty-prompt-is-token-0", "An empty prompt is read as token 0.", _empty_as_token_0),
-        ("uids-used-up", "A refused call uses up uids.", _uids_used_up),
-        ("half-enqueued", "A refused call leaves its first request in the queue.", _half_enqueued),
-    )
-)
+@_fault("D6.lists-cut-to-the-shortest")
+def lists_cut_to_the_shortest(hits: Hits) -> Patch:
+    """Lists of unequal length are cut."""
+
+    def cut(insert: Right, _: Any, segments: Segments, lists: Lists) -> Any:
+        shortest = min(len(entries) for entries in (segments, *lists.values()) if entries)
+        hits.hit_if(shortest < len(segments))
+        return insert(segments[:shortest], **_first(lists, shortest))
+
+    return _inserted_by(cut)
+
+
+@_fault("D6.no-tokens-means-one")
+def no_tokens_means_one(hits: Hits) -> Patch:
+    """A limit below one token is taken for one."""
+
+    def at_least_one(insert: Right, _: Any, segments: Segments, lists: Lists) -> Any:
+        limits = lists.get("max_tokens")
+        if limits and min(limits) < 1:
+            hits.hit()
+            lists = {**lists, "max_tokens": [max(1, limit) for limit in limits]}
+        return insert(segments, **lists)
+
+    return _inserted_by(at_least_one)
+
+
+@_fault("D6.empty-prompt-is-token-0")
+def empty_prompt_is_token_0(hits: Hits) -> Patch:
+    """An empty prompt is read as token 0."""
+
+    def filled(insert: Right, _: Any, segments: Segments, lists: Lists) -> Any:
+        hits.hit_if(not all(any(pieces) for pieces in segments))
+        return insert([pieces if any(pieces) else [[0]] for pieces in segments], **lists)
+
+    return _inserted_by(filled)
+
+
+@_fault("D6.uids-used-up")
+def uids_used_up(hits: Hits) -> Patch:
+    """A refused call uses up uids."""
+
+    def count(insert: Right, generator: Any, segments: Segments, lists: Lists) -> Any:
+        try:
+            return insert(segments, **lists)
+        except ValueError:
+            hits.hit()
+            generator._uid_count += len(segments)
+            raise
+
+    return _inserted_by(count)
+
+
+@_fault("D6.half-enqueued")
+def half_enqueued(hits: Hits) -> Patch:
+    """A refused call leaves its first request in the queue."""
+
+    def enqueue(insert: Right, _: Any, segments: Segments, lists: Lists) -> Any:
+        try:
+            return insert(segments, **lists)
+        except ValueError:
+            hits.hit()
+            insert(segments[:1], **_first(lists, 1))
+            raise
+
+    return _inserted_by(enqueue)

@@ -2,180 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+from conformance.backend.shared_faults import OUTPUT, kept_by_place
 from conformance.core.faults.base import Hits
-from conformance.core.faults.patching import Injection, all_of, exchange
-from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault, shift
+from conformance.core.faults.patching import Patch, Right, after, together, wrap
+from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
 
 _BATCH = generate.GenerationBatch
+_fault = partial(mlx_lm_fault, source="mlx-vlm #1030", where=OUTPUT)
+_list = partial(_fault, fault_class="list misalignment")
+_sampler = partial(_list, source="issue trackers: samplers after a row has left")
+_limit = partial(_list, source="issue trackers: max_tokens after a row has left")
 
 
-def cut_not_filtered(name: str) -> Injection:
-    """When rows leave, the list ``name`` of a batch is cut to its new length, not filtered."""
+@_fault("B1.first-sampled-token-lost", fault_class="first token", kills=("batch_of_one",))
+def first_sampled_token_lost(hits: Hits) -> Patch:
+    """A warm-up step discards the first token that is sampled for each request."""
 
-    def spoil(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        def filter_rows(self: Any, keep: Sequence[int]) -> None:
-            wrong = shift(getattr(self, name), keep)
-            right(self, keep)
-            pairs = zip(wrong, getattr(self, name), strict=True)
-            if any(mine is not theirs and mine != theirs for mine, theirs in pairs):
-                hits.hit()
-            setattr(self, name, wrong)
-
-        return filter_rows
-
-    return exchange(_BATCH, "filter", spoil)
-
-
-def _first_token_lost(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def init(self: Any, *args: Any, **options: Any) -> None:
-        right(self, *args, **options)
+    def warm_up(_: None, self: Any, *__: Any, **___: Any) -> None:
         if self.uids:
             hits.hit()
             self._step()
 
-    return init
+    return after(_BATCH, "__init__", warm_up)
 
 
-def _logprobs_shifted(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def extend(self: Any, batch: Any) -> None:
-        mine = self._next_logprobs if self.uids else []
-        rows = len(mine)
+@_list("B2.logprobs-of-other-rows", kills=("staggered", "ragged"), where="output:logprobs")
+def logprobs_of_other_rows(hits: Hits) -> Patch:
+    """After a join the logprobs are in another order than the rows."""
+
+    def extend(right: Right, self: Any, batch: Any) -> None:
+        rows = len(self._next_logprobs) if self.uids else 0
         right(self, batch)
         if rows and len(self._next_logprobs) > rows:
             hits.hit()
             self._next_logprobs = self._next_logprobs[rows:] + self._next_logprobs[:rows]
 
-    return extend
+    return wrap(_BATCH, "extend", extend)
 
 
-def _logprobs_short(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def extend(self: Any, batch: Any) -> None:
+@_list("B2.logprobs-short", kills=("staggered", "ragged"), where="crash:*generate.py*", crash=True)
+def logprobs_short(hits: Hits) -> Patch:
+    """After a join there are fewer logprobs than rows."""
+
+    def extend(right: Right, self: Any, batch: Any) -> None:
         rows = len(self.uids)
         right(self, batch)
         if rows and len(self._next_logprobs) > rows:
             hits.hit()
             self._next_logprobs = self._next_logprobs[:rows]
 
-    return extend
+    return wrap(_BATCH, "extend", extend)
 
 
-class _OldTokens:
-    """The tokens of the rows that left last speak for those who join the empty batch."""
+@_fault("B9.old-tokens-speak", fault_class="cancellation", kills=("prompt_cache", "cancelled"))
+def old_tokens_speak(hits: Hits) -> Patch:
+    """A batch that was emptied keeps its tokens, and those who join next produce them."""
+    left: list[Any] = []
 
-    def __init__(self) -> None:
-        self._tokens: Any = None
+    def filter_rows(right: Right, batch: Any, keep: Sequence[int]) -> None:
+        if not keep:
+            left[:] = [batch._next_tokens]
+        right(batch, keep)
 
-    def at_filter(self, right: Callable[..., Any], _: Hits) -> Callable[..., Any]:
-        def filter_rows(batch: Any, keep: Sequence[int]) -> None:
-            if not keep:
-                self._tokens = batch._next_tokens
-            right(batch, keep)
+    def extend(right: Right, batch: Any, other: Any) -> None:
+        was_empty = not batch.uids
+        right(batch, other)
+        if was_empty and left and left[0] is not None:
+            hits.hit()
+            old = left.pop()
+            rows = min(old.size, batch._next_tokens.size)
+            batch._next_tokens[:rows] = old[:rows]
 
-        return filter_rows
-
-    def at_join(self, right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        def extend(batch: Any, other: Any) -> None:
-            was_empty = not batch.uids
-            right(batch, other)
-            if was_empty and self._tokens is not None:
-                hits.hit()
-                rows = min(self._tokens.size, batch._next_tokens.size)
-                batch._next_tokens[:rows] = self._tokens[:rows]
-                self._tokens = None
-
-        return extend
+    return together(wrap(_BATCH, "filter", filter_rows), wrap(_BATCH, "extend", extend))
 
 
-def _old_tokens(hits: Hits) -> Any:
-    old = _OldTokens()
-    return all_of(
-        exchange(_BATCH, "filter", old.at_filter), exchange(_BATCH, "extend", old.at_join)
-    )(hits)
+@_sampler("F1.sampler-inherited", kills=("early_finish", "samplers"))
+def sampler_inherited(hits: Hits) -> Patch:
+    """When a row leaves, the next one inherits its sampler."""
+    return kept_by_place(_BATCH, "samplers", hits)
 
 
-FAULTS = (
-    mlx_lm_fault(
-        name="B1.first-sampled-token-lost",
-        fault_class="first token",
-        source="mlx-vlm #1030",
-        summary="A warm-up step discards the first token that is sampled for each request.",
-        needs=(),
-        kills=("batch_of_one",),
-        where="input:tokens|output:*",
-        inject=exchange(_BATCH, "__init__", _first_token_lost),
-    ),
-    mlx_lm_fault(
-        name="B2.logprobs-of-other-rows",
-        fault_class="list misalignment",
-        source="mlx-vlm #1030",
-        summary="After a join the logprobs are in another order than the rows.",
-        needs=(),
-        kills=("staggered", "ragged"),
-        where="output:logprobs",
-        inject=exchange(_BATCH, "extend", _logprobs_shifted),
-    ),
-    mlx_lm_fault(
-        name="B2.logprobs-short",
-        fault_class="list misalignment",
-        source="mlx-vlm #1030",
-        summary="After a join there are fewer logprobs than rows.",
-        needs=(),
-        kills=("staggered", "ragged"),
-        where="crash:*generate.py*",
-        inject=exchange(_BATCH, "extend", _logprobs_short),
-        crash=True,
-    ),
-    mlx_lm_fault(
-        name="B9.old-tokens-speak",
-        fault_class="cancellation",
-        source="mlx-vlm #1030",
-        summary="A batch that was emptied keeps its tokens, which speak for those who join next.",
-        needs=(),
-        kills=("prompt_cache", "cancelled"),
-        where="input:tokens|output:*",
-        inject=_old_tokens,
-    ),
-    mlx_lm_fault(
-        name="F1.sampler-inherited",
-        fault_class="list misalignment",
-        source="issue trackers: samplers after a row has left",
-        summary="When a row leaves, the next one inherits its sampler.",
-        needs=(),
-        kills=("early_finish", "samplers"),
-        where="input:tokens|output:*",
-        inject=cut_not_filtered("samplers"),
-    ),
-    mlx_lm_fault(
-        name="F1.processors-inherited",
-        fault_class="list misalignment",
-        source="issue trackers: samplers after a row has left",
-        summary="When a row leaves, the next one inherits its logits processors.",
-        needs=(),
-        kills=("samplers",),
-        where="input:tokens|output:*",
-        inject=cut_not_filtered("logits_processors"),
-    ),
-    mlx_lm_fault(
-        name="F15.limit-of-another-row",
-        fault_class="list misalignment",
-        source="issue trackers: max_tokens after a row has left",
-        summary="When a row leaves, the next one inherits how many tokens it may produce.",
-        needs=(),
-        kills=("early_finish", "cancelled"),
-        where="input:tokens|output:*",
-        inject=cut_not_filtered("max_tokens"),
-    ),
-    mlx_lm_fault(
-        name="F15.count-of-another-row",
-        fault_class="list misalignment",
-        source="issue trackers: max_tokens after a row has left",
-        summary="When a row leaves, the next one inherits how many tokens it has produced.",
-        needs=(),
-        kills=("samplers", "stop_sequences"),
-        where="input:tokens|output:*",
-        inject=cut_not_filtered("_num_tokens"),
-    ),
-)
+@_sampler("F1.processors-inherited", kills=("samplers",))
+def processors_inherited(hits: Hits) -> Patch:
+    """When a row leaves, the next one inherits its logits processors."""
+    return kept_by_place(_BATCH, "logits_processors", hits)
+
+
+@_limit("F15.limit-of-another-row", kills=("early_finish", "cancelled"))
+def limit_of_another_row(hits: Hits) -> Patch:
+    """When a row leaves, the next one inherits how many tokens it may produce."""
+    return kept_by_place(_BATCH, "max_tokens", hits)
+
+
+@_limit("F15.count-of-another-row", kills=("samplers", "stop_sequences"))
+def count_of_another_row(hits: Hits) -> Patch:
+    """When a row leaves, the next one inherits how many tokens it has produced."""
+    return kept_by_place(_BATCH, "_num_tokens", hits)

@@ -1,18 +1,28 @@
-"""Outputs of recurrent layers at masked steps, which nobody may look at."""
+"""What recurrent layers give at masked steps, which nobody may look at."""
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
+from conformance.backend.shared_faults import ATTENTION_MODULE, RECURRENT_MODULE
 from conformance.core.faults.base import Hits
-from conformance.core.faults.patching import Injection, exchange_in
+from conformance.core.faults.patching import Patch, Right, wrap_each
 from conformance.plugins.mlx_lm.faults.tools import ATTENTION, RECURRENT, mlx_lm_fault
+
+_fault = partial(
+    mlx_lm_fault,
+    fault_class="padding NaN",
+    source="mlx-lm #1072",
+    needs=(RECURRENT, ATTENTION),
+    kills=("ragged", "chunked", "window"),
+    where=f"{RECURRENT_MODULE}|{ATTENTION_MODULE}",
+)
 
 
 def _recurrent_layers() -> list[type]:
@@ -29,53 +39,35 @@ def _recurrent_layers() -> list[type]:
     return sorted(found, key=lambda kind: (kind.__module__, kind.__name__))
 
 
-def _poisoned(poison: Callable[[mx.array], Any]) -> Injection:
-    def spoil(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        signature = inspect.signature(right)
+def _masked_steps(change: Callable[[mx.array], mx.array], hits: Hits) -> Patch:
+    """Where a step is masked, a recurrent layer gives ``change(output)``."""
 
-        def call(*args: Any, **options: Any) -> Any:
-            out = right(*args, **options)
-            mask = signature.bind(*args, **options).arguments.get("mask")
-            if mask is not None and not mask.all().item():
-                hits.hit()
-                out = mx.where(mask[..., None], out, poison(out))
-            return out
+    def call(right: Right, *args: Any, **options: Any) -> Any:
+        out = right(*args, **options)
+        mask = inspect.signature(right).bind(*args, **options).arguments.get("mask")
+        if mask is not None and not mask.all().item():
+            hits.hit()
+            out = mx.where(mask[..., None], out, change(out))
+        return out
 
-        return call
-
-    @contextlib.contextmanager
-    def inject(hits: Hits) -> Iterator[None]:
-        with exchange_in(_recurrent_layers(), "__call__", spoil)(hits):
-            yield
-
-    return inject
+    return wrap_each(_recurrent_layers(), "__call__", call)
 
 
-def _nan(out: mx.array) -> mx.array:
-    return mx.full(out.shape, mx.nan, out.dtype)
+@_fault("A2.masked-steps-nan")
+def masked_steps_nan(hits: Hits) -> Patch:
+    """Masked steps leave NaN in a recurrent layer's output; attention comes next."""
+    return _masked_steps(lambda out: mx.full(out.shape, mx.nan, out.dtype), hits)
 
 
-def _overflown(out: mx.array) -> mx.array:
-    return mx.full(out.shape, mx.inf, out.dtype)
+@_fault("A2.masked-steps-inf")
+def masked_steps_inf(hits: Hits) -> Patch:
+    """Masked steps leave overflown numbers in a recurrent layer's output; attention comes next."""
+    return _masked_steps(lambda out: mx.full(out.shape, mx.inf, out.dtype), hits)
 
 
-def _other_rows(out: mx.array) -> mx.array:
-    return mx.concatenate([out[1:], out[:1]])
+def harmless(hits: Hits) -> Patch:
+    """Masked steps get other rows' output, which is no defect as long as that is finite.
 
-
-FAULTS = tuple(
-    mlx_lm_fault(
-        name=f"A2.masked-steps-{name}",
-        fault_class="padding NaN",
-        source="mlx-lm #1072",
-        summary=f"Masked steps leave {what} in a recurrent layer's output; attention comes next.",
-        needs=(RECURRENT, ATTENTION),
-        kills=("ragged", "chunked", "window"),
-        where="module:*amba*|module:*Mixer|module:*DeltaNet*|module:*ttention",
-        inject=_poisoned(poison),
-    )
-    for name, what, poison in (("nan", "NaN", _nan), ("inf", "overflown numbers", _overflown))
-)
-
-# No defect as long as they are finite: what is masked has weight 0, and no state takes it in.
-HARMLESS = _poisoned(_other_rows)
+    What is masked has weight 0, and no state takes it in.
+    """
+    return _masked_steps(lambda out: mx.concatenate([out[1:], out[:1]]), hits)

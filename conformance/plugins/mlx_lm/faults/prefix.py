@@ -1,15 +1,16 @@
-"""Caches that are taken out of a batch and gone on from."""
+"""Caches that are taken out of a batch, and continued from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 from mlx_lm.models.cache import BatchKVCache
 
 from conformance.core.faults.base import Hits
-from conformance.core.faults.patching import all_of, exchange, exchange_in
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap_each
 from conformance.plugins.mlx_lm.faults.tools import (
     ATTENTION,
     FULL,
@@ -19,131 +20,85 @@ from conformance.plugins.mlx_lm.faults.tools import (
     mlx_lm_fault,
 )
 
+_fault = partial(mlx_lm_fault, fault_class="prefix cache", kills=("prompt_cache",), where="cache:*")
+_off_by_one = partial(_fault, source="issue trackers: prompt cache off by one")
 
-def _from_zero(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def merge(cls: Any, caches: Sequence[Any]) -> Any:
+
+@_fault(
+    "D9.restored-row-counts-from-zero",
+    source="a Swift engine's fork",
+    needs=(ROPE, ATTENTION),
+    where="cache:*:offset",
+)
+def restored_row_counts_from_zero(hits: Hits) -> Patch:
+    """A row that continues from a cache is rotated as if it had none."""
+
+    def merge(right: Right, cls: Any, caches: Sequence[Any]) -> Any:
         cache = right(cls, caches)
         if any(c.size() for c in caches):
             hits.hit()
             cache.offset = mx.zeros_like(cache.offset)
         return cache
 
-    return merge
+    return wrap_each(KV_CACHES, "merge", merge)
 
 
-def _one_too_few(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def extract(self: Any, idx: int) -> Any:
-        cache = right(self, idx)
+@_fault(
+    "F4.entry-aliases-a-live-row",
+    source="issue trackers: prompt cache of a running request",
+    needs=(FULL,),
+)
+def entry_aliases_a_live_row(hits: Hits) -> Patch:
+    """What was taken of a live row's cache grows with the row."""
+    taken: list[tuple[Any, int, Any]] = []
+
+    def note(cache: Any, batch: Any, idx: int) -> Any:
+        taken.append((batch, idx, cache))
+        return cache
+
+    def grow(answer: Any, batch: Any, keys: mx.array, values: mx.array) -> Any:
+        for owner, idx, cache in taken:
+            if owner is batch:
+                hits.hit()
+                cache.keys = mx.concatenate([cache.keys, keys[idx : idx + 1]], axis=2)
+                cache.values = mx.concatenate([cache.values, values[idx : idx + 1]], axis=2)
+                cache.offset = cache.keys.shape[2]
+        return answer
+
+    def forget(batch: Any, *_: Any) -> None:
+        # Rows get new numbers and buffers.
+        taken[:] = [entry for entry in taken if entry[0] is not batch]
+
+    return together(
+        after(BatchKVCache, "extract", note),
+        after(BatchKVCache, "update_and_fetch", grow),
+        before(BatchKVCache, "filter", forget),
+        before(BatchKVCache, "extend", forget),
+    )
+
+
+@_off_by_one("F5.one-token-too-few", needs=(FULL,))
+def one_token_too_few(hits: Hits) -> Patch:
+    """A cache that is taken out lacks its last token."""
+
+    def trimmed(cache: Any, *_: Any) -> Any:
         hits.hit()
         cache.trim(1)
         return cache
 
-    return extract
+    return after(BatchKVCache, "extract", trimmed)
 
 
-def _one_too_many(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def insert(
-        self: Any,
-        segments: Any,
-        max_tokens: Any = None,
-        caches: Any = None,
-        *more: Any,
-        **options: Any,
-    ) -> Any:
+@_off_by_one("F5.one-token-too-many", where="input:tokens")
+def one_token_too_many(hits: Hits) -> Patch:
+    """A request that continues from a cache skips the first token that is not in it."""
+
+    def skip(
+        _: Any, segments: Any, __: Any = None, caches: Any = None, *___: Any, **____: Any
+    ) -> None:
         for prompt, cache in zip(segments, caches or (), strict=False):
             if cache is not None and len(prompt[0]) > 1:
                 hits.hit()
                 prompt[0] = prompt[0][1:]
-        return right(self, segments, max_tokens, caches, *more, **options)
 
-    return insert
-
-
-class _Aliased:
-    """What was extracted of a live row follows what the row does next."""
-
-    def __init__(self) -> None:
-        self._taken: list[tuple[Any, int, Any]] = []
-
-    def at_extract(self, right: Callable[..., Any], _: Hits) -> Callable[..., Any]:
-        def extract(batch: Any, idx: int) -> Any:
-            cache = right(batch, idx)
-            self._taken.append((batch, idx, cache))
-            return cache
-
-        return extract
-
-    def at_update(self, right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        def update(batch: Any, keys: mx.array, values: mx.array) -> Any:
-            answer = right(batch, keys, values)
-            for owner, idx, cache in self._taken:
-                if owner is batch:
-                    hits.hit()
-                    cache.keys = mx.concatenate([cache.keys, keys[idx : idx + 1]], axis=2)
-                    cache.values = mx.concatenate([cache.values, values[idx : idx + 1]], axis=2)
-                    cache.offset = cache.keys.shape[2]
-            return answer
-
-        return update
-
-    def at_change(self, right: Callable[..., Any], _: Hits) -> Callable[..., Any]:
-        # Rows get new numbers and buffers.
-        def change(batch: Any, *args: Any) -> None:
-            self._taken = [taken for taken in self._taken if taken[0] is not batch]
-            right(batch, *args)
-
-        return change
-
-
-def _aliased(hits: Hits) -> Any:
-    live = _Aliased()
-    return all_of(
-        exchange(BatchKVCache, "extract", live.at_extract),
-        exchange(BatchKVCache, "update_and_fetch", live.at_update),
-        exchange(BatchKVCache, "filter", live.at_change),
-        exchange(BatchKVCache, "extend", live.at_change),
-    )(hits)
-
-
-FAULTS = (
-    mlx_lm_fault(
-        name="D9.restored-row-counts-from-zero",
-        fault_class="prefix cache",
-        source="a Swift engine's fork",
-        summary="A row that goes on from a cache is rotated as if it had none.",
-        needs=(ROPE, ATTENTION),
-        kills=("prompt_cache",),
-        where="cache:*:offset",
-        inject=exchange_in(KV_CACHES, "merge", _from_zero),
-    ),
-    mlx_lm_fault(
-        name="F4.entry-aliases-a-live-row",
-        fault_class="prefix cache",
-        source="issue trackers: prompt cache of a running request",
-        summary="What was taken of a live row's cache grows with the row.",
-        needs=(FULL,),
-        kills=("prompt_cache",),
-        where="cache:*",
-        inject=_aliased,
-    ),
-    mlx_lm_fault(
-        name="F5.one-token-too-few",
-        fault_class="prefix cache",
-        source="issue trackers: prompt cache off by one",
-        summary="A cache that is taken out lacks its last token.",
-        needs=(FULL,),
-        kills=("prompt_cache",),
-        where="cache:*",
-        inject=exchange(BatchKVCache, "extract", _one_too_few),
-    ),
-    mlx_lm_fault(
-        name="F5.one-token-too-many",
-        fault_class="prefix cache",
-        source="issue trackers: prompt cache off by one",
-        summary="A request that goes on from a cache skips the first token that is not in it.",
-        needs=(),
-        kills=("prompt_cache",),
-        where="input:tokens",
-        inject=exchange(generate.BatchGenerator, "insert_segments", _one_too_many),
-    ),
-)
+    return before(generate.BatchGenerator, "insert_segments", skip)

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 from mlx_lm.models.cache import BatchRotatingKVCache
 
+from conformance.backend.shared_faults import differs, ring_as_line
 from conformance.core.faults.base import Hits
-from conformance.core.faults.patching import differs, exchange
+from conformance.core.faults.patching import Patch, Right, wrap
 from conformance.plugins.mlx_lm.faults.tools import ROTATING, mlx_lm_fault
 
-
-def _ring_as_line(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def extract(self: Any, idx: int) -> Any:
-        rotated, end = self.rotated, self._idx
-        if rotated and end < self.keys.shape[2]:
-            hits.hit()
-            self.rotated, self._idx = False, self.keys.shape[2]
-        try:
-            return right(self, idx)
-        finally:
-            self.rotated, self._idx = rotated, end
-
-    return extract
+_fault = partial(
+    mlx_lm_fault, source="mlx-lm #1072", needs=(ROTATING,), where="cache:*RotatingKVCache:*"
+)
 
 
-def _size_by_tokens_seen(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def merge(cls: Any, caches: Sequence[Any]) -> Any:
+@_fault("A8.merge-past-the-size", fault_class="cache merge", kills=("prompt_cache",))
+def merge_past_the_size(hits: Hits) -> Patch:
+    """Merged rotating caches are sized by the tokens seen, past what they hold."""
+
+    def merge(right: Right, cls: Any, caches: Sequence[Any]) -> Any:
         cache = right(cls, caches)
         beyond = max(c.offset for c in caches) - cache.max_size
         if cache.keys is None or beyond <= 0:
@@ -40,68 +35,52 @@ def _size_by_tokens_seen(right: Callable[..., Any], hits: Hits) -> Callable[...,
         cache._offset += beyond
         return cache
 
-    return merge
+    return wrap(BatchRotatingKVCache, "merge", merge)
 
 
-def _swapped(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def init(self: Any, max_size: Any, left_padding: Any) -> None:
+@_fault(
+    "A7.rolled-without-its-padding",
+    fault_class="lengths lost",
+    kills=("ragged", "chunked"),
+    where="cache:*RotatingKVCache:left_padding",
+)
+def rolled_without_its_padding(hits: Hits) -> Patch:
+    """A rotating cache moves its rows to the right end and does not note their padding."""
+
+    def finalize(right: Right, self: Any) -> None:
+        known = mx.array(self.left_padding)  # it is changed in place
+        right(self)
+        if differs(known, self.left_padding):
+            hits.hit()
+            self.left_padding = known
+
+    return wrap(BatchRotatingKVCache, "finalize", finalize)
+
+
+@_fault(
+    "C7.arguments-swapped",
+    fault_class="dispatch",
+    source="mlx-vlm #1055",
+    kills=("batch_of_one",),
+    where="crash:*cache.py*",
+    crash=True,
+)
+def arguments_swapped(hits: Hits) -> Patch:
+    """A rotating batch cache is made with size and padding in the other order."""
+
+    def init(right: Right, self: Any, max_size: Any, left_padding: Any) -> None:
         hits.hit()
         right(self, left_padding, max_size)
 
-    return init
+    return wrap(BatchRotatingKVCache, "__init__", init)
 
 
-def _padding_unnoted(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def finalize(self: Any) -> None:
-        before = mx.array(self.left_padding)  # it is changed in place
-        right(self)
-        if differs(before, self.left_padding):
-            hits.hit()
-            self.left_padding = before
-
-    return finalize
-
-
-FAULTS = (
-    mlx_lm_fault(
-        name="A8.merge-past-the-size",
-        fault_class="cache merge",
-        source="mlx-lm #1072",
-        summary="Merged rotating caches are sized by the tokens seen, past what they hold.",
-        needs=(ROTATING,),
-        kills=("prompt_cache",),
-        where="cache:*RotatingKVCache:*",
-        inject=exchange(BatchRotatingKVCache, "merge", _size_by_tokens_seen),
-    ),
-    mlx_lm_fault(
-        name="A7.rolled-without-its-padding",
-        fault_class="lengths lost",
-        source="mlx-lm #1072",
-        summary="A rotating cache moves its rows to the right end and does not note their padding.",
-        needs=(ROTATING,),
-        kills=("ragged", "chunked"),
-        where="cache:*RotatingKVCache:left_padding",
-        inject=exchange(BatchRotatingKVCache, "finalize", _padding_unnoted),
-    ),
-    mlx_lm_fault(
-        name="C7.arguments-swapped",
-        fault_class="dispatch",
-        source="mlx-vlm #1055",
-        summary="A rotating batch cache is made with size and padding in the other order.",
-        needs=(ROTATING,),
-        kills=("batch_of_one",),
-        where="crash:*cache.py*",
-        inject=exchange(BatchRotatingKVCache, "__init__", _swapped),
-        crash=True,
-    ),
-    mlx_lm_fault(
-        name="F6.ring-sliced-as-a-line",
-        fault_class="cache extract",
-        source="issue trackers: prompt cache of a rotated window",
-        summary="A rotating cache that has gone round is extracted as if it had not.",
-        needs=(ROTATING,),
-        kills=("prompt_cache",),
-        where="cache:*RotatingKVCache:*",
-        inject=exchange(BatchRotatingKVCache, "extract", _ring_as_line),
-    ),
+@_fault(
+    "F6.ring-sliced-as-a-line",
+    fault_class="cache extract",
+    source="issue trackers: prompt cache of a rotated window",
+    kills=("prompt_cache",),
 )
+def ring_sliced_as_a_line(hits: Hits) -> Patch:
+    """A rotating cache that is full and was overwritten is extracted as if it was not."""
+    return ring_as_line(BatchRotatingKVCache, hits)

@@ -4,49 +4,46 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import mlx.core as mx
 
 from conformance.backend.attributes import Attributes
 from conformance.backend.module_hooks import aside
-from conformance.core.faults.base import Hits, replaced
-from conformance.core.faults.patching import differs
-from conformance.plugins.mlx_vlm.faults.patching import PADDED, fault, part, prompt_class
+from conformance.backend.shared_faults import ATTENTION_MODULE, RECURRENT_MODULE, differs
+from conformance.core.faults.base import Hits
+from conformance.core.faults.patching import Patch, after
+from conformance.plugins.mlx_vlm.faults.tools import PADDED, mlx_vlm_fault, part, prompt_class
 
 # Gets the embeddings [rows, columns, width] and each row's padding on the left.
 Change = Callable[[mx.array, Sequence[int]], mx.array]
 
 
-def _given(change: Change, hits: Hits) -> AbstractContextManager[None]:
+def _prefilled_with(change: Change, hits: Hits) -> Patch:
     """Batches of prompts are prefilled with ``change(embeddings, padding)``."""
-    real = prompt_class().__init__
 
-    def init(self: Any, *args: Any, **options: Any) -> None:
-        real(self, *args, **options)
-        if self._inputs_embeds is None or self._right_pad_per_row is not None:
+    def exchange(_: None, batch: Any, *__: Any, **___: Any) -> None:
+        right = batch._inputs_embeds
+        if right is None or batch._right_pad_per_row is not None:
             return
-        right = self._inputs_embeds
-        self._inputs_embeds = change(right, self._left_padding_per_row)
-        if differs(right, self._inputs_embeds) and heard(self, right):
-            hits.hit()
+        batch._inputs_embeds = change(right, batch._left_padding_per_row)
+        hits.hit_if(differs(right, batch._inputs_embeds) and changes_output(batch, right))
 
-    return replaced(prompt_class(), "__init__", init)
+    return after(prompt_class(), "__init__", exchange)
 
 
-def heard(batch: Any, other: mx.array) -> bool:
-    """Whether a batch of prompts says something else when its embeddings are the ``other`` ones.
+def changes_output(batch: Any, other: mx.array) -> bool:
+    """Whether a batch of prompts has another output when its embeddings are the ``other`` ones.
 
     Some models embed the ids anew; some cut the padding off before they compute.
     """
     try:
-        return differs(said(batch, other), said(batch, batch._inputs_embeds))
+        return differs(last_logits(batch, other), last_logits(batch, batch._inputs_embeds))
     except Exception:  # noqa: BLE001 - whatever the library raises; the run raises it, too
         return True
 
 
-def said(batch: Any, embeddings: mx.array) -> mx.array:
+def last_logits(batch: Any, embeddings: mx.array) -> mx.array:
     """A batch of prompts' last logits ``[rows, vocab]`` with these embeddings; leaves no trace."""
     model = batch.model
     cache = part("generate.ar")._make_cache(model, list(batch._left_padding_per_row))
@@ -67,15 +64,25 @@ def _unmetered(model: Any) -> Any:
 @contextlib.contextmanager
 def _untouched(model: Any) -> Iterator[None]:
     """What the model notes on itself inside, it has forgotten afterwards."""
-    before = Attributes(model)
+    noted = Attributes(model)
     try:
         yield
     finally:
-        before.restore()
+        noted.restore()
 
 
-def _of_another(hits: Hits) -> AbstractContextManager[None]:
-    """Each row is embedded as the one before it, as far as that reaches."""
+@mlx_vlm_fault(
+    "B13.embeddings-of-another-row",
+    fault_class="list misalignment",
+    source="mlx-vlm #1030",
+    kills=("equal_length",),
+    where="input:embeddings",
+)
+def embeddings_of_another_row(hits: Hits) -> Patch:
+    """Rows in prefill are given each other's embeddings.
+
+    Each row is embedded as the one before it, as far as that reaches.
+    """
 
     def change(right: mx.array, padding: Sequence[int]) -> mx.array:
         rows = []
@@ -84,35 +91,22 @@ def _of_another(hits: Hits) -> AbstractContextManager[None]:
             rows.append(mx.concatenate([right[row, :start], right[row - 1, start:]]))
         return mx.stack(rows)
 
-    return _given(change, hits)
+    return _prefilled_with(change, hits)
 
 
-def _nan_in_padding(hits: Hits) -> AbstractContextManager[None]:
+@mlx_vlm_fault(
+    "A2.nan-in-padding",
+    fault_class="padding NaN",
+    source="mlx-lm #1072",
+    kills=("ragged",),
+    where=f"{ATTENTION_MODULE}|{RECURRENT_MODULE}",
+    needs=PADDED,
+)
+def nan_in_padding(hits: Hits) -> Patch:
+    """Padded positions hold NaN, and the next full attention spreads it."""
+
     def change(right: mx.array, padding: Sequence[int]) -> mx.array:
         padded = mx.arange(right.shape[1])[None] < mx.array(list(padding))[:, None]
         return mx.where(padded[..., None], mx.array(mx.nan, right.dtype), right)
 
-    return _given(change, hits)
-
-
-FAULTS = (
-    fault(
-        "B13.embeddings-of-another-row",
-        "list misalignment",
-        "mlx-vlm #1030",
-        "rows in prefill are given each other's embeddings",
-        _of_another,
-        kills="equal_length",
-        where="input:embeddings",
-    ),
-    fault(
-        "A2.nan-in-padding",
-        "padding NaN",
-        "mlx-lm #1072",
-        "padded positions hold NaN, and the next full attention spreads it",
-        _nan_in_padding,
-        kills="ragged",
-        where="module:*ttention|module:*amba*|module:*Mixer|module:*DeltaNet*",
-        needs=PADDED,
-    ),
-)
+    return _prefilled_with(change, hits)

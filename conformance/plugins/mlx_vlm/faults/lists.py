@@ -2,211 +2,113 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
-from conformance.core.faults.base import Hits, replaced
-from conformance.plugins.mlx_vlm.faults.patching import (
-    after,
-    batch_class,
-    fault,
-    generator_class,
-)
+from conformance.backend.shared_faults import OUTPUT, differs, kept_by_place
+from conformance.core.faults.base import Hits
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
+from conformance.plugins.mlx_vlm.faults.tools import batch_class, generator_class, mlx_vlm_fault
 
-_CLASS = "list misalignment"
-# What a batch holds of the token that it gives next.
-_NEXT = ("_next_tokens", "_next_lps", "_next_top_idx", "_next_top_lp")
+# What a batch holds of the logprobs that it gives next.
+_LOGPROBS = ("_next_lps", "_next_top_idx", "_next_top_lp")
+_fault = partial(mlx_vlm_fault, source="mlx-vlm #1030", kills=("staggered",), where=OUTPUT)
+_list = partial(_fault, fault_class="list misalignment")
+_limit = partial(_list, source="issue trackers")
 
 
-def _first_lost(hits: Hits) -> AbstractContextManager[None]:
-    real = generator_class()._extend_generation_batch
+@_fault("B1.first-token-lost", fault_class="first token", kills=("batch_of_one",))
+def first_token_lost(hits: Hits) -> Patch:
+    """A warm-up step after prefill discards the first token of every sequence."""
 
-    def join(self: Any, batch: Any) -> None:
+    def join(right: Right, self: Any, batch: Any) -> None:
         fresh = not self._generation_batch.uids
-        real(self, batch)
+        right(self, batch)
         if fresh and hasattr(batch, "_step"):
             hits.hit()
             batch._step()
 
-    return replaced(generator_class(), "_extend_generation_batch", join)
+    return wrap(generator_class(), "_extend_generation_batch", join)
 
 
-def _shifted_logprobs(hits: Hits) -> AbstractContextManager[None]:
-    def shift(batch: Any, result: None, _: Any) -> None:
-        for name in ("_next_lps", "_next_top_idx", "_next_top_lp"):
+@_list("B2.logprobs-of-another-row", where="output:logprobs")
+def logprobs_of_another_row(hits: Hits) -> Patch:
+    """After a join each row is given its neighbour's logprobs."""
+
+    def shift(_: None, batch: Any, __: Any) -> None:
+        for name in _LOGPROBS:
             if getattr(batch, name) is not None and len(batch.uids) > 1:
                 hits.hit()
                 setattr(batch, name, mx.roll(getattr(batch, name), 1, 0))
-        return result
 
     return after(batch_class(), "extend", shift)
 
 
-def _short_logprobs(hits: Hits) -> AbstractContextManager[None]:
-    """A join takes over the tokens of the new rows and not their logprobs."""
-    real = batch_class().extend
+@_list("B2.logprobs-shorter-than-rows", where="crash:*", crash=True)
+def logprobs_shorter_than_rows(hits: Hits) -> Patch:
+    """After a join the list of logprobs lacks the new rows."""
 
-    def extend(self: Any, other: Any) -> None:
-        kept = {name: getattr(self, name) for name in _NEXT[1:]}
-        real(self, other)
+    def extend(right: Right, self: Any, other: Any) -> None:
+        kept = {name: getattr(self, name) for name in _LOGPROBS}
+        right(self, other)
         if kept["_next_lps"] is not None and len(other.uids):
             hits.hit()
             for name, value in kept.items():
                 setattr(self, name, value)
 
-    return replaced(batch_class(), "extend", extend)
+    return wrap(batch_class(), "extend", extend)
 
 
-@contextlib.contextmanager
-def _stale_tokens(hits: Hits) -> Iterator[None]:
-    """What an emptied batch would have said next is said by the first that join it."""
-    real_filter, real_join = batch_class().filter, generator_class()._extend_generation_batch
+@_fault("B9.emptied-batch-speaks", fault_class="cancellation", kills=("cancelled", "slot_reuse"))
+def emptied_batch_speaks(hits: Hits) -> Patch:
+    """An emptied batch keeps its current tokens, and the next to join produce them."""
     left: list[Any] = []
 
-    def filtered(self: Any, keep: list[int]) -> None:
+    def filter_rows(right: Right, self: Any, keep: list[int]) -> None:
         tokens = self._next_tokens
-        real_filter(self, keep)
+        right(self, keep)
         if not keep and tokens is not None:
             left[:] = [tokens]
 
     def join(self: Any, batch: Any) -> None:
         if not self._generation_batch.uids and left and hasattr(batch, "_next_tokens"):
             stale = left.pop()[: len(batch.uids)]
-            if stale.tolist() != batch._next_tokens[: len(stale)].tolist():
-                hits.hit()
+            hits.hit_if(differs(stale, batch._next_tokens[: len(stale)]))
             batch._next_tokens = mx.concatenate([stale, batch._next_tokens[len(stale) :]])
-        real_join(self, batch)
 
-    with (
-        replaced(batch_class(), "filter", filtered),
-        replaced(generator_class(), "_extend_generation_batch", join),
-    ):
-        yield
+    return together(
+        wrap(batch_class(), "filter", filter_rows),
+        before(generator_class(), "_extend_generation_batch", join),
+    )
 
 
-def _by_place(name: str, hits: Hits) -> AbstractContextManager[None]:
-    """When rows leave, the first entries of a list are kept instead of theirs."""
-    real = batch_class().filter
-
-    def filtered(self: Any, keep: list[int]) -> None:
-        values = list(getattr(self, name))
-        real(self, keep)
-        if keep and values:
-            if getattr(self, name) != values[: len(keep)]:
-                hits.hit()
-            setattr(self, name, values[: len(keep)])
-
-    return replaced(batch_class(), "filter", filtered)
+@_limit("F15.max-tokens-of-another-row", kills=("early_finish",))
+def max_tokens_of_another_row(hits: Hits) -> Patch:
+    """When rows leave, the first limits are kept instead of those of the rows that stay."""
+    return kept_by_place(batch_class(), "max_tokens", hits)
 
 
-def _limits_by_place(hits: Hits) -> AbstractContextManager[None]:
-    return _by_place("max_tokens", hits)
+@_limit("F15.counts-of-another-row")
+def counts_of_another_row(hits: Hits) -> Patch:
+    """When rows leave, the others go on with the counts of produced tokens of the first."""
+    return kept_by_place(batch_class(), "_num_tokens", hits)
 
 
-def _counts_by_place(hits: Hits) -> AbstractContextManager[None]:
-    return _by_place("_num_tokens", hits)
+@_limit("F15.max-tokens-rolled-by-a-join")
+def max_tokens_rolled_by_a_join(hits: Hits) -> Patch:
+    """A join leaves each row with its neighbour's limit."""
 
-
-def _tokens_by_place(hits: Hits) -> AbstractContextManager[None]:
-    real = batch_class().filter
-
-    def filtered(self: Any, keep: list[int]) -> None:
-        tokens = self._next_tokens
-        real(self, keep)
-        if keep and tokens is not None:
-            if tokens[: len(keep)].tolist() != self._next_tokens.tolist():
-                hits.hit()
-            self._next_tokens = tokens[: len(keep)]
-
-    return replaced(batch_class(), "filter", filtered)
-
-
-def _limits_rolled(hits: Hits) -> AbstractContextManager[None]:
-    def roll(batch: Any, result: None, _: Any) -> None:
+    def roll(_: None, batch: Any, __: Any) -> None:
         if len(set(batch.max_tokens)) > 1:
             hits.hit()
             batch.max_tokens = batch.max_tokens[1:] + batch.max_tokens[:1]
-        return result
 
     return after(batch_class(), "extend", roll)
 
 
-FAULTS = (
-    fault(
-        "B1.first-token-lost",
-        "first token",
-        "mlx-vlm #1030",
-        "a warm-up step after prefill discards the first token of every sequence",
-        _first_lost,
-        kills="batch_of_one",
-        where="input:tokens|output:*",
-    ),
-    fault(
-        "B2.logprobs-of-another-row",
-        _CLASS,
-        "mlx-vlm #1030",
-        "after a join each row is given its neighbour's logprobs",
-        _shifted_logprobs,
-        kills="staggered",
-        where="output:logprobs",
-    ),
-    fault(
-        "B2.logprobs-shorter-than-rows",
-        _CLASS,
-        "mlx-vlm #1030",
-        "after a join the list of logprobs lacks the new rows",
-        _short_logprobs,
-        kills="staggered",
-        where="crash:*",
-        crash=True,
-    ),
-    fault(
-        "B9.emptied-batch-speaks",
-        "cancellation",
-        "mlx-vlm #1030",
-        "an emptied batch keeps its current tokens, and the next to join says them",
-        _stale_tokens,
-        kills="cancelled slot_reuse",
-        where="input:tokens|output:*",
-    ),
-    fault(
-        "F15.max-tokens-of-another-row",
-        _CLASS,
-        "issue trackers",
-        "when rows leave, the first limits are kept instead of those of the rows that stay",
-        _limits_by_place,
-        kills="early_finish",
-        where="input:tokens|output:*",
-    ),
-    fault(
-        "F15.counts-of-another-row",
-        _CLASS,
-        "issue trackers",
-        "when rows leave, the others go on with the counts of produced tokens of the first",
-        _counts_by_place,
-        kills="staggered",
-        where="input:tokens|output:*",
-    ),
-    fault(
-        "F15.max-tokens-rolled-by-a-join",
-        _CLASS,
-        "issue trackers",
-        "a join leaves each row with its neighbour's limit",
-        _limits_rolled,
-        kills="staggered",
-        where="input:tokens|output:*",
-    ),
-    fault(
-        "F15.tokens-of-another-row",
-        _CLASS,
-        "issue trackers",
-        "when rows leave, the first tokens are kept instead of those of the rows that stay",
-        _tokens_by_place,
-        kills="early_finish",
-        where="input:tokens|output:*",
-    ),
-)
+@_limit("F15.tokens-of-another-row", kills=("early_finish",))
+def tokens_of_another_row(hits: Hits) -> Patch:
+    """When rows leave, the first tokens are kept instead of those of the rows that stay."""
+    return kept_by_place(batch_class(), "_next_tokens", hits)

@@ -2,228 +2,160 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
-from conformance.core.faults.base import Hits, replaced
-from conformance.core.faults.patching import differs
-from conformance.plugins.mlx_vlm.faults.patching import (
+from conformance.backend.shared_faults import ROTATION, differs, of_row_0, rotated_at
+from conformance.core.faults.base import Hits
+from conformance.core.faults.patching import Patch, Right, after, together, wrap
+from conformance.plugins.mlx_vlm.faults.tools import (
+    MROPE,
     PADDED,
+    SHOWN,
     batch_class,
-    fault,
+    mlx_vlm_fault,
     padding,
     prompt_class,
 )
 
-_ROTATED = ("rope:RoPE*", *PADDED)
+_fault = partial(
+    mlx_vlm_fault,
+    fault_class="rope position",
+    source="mlx-vlm #1055",
+    kills=("ragged",),
+    where=ROTATION,
+    needs=("rope:RoPE*", *PADDED),
+)
 
 
-def _rope(change: Callable[[Any, Any], Any], hits: Hits) -> AbstractContextManager[None]:
-    """The fast kernel rotates by ``change(x, offset)`` where offsets are given for each row."""
-    real = mx.fast.rope
-
-    def rope(x: Any, *args: Any, **options: Any) -> Any:
-        offset = options.get("offset")
-        if isinstance(offset, mx.array) and offset.size > 1:
-            wrong = change(x, offset)
-            if differs(wrong, offset):
-                hits.hit()
-            options["offset"] = wrong
-        return real(x, *args, **options)
-
-    return replaced(mx.fast, "rope", rope)
+# In one batch from the start that shifts each row as a whole, which no attention sees.
+@_fault(
+    "B14.rope-offset-of-row-0",
+    fault_class="scalar/array dispatch",
+    source="mlx-vlm #1030",
+    kills=("staggered",),
+)
+def rope_offset_of_row_0(hits: Hits) -> Patch:
+    """All rows are rotated by row 0's offset, as `offset.item()` of it would."""
+    return rotated_at(lambda _, offset: of_row_0(offset), hits)
 
 
-def _of_row_0(hits: Hits) -> AbstractContextManager[None]:
-    return _rope(lambda _, offset: mx.broadcast_to(offset[:1], offset.shape), hits)
+@_fault("F12.rope-wrong-at-one-token", fault_class="rope kernel", source="issue trackers")
+def rope_wrong_at_one_token(hits: Hits) -> Patch:
+    """The fast kernel rotates a single token of each row by row 0's offset."""
+    return rotated_at(lambda x, offset: of_row_0(offset) if x.shape[-2] == 1 else offset, hits)
 
 
-def _of_row_0_at_decode(hits: Hits) -> AbstractContextManager[None]:
-    def change(x: Any, offset: Any) -> Any:
-        return mx.broadcast_to(offset[:1], offset.shape) if x.shape[-2] == 1 else offset
-
-    return _rope(change, hits)
-
-
-@contextlib.contextmanager
-def _padded(owner: Any, methods: tuple[str, ...], sign: int, hits: Hits) -> Iterator[None]:
+def _off_by_padding(owner: Any, methods: tuple[str, ...], sign: int, hits: Hits) -> Patch:
     """While one of the methods runs, positions are off by ``sign`` times the row's padding."""
-    at: list[Any] = [None]
+    pads: mx.array | None = None
 
-    def inside(real: Any) -> Any:
-        def method(self: Any, *args: Any, **options: Any) -> Any:
-            at[0] = padding(self.prompt_cache)
-            try:
-                return real(self, *args, **options)
-            finally:
-                at[0] = None
+    def method(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        nonlocal pads
+        pads = padding(self.prompt_cache)
+        try:
+            return right(self, *args, **options)
+        finally:
+            pads = None
 
-        return method
+    def change(_: mx.array, offset: mx.array) -> mx.array:
+        if pads is None or pads.shape != offset.shape or offset.size == 1:
+            return offset
+        return offset + sign * pads
 
-    def change(_: Any, offset: Any) -> Any:
-        fits = at[0] is not None and at[0].shape == offset.shape
-        return offset + sign * at[0] if fits else offset
-
-    with contextlib.ExitStack() as stack:
-        for name in methods:
-            stack.enter_context(replaced(owner, name, inside(getattr(owner, name))))
-        stack.enter_context(_rope(change, hits))
-        yield
+    return together(*(wrap(owner, name, method) for name in methods), rotated_at(change, hits))
 
 
-def _padding_twice(hits: Hits) -> AbstractContextManager[None]:
-    return _padded(batch_class(), ("_step",), -1, hits)
+@_fault("C1.padding-twice")
+def padding_twice(hits: Hits) -> Patch:
+    """At decode the padding is taken off an offset that never held it."""
+    return _off_by_padding(batch_class(), ("_step",), -1, hits)
 
 
-def _columns_at_prefill(hits: Hits) -> AbstractContextManager[None]:
-    return _padded(prompt_class(), ("prompt_step", "generate"), 1, hits)
+@_fault("C4.columns-at-prefill")
+def columns_at_prefill(hits: Hits) -> Patch:
+    """Prefill counts padding in its positions, decode does not."""
+    return _off_by_padding(prompt_class(), ("prompt_step", "generate"), 1, hits)
 
 
-def _mrope_columns_at_prefill(hits: Hits) -> AbstractContextManager[None]:
-    """Position ids of the prompt count the padding; the deltas that decode uses do not."""
-    real = prompt_class().__init__
+@_fault("C4.mrope-columns-at-prefill", needs=MROPE)
+def mrope_columns_at_prefill(hits: Hits) -> Patch:
+    """M-RoPE positions of the prompt count padding, those of decode do not.
 
-    def init(self: Any, *args: Any, **options: Any) -> None:
-        real(self, *args, **options)
+    The deltas that decode uses are right.
+    """
+
+    def shift(_: None, self: Any, *__: Any, **___: Any) -> None:
         ids = self._prompt_kwargs.get("position_ids")
         pads = mx.array(self._left_padding_per_row)
         if ids is not None and pads.any().item():
             hits.hit()
             self._prompt_kwargs["position_ids"] = ids + pads[:, None].astype(ids.dtype)
 
-    return replaced(prompt_class(), "__init__", init)
+    return after(prompt_class(), "__init__", shift)
 
 
-def _of_the_slice(hits: Hits) -> AbstractContextManager[None]:
-    """The first chunk's positions are counted anew, as if no image were in it."""
-    real = prompt_class()._prompt_kwargs_for_step
+@_fault(
+    "B11.first-chunk-without-the-image",
+    source="mlx-vlm #1030",
+    kills=("images_together", "mixed_modality", "media_in_pieces"),
+    needs=(*MROPE, SHOWN),
+)
+def first_chunk_without_the_image(hits: Hits) -> Patch:
+    """The first chunk counts its positions from the slice, without the image's extent."""
 
-    def for_step(self: Any, n: int | None = None) -> Any:
-        kwargs = dict(real(self, n))
+    def count(given: Any, self: Any, n: int | None = None) -> Any:
+        kwargs = dict(given)
         ids = kwargs.get("position_ids")
         if ids is not None and n is not None and not self._processed_prompt_columns:
             pads = mx.array(self._left_padding_per_row)[:, None]
             counted = mx.broadcast_to(mx.arange(n)[None] - pads, ids.shape).astype(ids.dtype)
             counted = mx.where(mx.arange(n)[None] < pads, ids, counted)
-            if differs(counted, ids):
-                hits.hit()
+            hits.hit_if(differs(counted, ids))
             kwargs["position_ids"] = counted
         return kwargs
 
-    return replaced(prompt_class(), "_prompt_kwargs_for_step", for_step)
+    return after(prompt_class(), "_prompt_kwargs_for_step", count)
 
 
-def _boundary(from_step: int, hits: Hits) -> AbstractContextManager[None]:
-    """The next chunk begins ``from_step`` tokens from where it should."""
-    real = prompt_class().prompt_step
+def _boundary(start: Callable[[int], int], hits: Hits) -> Patch:
+    """The chunk after ``n`` tokens begins at token ``start(n)``."""
 
-    def prompt_step(self: Any) -> Any:
+    def prompt_step(right: Right, self: Any) -> Any:
         ids, embeds, kwargs = self._input_ids, self._inputs_embeds, dict(self._prompt_kwargs)
-        done = real(self)
-        # The last token stays alone in any case: that is no chunk's boundary.
+        done = right(self)
+        # The last token is a piece of its own in any case: that is no chunk's boundary.
         if done > 1 and self._input_ids.shape[1] > 1:
             hits.hit()
-            start = done + from_step
-            self._input_ids, self._inputs_embeds = ids[:, start:], embeds[:, start:]
+            rest = slice(start(done), None)
+            self._input_ids, self._inputs_embeds = ids[:, rest], embeds[:, rest]
             for name in self._prompt_length_aware_keys:
                 axis = 2 if kwargs[name].ndim == 3 and name == "position_ids" else 1
-                at = (slice(None),) * axis + (slice(start, None),)
-                self._prompt_kwargs[name] = kwargs[name][at]
+                self._prompt_kwargs[name] = kwargs[name][(slice(None),) * axis + (rest,)]
         return done
 
-    return replaced(prompt_class(), "prompt_step", prompt_step)
+    return wrap(prompt_class(), "prompt_step", prompt_step)
 
 
-def _twice(hits: Hits) -> AbstractContextManager[None]:
-    return _boundary(-1, hits)
-
-
-def _skipped(hits: Hits) -> AbstractContextManager[None]:
-    return _boundary(1, hits)
-
-
-FAULTS = (
-    fault(
-        "B14.rope-offset-of-row-0",
-        "scalar/array dispatch",
-        "mlx-vlm #1030",
-        "all rows are rotated by row 0's offset, as `offset.item()` of it would",
-        _of_row_0,
-        # In one batch from the start that shifts each row as a whole, which no attention sees.
-        kills="staggered",
-        where="module:*RoPE|module:*Rotary*",
-        needs=_ROTATED,
-    ),
-    fault(
-        "F12.rope-wrong-at-one-token",
-        "rope kernel",
-        "issue trackers",
-        "the fast kernel rotates a single token of each row by row 0's offset",
-        _of_row_0_at_decode,
-        kills="ragged",
-        where="module:*RoPE|module:*Rotary*",
-        needs=_ROTATED,
-    ),
-    fault(
-        "C1.padding-twice",
-        "rope position",
-        "mlx-vlm #1055",
-        "at decode the padding is taken off an offset that never held it",
-        _padding_twice,
-        kills="ragged",
-        where="module:*RoPE|module:*Rotary*",
-        needs=_ROTATED,
-    ),
-    fault(
-        "C4.columns-at-prefill",
-        "rope position",
-        "mlx-vlm #1055",
-        "prefill counts padding in its positions, decode does not",
-        _columns_at_prefill,
-        kills="ragged",
-        where="module:*RoPE|module:*Rotary*",
-        needs=_ROTATED,
-    ),
-    fault(
-        "C4.mrope-columns-at-prefill",
-        "rope position",
-        "mlx-vlm #1055",
-        "M-RoPE positions of the prompt count padding, those of decode do not",
-        _mrope_columns_at_prefill,
-        kills="ragged",
-        where="module:*RoPE|module:*Rotary*",
-        needs=("rope:M-RoPE",),
-    ),
-    fault(
-        "B11.first-chunk-without-the-image",
-        "rope position",
-        "mlx-vlm #1030",
-        "the first chunk counts its positions from the slice, without the image's extent",
-        _of_the_slice,
-        kills="images_together mixed_modality media_in_pieces",
-        where="module:*RoPE|module:*Rotary*",
-        needs=("rope:M-RoPE", "modality:image|modality:video"),
-    ),
-    fault(
-        "F13.boundary-token-twice",
-        "chunk",
-        "issue trackers",
-        "the last token of a chunk of prefill is the first of the next one too",
-        _twice,
-        kills="chunked",
-        where="input:tokens",
-    ),
-    fault(
-        "F13.boundary-token-skipped",
-        "chunk",
-        "issue trackers",
-        "the first token after a chunk of prefill is left out",
-        _skipped,
-        kills="chunked",
-        where="input:tokens",
-    ),
+_chunk = partial(
+    mlx_vlm_fault,
+    fault_class="chunk",
+    source="issue trackers",
+    kills=("chunked",),
+    where="input:tokens",
 )
+
+
+@_chunk("F13.boundary-token-twice")
+def boundary_token_twice(hits: Hits) -> Patch:
+    """The last token of a chunk of prefill is the first of the next one too."""
+    return _boundary(lambda n: n - 1, hits)
+
+
+@_chunk("F13.boundary-token-skipped")
+def boundary_token_skipped(hits: Hits) -> Patch:
+    """The first token after a chunk of prefill is left out."""
+    return _boundary(lambda n: n + 1, hits)

@@ -2,227 +2,146 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
-from conformance.core.faults.base import Hits, replaced
-from conformance.plugins.mlx_vlm.faults.patching import after, fault, part
+from conformance.core.faults.base import Hits
+from conformance.core.faults.patching import Patch, Right, after, wrap
+from conformance.plugins.mlx_vlm.faults.tools import mlx_vlm_fault, part
 
-_CLASS = "prefix cache"
-_KILLS = "prefix_caching"
-# Rows of unequal prefixes in one prefill, of which each goes on to speak.
-_UNEQUAL = "prefix_caching/beside_cold"
+_fault = partial(
+    mlx_vlm_fault,
+    fault_class="prefix cache",
+    source="issue trackers",
+    kills=("prefix_caching",),
+    where="cache:*",
+    # Caches of several kinds are kept whole, as snapshots.
+    needs=("only:KVCache",),
+)
+# Rows of unequal prefixes in one prefill, of which each goes on to decode.
+_restored = partial(_fault, source="a Swift engine's fork", kills=("prefix_caching/beside_cold",))
 # Two prompts are prefilled together, and what is stored of both is used again.
-_STORED_TOGETHER = "prefix_caching/late"
-# A prompt has another one's blocks in another order.
-_SWAPPED = "prefix_caching/in_turn"
-_PLAIN = ("cache:KVCache",)
-# Caches of several kinds are kept whole, as snapshots.
-_BLOCKS = ("only:KVCache",)
+_stored = partial(_fault, kills=("prefix_caching/late",))
 
 
 def _manager() -> Any:
     return part("apc").APCManager
 
 
-def _truncated_key(hits: Hits) -> AbstractContextManager[None]:
+# In that schedule a prompt has another one's blocks in another order.
+@_fault("F3.key-without-what-came-before", kills=("prefix_caching/in_turn",))
+def key_without_what_came_before(hits: Hits) -> Patch:
+    """A block is kept under a key of its own tokens only."""
     owner = part("apc")
 
-    def of_block(parent: int, tokens: Any, extra: int) -> int:
-        if parent != owner.SEED_PARENT_HASH:
-            hits.hit()
+    def of_block(_: Right, parent: int, tokens: Any, extra: int) -> int:
+        hits.hit_if(parent != owner.SEED_PARENT_HASH)
         return hash((tokens, extra))
 
-    return replaced(owner, "_hash_tokens", of_block)
+    return wrap(owner, "_hash_tokens", of_block)
 
 
-def _stored(
-    change: Callable[[Any, list[Any]], list[Any]], hits: Hits
-) -> AbstractContextManager[None]:
-    """Blocks are made of ``change(tokens, layers)`` in place of the layers' keys and values."""
-    real = _manager().store_kv_blocks
+@_fault("F5.hit-off-by-one")
+def hit_off_by_one(hits: Hits) -> Patch:
+    """Blocks hold the keys of the tokens one place further."""
 
-    def store(self: Any, token_ids: Any, keys: Any, values: Any, **options: Any) -> Any:
+    def moved(layers: list[Any]) -> list[Any]:
+        return [mx.roll(layer, -1, 2) for layer in layers]
+
+    def store(
+        right: Right, self: Any, token_ids: Any, keys: Any, values: Any, **options: Any
+    ) -> Any:
         hits.hit()
-        return real(self, token_ids, change(token_ids, keys), change(token_ids, values), **options)
+        return right(self, token_ids, moved(keys), moved(values), **options)
 
-    return replaced(_manager(), "store_kv_blocks", store)
-
-
-def _off_by_one(hits: Hits) -> AbstractContextManager[None]:
-    return _stored(lambda _, layers: [mx.roll(layer, -1, 2) for layer in layers], hits)
+    return wrap(_manager(), "store_kv_blocks", store)
 
 
-def _prefix_lengths(by: int, hits: Hits) -> AbstractContextManager[None]:
-    """What comes back is said to be ``by`` tokens longer than it is."""
+@_fault("F5.hit-one-token-too-short", needs=("cache:KVCache",))
+def hit_one_token_too_short(hits: Hits) -> Patch:
+    """The last token of what comes back is computed again."""
 
-    def longer(_: Any, plan: Any, __: Any) -> Any:
-        if plan is not None and 0 < plan["prefix_len"] + by < len(plan["full_input_ids"]):
+    def shorter(plan: Any, *_: Any, **__: Any) -> Any:
+        if plan is not None and 0 < plan["prefix_len"] - 1 < len(plan["full_input_ids"]):
             hits.hit()
-            plan["prefix_len"] += by
+            plan["prefix_len"] -= 1
         return plan
 
-    return after(part("apc_coordinator").APCCoordinator, "lookup", longer)
+    return after(part("apc_coordinator").APCCoordinator, "lookup", shorter)
 
 
-def _restored(change: Callable[[Any, list[int]], None], hits: Hits) -> AbstractContextManager[None]:
+def _filled(change: Callable[[Any, list[int]], None], hits: Hits) -> Patch:
     """``change(cache, left_padding)`` on each cache that is made of blocks for several rows."""
-    owner = part("apc")
-    real = owner._fill_batch_layer_cache
 
-    def fill(keys: Any, values: Any, left_padding: Any, offset: Any, **options: Any) -> Any:
-        made = real(keys, values, left_padding, offset, **options)
+    def fill(made: Any, _keys: Any, _values: Any, left_padding: Any, *_: Any, **__: Any) -> Any:
         if any(left_padding):
             hits.hit()
             change(made, list(left_padding))
         return made
 
-    return replaced(owner, "_fill_batch_layer_cache", fill)
+    return after(part("apc"), "_fill_batch_layer_cache", fill)
 
 
-def _wrong_offset(hits: Hits) -> AbstractContextManager[None]:
+@_restored("D9.restored-row-at-wrong-offset")
+def restored_row_at_wrong_offset(hits: Hits) -> Patch:
+    """Restored rows of a batch begin at the offset of the longest."""
+
     def of_longest(cache: Any, left_padding: list[int]) -> None:
         cache.offset = cache.offset + mx.array(left_padding)
 
-    return _restored(of_longest, hits)
+    return _filled(of_longest, hits)
 
 
-def _padding_seen(hits: Hits) -> AbstractContextManager[None]:
+@_restored("D9.padding-of-restored-row-seen")
+def padding_of_restored_row_seen(hits: Hits) -> Patch:
+    """The zeros before a shorter restored row are attended to."""
+
     def none(cache: Any, left_padding: list[int]) -> None:
         cache.left_padding = mx.zeros_like(mx.array(left_padding))
 
-    return _restored(none, hits)
+    return _filled(none, hits)
 
 
-def _harvested(row: Callable[[int], int], hits: Hits) -> AbstractContextManager[None]:
+def _stored_of(row: Callable[[int], int], hits: Hits) -> Patch:
     """Of a batch of ``n`` prompts row ``row(n)``'s keys are stored under each row's prompt."""
-    owner = part("apc")
-    real = owner.harvest_blocks_from_batch_cache
 
-    def harvest(manager: Any, caches: Any, tokens: Any, **options: Any) -> Any:
+    def harvest(right: Right, manager: Any, caches: Any, tokens: Any, **options: Any) -> Any:
         rows = getattr(caches[0], "batch_size", 1) if caches else 1
         at = row(rows)
         if rows > 1 and options.get("batch_idx") != at:
             hits.hit()
             least = min(len(tokens), int(caches[0].offset[at].item()))
-            return real(manager, caches, tokens[:least], **{**options, "batch_idx": at})
-        return real(manager, caches, tokens, **options)
+            return right(manager, caches, tokens[:least], **{**options, "batch_idx": at})
+        return right(manager, caches, tokens, **options)
 
-    return replaced(owner, "harvest_blocks_from_batch_cache", harvest)
-
-
-def _row_0_stored(hits: Hits) -> AbstractContextManager[None]:
-    return _harvested(lambda _: 0, hits)
+    return wrap(part("apc"), "harvest_blocks_from_batch_cache", harvest)
 
 
-def _last_row_stored(hits: Hits) -> AbstractContextManager[None]:
-    return _harvested(lambda rows: rows - 1, hits)
+@_stored("F3.keys-of-row-0-stored")
+def keys_of_row_0_stored(hits: Hits) -> Patch:
+    """Of a batch in prefill the first row's keys are stored under each row's prompt."""
+    return _stored_of(lambda _: 0, hits)
 
 
-@contextlib.contextmanager
-def _released_twice(hits: Hits) -> Iterator[None]:
-    """A block that another request still holds is taken for free."""
-    real = _manager().release
+@_stored("F3.keys-of-last-row-stored")
+def keys_of_last_row_stored(hits: Hits) -> Patch:
+    """Of a batch in prefill the last row's keys are stored under each row's prompt."""
+    return _stored_of(lambda rows: rows - 1, hits)
 
-    def release(self: Any, blocks: Any) -> None:
+
+@_fault("F4.block-freed-while-held")
+def block_freed_while_held(hits: Hits) -> Patch:
+    """A block that two requests hold is free when one lets go of it."""
+
+    def release(right: Right, self: Any, blocks: Any) -> None:
         held = list(blocks)
-        real(self, held)
+        right(self, held)
         shared = [block for block in held if block.ref_cnt > 0]
         if shared:
             hits.hit()
-            real(self, shared)
+            right(self, shared)
 
-    with replaced(_manager(), "release", release):
-        yield
-
-
-def _one_less(hits: Hits) -> AbstractContextManager[None]:
-    return _prefix_lengths(-1, hits)
-
-
-FAULTS = (
-    fault(
-        "F3.key-without-what-came-before",
-        _CLASS,
-        "issue trackers",
-        "a block is kept under a key of its own tokens alone",
-        _truncated_key,
-        kills=_SWAPPED,
-        where="cache:*",
-        needs=_BLOCKS,
-    ),
-    fault(
-        "F5.hit-off-by-one",
-        _CLASS,
-        "issue trackers",
-        "blocks hold the keys of the tokens one place further",
-        _off_by_one,
-        kills=_KILLS,
-        where="cache:*",
-        needs=_BLOCKS,
-    ),
-    fault(
-        "F5.hit-one-token-too-short",
-        _CLASS,
-        "issue trackers",
-        "the last token of what comes back is computed again",
-        _one_less,
-        kills=_KILLS,
-        where="cache:*",
-        needs=_PLAIN,
-    ),
-    fault(
-        "D9.restored-row-at-wrong-offset",
-        _CLASS,
-        "a Swift engine's fork",
-        "restored rows of a batch begin at the offset of the longest",
-        _wrong_offset,
-        kills=_UNEQUAL,
-        where="cache:*",
-        needs=_BLOCKS,
-    ),
-    fault(
-        "D9.padding-of-restored-row-seen",
-        _CLASS,
-        "a Swift engine's fork",
-        "the zeros before a shorter restored row are attended to",
-        _padding_seen,
-        kills=_UNEQUAL,
-        where="cache:*",
-        needs=_BLOCKS,
-    ),
-    fault(
-        "F3.keys-of-row-0-stored",
-        _CLASS,
-        "issue trackers",
-        "of a batch in prefill the first row's keys are stored under each row's prompt",
-        _row_0_stored,
-        kills=_STORED_TOGETHER,
-        where="cache:*",
-        needs=_BLOCKS,
-    ),
-    fault(
-        "F3.keys-of-last-row-stored",
-        _CLASS,
-        "issue trackers",
-        "of a batch in prefill the last row's keys are stored under each row's prompt",
-        _last_row_stored,
-        kills=_STORED_TOGETHER,
-        where="cache:*",
-        needs=_BLOCKS,
-    ),
-    fault(
-        "F4.block-freed-while-held",
-        _CLASS,
-        "issue trackers",
-        "a block that two requests hold is free when one lets go of it",
-        _released_twice,
-        kills=_KILLS,
-        where="cache:*",
-        needs=_BLOCKS,
-    ),
-)
+    return wrap(_manager(), "release", release)

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
-from conformance.core.faults.base import Hits, replaced
-from conformance.core.faults.patching import differs
-from conformance.plugins.mlx_vlm.faults.patching import fault, part, prompt_class
+from conformance.backend.shared_faults import differs
+from conformance.core.faults.base import Hits
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap
+from conformance.plugins.mlx_vlm.faults.tools import (
+    GROUPED,
+    QUANTIZABLE,
+    cache_class,
+    mlx_vlm_fault,
+    part,
+    prompt_class,
+    turbo_class,
+    uniform_class,
+)
 
-_PLAIN = ("cache:KVCache", "quantizable")
-_GROUPED = ("cache:KVCache", "quantizable:*")
-
-
-def _uniform() -> Any:
-    return part("models.cache").BatchQuantizedKVCache
-
-
-def _turbo() -> Any:
-    return part("turboquant").BatchTurboQuantKVCache
-
-
-def _last_layer(hits: Hits) -> AbstractContextManager[None]:
-    owner, policy = part("generate.ar"), part("models.cache")
-    real = owner._make_cache
-
-    def make_cache(*args: Any, **options: Any) -> Any:
-        right = real(*args, **options)
-        with replaced(policy, "should_quantize_kv_layer", lambda _index, _count: True):
-            wrong = real(*args, **options)
-        # The same where the last layer keeps no keys of its own, or is quantized anyway.
-        if _kinds(wrong) != _kinds(right):
-            hits.hit()
-        return wrong
-
-    return replaced(owner, "_make_cache", make_cache)
+_fault = partial(
+    mlx_vlm_fault,
+    fault_class="KV quant policy",
+    source="mlx-vlm #1030",
+    kills=("quantized",),
+    where="cache:*",
+    needs=QUANTIZABLE,
+)
+_kind = partial(_fault, fault_class="cache kind", source="a Swift engine's fork")
+_twice = partial(_fault, fault_class="KV quant", where="cache:*Quant*KVCache:*")
 
 
 def _kinds(entries: Any) -> list[type]:
@@ -46,15 +39,27 @@ def _kinds(entries: Any) -> list[type]:
     return [kind for one in entries for kind in (type(one), *_kinds(getattr(one, "caches", ())))]
 
 
-@contextlib.contextmanager
-def _made(change: Callable[[Any, Any], Any], hits: Hits) -> Iterator[None]:
-    """``change(entry, make)`` for each cache of a quantized batch; what ``make`` makes is one."""
-    owner = part("generate.ar")
-    real = owner._make_cache
+@_fault("B20.last-layer-quantized")
+def last_layer_quantized(hits: Hits) -> Patch:
+    """The last layer is quantized too."""
 
-    def make_cache(model: Any, left_padding: Any, **options: Any) -> Any:
-        entries = real(model, left_padding, **options)
-        quantized = {_uniform(), _turbo()} & set(_kinds(entries))
+    def make_cache(right: Right, *args: Any, **options: Any) -> Any:
+        true = right(*args, **options)
+        with replace(part("models.cache"), "should_quantize_kv_layer", lambda _index, _count: True):
+            wrong = right(*args, **options)
+        # The same where the last layer keeps no keys of its own, or is quantized anyway.
+        hits.hit_if(_kinds(wrong) != _kinds(true))
+        return wrong
+
+    return wrap(part("generate.ar"), "_make_cache", make_cache)
+
+
+def _quantized_instead(kind: str, hits: Hits) -> Patch:
+    """In a quantized batch the caches of this class are plain quantized ones."""
+
+    def make_cache(right: Right, model: Any, left_padding: Any, **options: Any) -> Any:
+        entries = right(model, left_padding, **options)
+        quantized = {uniform_class(), turbo_class()} & set(_kinds(entries))
         # None before the start, from which on a library quantizes.
         if not quantized:
             return entries
@@ -62,63 +67,64 @@ def _made(change: Callable[[Any, Any], Any], hits: Hits) -> Iterator[None]:
         def make() -> Any:
             hits.hit()
             bits = options["kv_bits"]
-            if _turbo() in quantized:
-                return _turbo()(left_padding, bits=bits)
+            if turbo_class() in quantized:
+                return turbo_class()(left_padding, bits=bits)
             group = options["kv_group_size"]
-            return _uniform()(left_padding, group_size=group, bits=int(bits))
+            return uniform_class()(left_padding, group_size=group, bits=int(bits))
 
-        return [change(entry, make) for entry in entries]
+        return [make() if isinstance(one, cache_class(kind)) else one for one in entries]
 
-    with replaced(owner, "_make_cache", make_cache):
-        yield
-
-
-def _rotating(hits: Hits) -> AbstractContextManager[None]:
-    rotating = part("models.cache").BatchRotatingKVCache
-    return _made(lambda one, make: make() if isinstance(one, rotating) else one, hits)
+    return wrap(part("generate.ar"), "_make_cache", make_cache)
 
 
-def _composite(hits: Hits) -> AbstractContextManager[None]:
-    composite = part("models.cache").CacheList
-    return _made(lambda one, make: make() if isinstance(one, composite) else one, hits)
+@_fault("B20.rotating-layers-quantized", needs=("cache:RotatingKVCache", *QUANTIZABLE))
+def rotating_layers_quantized(hits: Hits) -> Patch:
+    """Layers with a sliding window are quantized, and lose their window."""
+    return _quantized_instead("BatchRotatingKVCache", hits)
 
 
-@contextlib.contextmanager
-def _plain_rows_merged(hits: Hits) -> Iterator[None]:
-    """Prompts are prefilled as they are, and quantized when they come into the batch."""
-    real_init, real_generate = prompt_class().__init__, prompt_class().generate
-    asked: dict[int, dict[str, Any]] = {}
+@_kind(
+    "D3.composite-replaced-by-quantized",
+    where="crash:*",
+    needs=("cache:CacheList", "cache:ArraysCache", "cache:KVCache"),
+    crash=True,
+)
+def composite_replaced_by_quantized(hits: Hits) -> Patch:
+    """A composite cache is replaced by a plain quantized one."""
+    return _quantized_instead("CacheList", hits)
 
-    def init(self: Any, *args: Any, **options: Any) -> None:
+
+@_kind("D4.plain-rows-merged", where="cache:*Quant*KVCache:*", needs=GROUPED)
+def plain_rows_merged(hits: Hits) -> Patch:
+    """Unquantized rows are merged into a quantized batch.
+
+    Prompts are prefilled as they are, and quantized when they come into the batch.
+    """
+    wanted: dict[int, dict[str, Any]] = {}
+
+    def init(right: Right, self: Any, *args: Any, **options: Any) -> None:
         bits = options.get("kv_bits")
         turbo = part("turboquant").turboquant_enabled
         if bits is not None and not turbo(bits, options["kv_quant_scheme"]):
-            asked[id(self)] = {"bits": int(bits), "group_size": options["kv_group_size"]}
+            wanted[id(self)] = {"bits": int(bits), "group_size": options["kv_group_size"]}
             options["kv_bits"] = None
-        real_init(self, *args, **options)
+        right(self, *args, **options)
 
-    def generate(self: Any, *args: Any, **options: Any) -> Any:
-        batch = real_generate(self, *args, **options)
-        kind = asked.pop(id(self), None)
+    def generate(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        batch = right(self, *args, **options)
+        kind = wanted.pop(id(self), None)
         if kind is not None:
             hits.hit()
-            batch.prompt_cache = _converted(batch.prompt_cache, kind)
+            entries, quantizes = batch.prompt_cache, part("models.cache").should_quantize_kv_layer
+            batch.prompt_cache = [
+                _quantize(entry, kind) if quantizes(at, len(entries)) else entry
+                for at, entry in enumerate(entries)
+            ]
         return batch
 
-    with (
-        replaced(prompt_class(), "__init__", init),
-        replaced(prompt_class(), "generate", generate),
-    ):
-        yield
-
-
-def _converted(entries: Any, kind: dict[str, Any]) -> list[Any]:
-    return [
-        _quantize(entry, kind)
-        if part("models.cache").should_quantize_kv_layer(at, len(entries))
-        else entry
-        for at, entry in enumerate(entries)
-    ]
+    return together(
+        wrap(prompt_class(), "__init__", init), wrap(prompt_class(), "generate", generate)
+    )
 
 
 def _quantize(entry: Any, kind: dict[str, Any]) -> Any:
@@ -127,20 +133,23 @@ def _quantize(entry: Any, kind: dict[str, Any]) -> Any:
     if type(rows) is not caches.BatchKVCache:
         return entry
     keys, values, offset, left_padding = rows.state
-    made = _uniform()(left_padding.tolist(), **kind)
+    made = uniform_class()(left_padding.tolist(), **kind)
     made.update_and_fetch(keys, values)
     made.offset = offset
     return made
 
 
-def _coarse(keys: Any, values: Any) -> tuple[Any, Any]:
+Coarse = Callable[[mx.array, mx.array], tuple[mx.array, mx.array]]
+
+
+def _uniform(keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
     """As they come back from a uniform cache of 2 bits."""
     parts = (mx.quantize(array, group_size=32, bits=2) for array in (keys, values))
     back_keys, back_values = (mx.dequantize(*one, group_size=32, bits=2) for one in parts)
     return back_keys.astype(keys.dtype), back_values.astype(values.dtype)
 
 
-def _coarse_turbo(keys: Any, values: Any) -> tuple[Any, Any]:
+def _turbo(keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
     """As they come back from a TurboQuant cache of 2 bits: heads of any size that it takes."""
     cache = part("turboquant").TurboQuantKVCache(bits=2)
     cache.update_and_fetch(keys, values)
@@ -148,88 +157,22 @@ def _coarse_turbo(keys: Any, values: Any) -> tuple[Any, Any]:
     return back_keys.astype(keys.dtype), back_values.astype(values.dtype)
 
 
-def _twice(
-    owner: Any, coarse: Callable[[Any, Any], Any], hits: Hits
-) -> AbstractContextManager[None]:
-    real = owner.update_and_fetch
-
-    def update_and_fetch(self: Any, keys: Any, values: Any) -> Any:
+def _coarse_first(owner: Any, coarse: Coarse, hits: Hits) -> Patch:
+    def update_and_fetch(right: Right, self: Any, keys: mx.array, values: mx.array) -> Any:
         again = coarse(keys, values)
-        if any(map(differs, again, (keys, values))):
-            hits.hit()
-        return real(self, *again)
+        hits.hit_if(any(map(differs, again, (keys, values))))
+        return right(self, *again)
 
-    return replaced(owner, "update_and_fetch", update_and_fetch)
-
-
-def _uniform_twice(hits: Hits) -> AbstractContextManager[None]:
-    return _twice(_uniform(), _coarse, hits)
+    return wrap(owner, "update_and_fetch", update_and_fetch)
 
 
-def _turbo_twice(hits: Hits) -> AbstractContextManager[None]:
-    return _twice(_turbo(), _coarse_turbo, hits)
+@_twice("B21.quantized-twice", needs=GROUPED)
+def quantized_twice(hits: Hits) -> Patch:
+    """Uniform bits: keys and values come from another quantized cache."""
+    return _coarse_first(uniform_class(), _uniform, hits)
 
 
-FAULTS = (
-    fault(
-        "B20.last-layer-quantized",
-        "KV quant policy",
-        "mlx-vlm #1030",
-        "the last layer is quantized too",
-        _last_layer,
-        kills="quantized",
-        where="cache:*",
-        needs=_PLAIN,
-    ),
-    fault(
-        "B20.rotating-layers-quantized",
-        "KV quant policy",
-        "mlx-vlm #1030",
-        "layers with a sliding window are quantized, and lose their window",
-        _rotating,
-        kills="quantized",
-        where="cache:*",
-        needs=("cache:RotatingKVCache", *_PLAIN),
-    ),
-    fault(
-        "D3.composite-replaced-by-quantized",
-        "cache kind",
-        "a Swift engine's fork",
-        "a composite cache is replaced by a plain quantized one",
-        _composite,
-        kills="quantized",
-        where="crash:*",
-        needs=("cache:CacheList", "cache:ArraysCache", "cache:KVCache"),
-        crash=True,
-    ),
-    fault(
-        "D4.plain-rows-merged",
-        "cache kind",
-        "a Swift engine's fork",
-        "unquantized rows are merged into a quantized batch",
-        _plain_rows_merged,
-        kills="quantized",
-        where="cache:*Quant*KVCache:*",
-        needs=_GROUPED,
-    ),
-    fault(
-        "B21.quantized-twice",
-        "KV quant",
-        "mlx-vlm #1030",
-        "uniform bits: keys and values come from another quantized cache",
-        _uniform_twice,
-        kills="quantized",
-        where="cache:*Quant*KVCache:*",
-        needs=_GROUPED,
-    ),
-    fault(
-        "B21.turbo-quantized-twice",
-        "KV quant",
-        "mlx-vlm #1030",
-        "TurboQuant: keys and values come from another quantized cache",
-        _turbo_twice,
-        kills="quantized",
-        where="cache:*Quant*KVCache:*",
-        needs=_PLAIN,
-    ),
-)
+@_twice("B21.turbo-quantized-twice")
+def turbo_quantized_twice(hits: Hits) -> Patch:
+    """TurboQuant: keys and values come from another quantized cache."""
+    return _coarse_first(turbo_class(), _turbo, hits)

@@ -2,187 +2,135 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
-from conformance.core.faults.base import Hits, replaced
-from conformance.core.faults.patching import differs
-from conformance.plugins.mlx_vlm.faults.patching import (
-    after,
+from conformance.backend.shared_faults import ROTATION, differs, kept_by_place
+from conformance.core.faults.base import Hits
+from conformance.core.faults.patching import Patch, Right, after, before, replace, wrap
+from conformance.plugins.mlx_vlm.faults.tools import (
+    MROPE,
+    SHOWN,
     batch_class,
-    before,
-    fault,
+    mlx_vlm_fault,
     padding,
     prompt_class,
 )
 
-_CLASS = "rope delta"
-_NEEDS = ("rope:M-RoPE", "modality:image|modality:video")
+_fault = partial(
+    mlx_vlm_fault,
+    fault_class="rope delta",
+    source="mlx-vlm #1030",
+    kills=("mixed_modality",),
+    where=ROTATION,
+    needs=(*MROPE, SHOWN),
+)
 
 
-def _set(batch: Any, deltas: Any, hits: Hits) -> None:
-    if differs(deltas, batch._rope_deltas):
-        hits.hit()
-    batch._rope_deltas = deltas
+def _change(batch: Any, change: Callable[[mx.array], mx.array], hits: Hits) -> None:
+    """The deltas of a batch that has some are ``change(deltas)``."""
+    right = getattr(batch, "_rope_deltas", None)
+    if right is not None:
+        batch._rope_deltas = change(right)
+        hits.hit_if(differs(batch._rope_deltas, right))
 
 
-def _one_slot(hits: Hits) -> AbstractContextManager[None]:
+@_fault("B12.one-rope-delta-slot", kills=("mixed_modality", "images_together"))
+def one_rope_delta_slot(hits: Hits) -> Patch:
+    """One slot for the whole batch: every row decodes with the last row's delta."""
+
     def share(batch: Any) -> None:
-        if batch._rope_deltas is not None:
-            _set(batch, mx.broadcast_to(batch._rope_deltas[-1:], batch._rope_deltas.shape), hits)
+        _change(batch, lambda deltas: mx.broadcast_to(deltas[-1:], deltas.shape), hits)
 
     return before(batch_class(), "_step", share)
 
 
-def _reset_by_text(hits: Hits) -> AbstractContextManager[None]:
-    real = batch_class().extend
+@_fault("B3.text-request-resets-positions", fault_class="stale model state")
+def text_request_resets_positions(hits: Hits) -> Patch:
+    """A text-only request that joins resets the deltas of the rows in flight."""
 
-    def extend(self: Any, other: Any) -> None:
-        text = other._rope_deltas is not None and not bool(other._rope_deltas.any().item())
-        if text and self._rope_deltas is not None:
-            _set(self, mx.zeros_like(self._rope_deltas), hits)
-        real(self, other)
+    def reset(batch: Any, other: Any) -> None:
+        if other._rope_deltas is not None and not other._rope_deltas.any().item():
+            _change(batch, mx.zeros_like, hits)
 
-    return replaced(batch_class(), "extend", extend)
-
-
-def _filtered_by_place(hits: Hits) -> AbstractContextManager[None]:
-    real = batch_class().filter
-
-    def keep_first(self: Any, keep: list[int]) -> None:
-        before_all = self._rope_deltas
-        real(self, keep)
-        if before_all is not None and keep:
-            _set(self, before_all[: len(keep)], hits)
-
-    return replaced(batch_class(), "filter", keep_first)
+    return before(batch_class(), "extend", reset)
 
 
-def _rolled_on_join(hits: Hits) -> AbstractContextManager[None]:
-    def roll(self: Any, result: None, _: Any) -> None:
-        if self._rope_deltas is not None:
-            _set(self, mx.roll(self._rope_deltas, 1, 0), hits)
-        return result
+# Elsewhere who stays has its last token already.
+@_fault(
+    "B12.rope-deltas-filtered-by-place",
+    kills=(
+        "mixed_modality/image_cancelled_in_decode",
+        "mixed_modality/video_cancelled_in_decode",
+    ),
+)
+def rope_deltas_filtered_by_place(hits: Hits) -> Patch:
+    """When rows leave, the first deltas are kept instead of those of the rows that stay."""
+    return kept_by_place(batch_class(), "_rope_deltas", hits)
+
+
+@_fault("B12.rope-delta-of-another-row")
+def rope_delta_of_another_row(hits: Hits) -> Patch:
+    """A join leaves each row with its neighbour's delta."""
+
+    def roll(_: None, batch: Any, __: Any) -> None:
+        _change(batch, lambda deltas: mx.roll(deltas, 1, 0), hits)
 
     return after(batch_class(), "extend", roll)
 
 
-def _not_past_the_image(hits: Hits) -> AbstractContextManager[None]:
-    def forget(_: Any, batch: Any, __: Any) -> Any:
-        if getattr(batch, "_rope_deltas", None) is not None:
-            _set(batch, mx.zeros_like(batch._rope_deltas), hits)
+@_fault("B12.positions-not-advanced-past-image", kills=("images_together", "mixed_modality"))
+def positions_not_advanced_past_image(hits: Hits) -> Patch:
+    """Decode counts an image as so many tokens, not by its extent."""
+
+    def forget(batch: Any, *_: Any, **__: Any) -> Any:
+        _change(batch, mx.zeros_like, hits)
         return batch
 
     return after(prompt_class(), "generate", forget)
 
 
-def _shifted(batch: Any, by: Any, hits: Hits) -> Any:
-    if by.any().item():
-        hits.hit()
-    return batch._rope_deltas + by[:, None].astype(batch._rope_deltas.dtype)
+def _step_off_by(distance: Callable[[Any], mx.array], hits: Hits) -> Patch:
+    """Decode steps at positions that are off by each row's ``distance``; only they are."""
+
+    def step(right: Right, self: Any) -> Any:
+        deltas = self._rope_deltas
+        if deltas is None or padding(self.prompt_cache) is None:
+            return right(self)
+        by = distance(self)
+        hits.hit_if(by.any().item())
+        with replace(self, "_rope_deltas", deltas + by[:, None].astype(deltas.dtype)):
+            return right(self)
+
+    return wrap(batch_class(), "_step", step)
 
 
-def _padding_twice(hits: Hits) -> AbstractContextManager[None]:
-    return _step_with(lambda batch: -padding(batch.prompt_cache), hits)
+@_fault(
+    "C1.padding-twice-from-mrope",
+    fault_class="rope position",
+    source="mlx-vlm #1055",
+    kills=("ragged",),
+    needs=MROPE,
+)
+def padding_twice_from_mrope(hits: Hits) -> Patch:
+    """At decode the padding is taken off an M-RoPE position that never held it."""
+    return _step_off_by(lambda batch: -padding(batch.prompt_cache), hits)
 
 
-def _offset_of_row_0(hits: Hits) -> AbstractContextManager[None]:
-    def others(batch: Any) -> Any:
-        offset = batch.prompt_cache[0].offset
+@_fault(
+    "B14.mrope-offset-of-row-0",
+    fault_class="scalar/array dispatch",
+    kills=("ragged",),
+    needs=MROPE,
+)
+def mrope_offset_of_row_0(hits: Hits) -> Patch:
+    """M-RoPE positions of all rows begin at row 0's offset, as `arange(offset)` of it would."""
+
+    def others(batch: Any) -> mx.array:
+        offset: mx.array = batch.prompt_cache[0].offset
         return offset[0] - offset
 
-    return _step_with(others, hits)
-
-
-def _step_with(distance: Any, hits: Hits) -> AbstractContextManager[None]:
-    """Decode steps at positions that are off by each row's ``distance``; only they are."""
-    real = batch_class()._step
-
-    def step(self: Any) -> Any:
-        right = self._rope_deltas
-        if right is None or padding(self.prompt_cache) is None:
-            return real(self)
-        self._rope_deltas = _shifted(self, distance(self), hits)
-        try:
-            return real(self)
-        finally:
-            self._rope_deltas = right
-
-    return replaced(batch_class(), "_step", step)
-
-
-FAULTS = (
-    fault(
-        "B12.one-rope-delta-slot",
-        _CLASS,
-        "mlx-vlm #1030",
-        "one slot for the whole batch: every row decodes with the last row's delta",
-        _one_slot,
-        kills="mixed_modality images_together",
-        where="module:*RoPE|module:*Rotary*",
-        needs=_NEEDS,
-    ),
-    fault(
-        "B3.text-request-resets-positions",
-        "stale model state",
-        "mlx-vlm #1030",
-        "a text-only request that joins resets the deltas of the rows in flight",
-        _reset_by_text,
-        kills="mixed_modality",
-        where="module:*RoPE|module:*Rotary*",
-        needs=_NEEDS,
-    ),
-    fault(
-        "B12.rope-deltas-filtered-by-place",
-        _CLASS,
-        "mlx-vlm #1030",
-        "when rows leave, the first deltas are kept instead of those of the rows that stay",
-        _filtered_by_place,
-        # Elsewhere who stays has its last token already.
-        kills="mixed_modality/image_cancelled_in_decode mixed_modality/video_cancelled_in_decode",
-        where="module:*RoPE|module:*Rotary*",
-        needs=_NEEDS,
-    ),
-    fault(
-        "B12.rope-delta-of-another-row",
-        _CLASS,
-        "mlx-vlm #1030",
-        "a join leaves each row with its neighbour's delta",
-        _rolled_on_join,
-        kills="mixed_modality",
-        where="module:*RoPE|module:*Rotary*",
-        needs=_NEEDS,
-    ),
-    fault(
-        "B12.positions-not-advanced-past-image",
-        _CLASS,
-        "mlx-vlm #1030",
-        "decode counts an image as so many tokens, not by its extent",
-        _not_past_the_image,
-        kills="images_together mixed_modality",
-        where="module:*RoPE|module:*Rotary*",
-        needs=_NEEDS,
-    ),
-    fault(
-        "C1.padding-twice-from-mrope",
-        "rope position",
-        "mlx-vlm #1055",
-        "at decode the padding is taken off an M-RoPE position that never held it",
-        _padding_twice,
-        kills="ragged",
-        where="module:*RoPE|module:*Rotary*",
-        needs=("rope:M-RoPE",),
-    ),
-    fault(
-        "B14.mrope-offset-of-row-0",
-        "scalar/array dispatch",
-        "mlx-vlm #1030",
-        "the positions arange(offset) are read of row 0's offset, for M-RoPE positions of all rows",
-        _offset_of_row_0,
-        kills="ragged",
-        where="module:*RoPE|module:*Rotary*",
-        needs=("rope:M-RoPE",),
-    ),
-)
+    return _step_off_by(others, hits)

@@ -2,90 +2,55 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
-from conformance.core.faults.base import Hits, replaced
-from conformance.plugins.mlx_vlm.faults.patching import fault, part
+from conformance.backend.shared_faults import ring_as_line
+from conformance.core.faults.base import Hits
+from conformance.core.faults.patching import Patch, Right, wrap
+from conformance.plugins.mlx_vlm.faults.tools import (
+    MEDIUM,
+    ROTATING,
+    cache_class,
+    mlx_vlm_fault,
+    part,
+)
 
-_CLASS = "prefix cache"
-_KILLS = "prefix_caching"
-_SNAPSHOT = ("cache:ArraysCache|cache:RotatingKVCache",)
+_fault = partial(
+    mlx_vlm_fault,
+    fault_class="prefix cache",
+    source="issue trackers",
+    kills=("prefix_caching",),
+    where="cache:*",
+    needs=ROTATING,
+)
 
 
-def _text_alone(hits: Hits) -> AbstractContextManager[None]:
-    owner = part("apc")
-    real = owner.semantic_extra_hash
+# Blocks are never reused past a medium, whatever their key.
+@_fault("F8.key-of-text-alone", needs=(MEDIUM, "cache:ArraysCache|cache:RotatingKVCache"))
+def key_of_text_alone(hits: Hits) -> Patch:
+    """The key of a prompt leaves out its image: the old image's keys are reused."""
 
-    def of_text(**given: Any) -> int:
-        right = real(**given)
-        wrong: int = real(**{**given, "image_hash": 0, "media": None})
-        if wrong != right:
-            hits.hit()
+    def of_text(right: Right, **given: Any) -> int:
+        wrong: int = right(**{**given, "image_hash": 0, "media": None})
+        hits.hit_if(wrong != right(**given))
         return wrong
 
-    return replaced(owner, "semantic_extra_hash", of_text)
+    return wrap(part("apc"), "semantic_extra_hash", of_text)
 
 
-def _aliased(hits: Hits) -> AbstractContextManager[None]:
-    """A snapshot is the live caches themselves."""
-    owner = part("apc")
+@_fault("F4.snapshot-aliases-live-batch")
+def snapshot_aliases_live_batch(hits: Hits) -> Patch:
+    """A kept snapshot is the live cache, which goes on changing."""
 
-    def alias(prompt_cache: Any, *, min_capacity_tokens: Any = None) -> Any:
-        del min_capacity_tokens
+    def alias(_: Right, prompt_cache: Any, **__: Any) -> Any:
         hits.hit()
         return list(prompt_cache)
 
-    return replaced(owner, "_clone_prompt_cache_for_apc", alias)
+    return wrap(part("apc"), "_clone_prompt_cache_for_apc", alias)
 
 
-def _ring_as_line(hits: Hits) -> AbstractContextManager[None]:
-    owner = part("models.cache").BatchRotatingKVCache
-    real = owner.extract
-
-    def extract(self: Any, idx: int) -> Any:
-        if not self.rotated:
-            return real(self, idx)
-        hits.hit()
-        newest, self.rotated, self._idx = self._idx, False, self.max_size
-        try:
-            return real(self, idx)
-        finally:
-            self.rotated, self._idx = True, newest
-
-    return replaced(owner, "extract", extract)
-
-
-FAULTS = (
-    fault(
-        "F8.key-of-text-alone",
-        _CLASS,
-        "issue trackers",
-        "the key of a prompt says nothing of its image: the old image's keys are reused",
-        _text_alone,
-        kills=_KILLS,
-        where="cache:*",
-        # Blocks are never reused past a medium, whatever their key.
-        needs=("modality:image|modality:video|modality:audio", *_SNAPSHOT),
-    ),
-    fault(
-        "F4.snapshot-aliases-live-batch",
-        _CLASS,
-        "issue trackers",
-        "a kept snapshot is the live cache, which goes on changing",
-        _aliased,
-        kills=_KILLS,
-        where="cache:*",
-        needs=("cache:RotatingKVCache",),
-    ),
-    fault(
-        "F6.ring-taken-for-a-line",
-        "cache extract",
-        "issue trackers",
-        "the snapshot of a window that went round begins in its middle",
-        _ring_as_line,
-        kills=_KILLS,
-        where="cache:*",
-        needs=("cache:RotatingKVCache",),
-    ),
-)
+@_fault("F6.ring-taken-for-a-line", fault_class="cache extract")
+def ring_taken_for_a_line(hits: Hits) -> Patch:
+    """The snapshot of a window that was overwritten begins in its middle."""
+    return ring_as_line(cache_class("BatchRotatingKVCache"), hits)

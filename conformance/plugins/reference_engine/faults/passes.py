@@ -3,98 +3,120 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
+from conformance.backend.shared_faults import ATTENTION_MODULE, OUTPUT
 from conformance.core.faults.base import Hits
-from conformance.core.faults.patching import all_of, exchange
-from conformance.plugins.reference_engine.faults.tools import ATTENTION, fault
+from conformance.core.faults.patching import Patch, Right, before, replace, together, wrap
+from conformance.plugins.reference_engine.faults.tools import ATTENTION, reference_fault
 from conformance.reference import forward as passes
 from conformance.reference import speculative
 from conformance.reference.caches.keys import RowwiseKeys
 from conformance.reference.engine import ReferenceEngine
 from conformance.reference.forward import Feed
 
-_CLASS = "mixed step"
+_fault = partial(
+    reference_fault,
+    fault_class="mixed step",
+    source="tokenspeed #205",
+    kills=("staggered",),
+    where=OUTPUT,
+)
 
 
 class _Mixed:
-    """Knows how many rows decode in the pass at hand, if prompts stand beside them."""
+    """How many rows decode in the pass at hand, if prompts stand beside them; else 0."""
 
     def __init__(self) -> None:
         self.decoding = 0
 
-    def at_verify(self, right: Callable[..., Any], _: Hits) -> Callable[..., Any]:
-        def verify(model: Any, rows: Any, drafts: Any, others: Any) -> Any:
-            self.decoding = len(rows) if others else 0
-            try:
+    def noted(self) -> Patch:
+        """Inside, it is up to date."""
+
+        def verify(right: Right, model: Any, rows: Any, drafts: Any, others: Any) -> Any:
+            with replace(self, "decoding", len(rows) if others else 0):
                 return right(model, rows, drafts, others)
-            finally:
-                self.decoding = 0
 
-        return verify
-
-    def at_mask(self, right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        """The plan of all rows begins with the prompts; rows that decode read its beginning."""
-
-        def make_mask(cache: Any, *args: Any, **options: Any) -> mx.array:
-            mask: mx.array = right(cache, *args, **options)  # [rows, 1, N, width]
-            rows, own = cache._rows, self.decoding
-            plan = (*rows[own:], *rows[:own])
-            if not own or len(rows) <= own or plan[:own] == rows[:own]:
-                return mask
-            hits.hit()
-            cache._rows = plan
-            try:
-                wrong = right(cache, *args, **options)
-            finally:
-                cache._rows = rows
-            return mx.concatenate([wrong[:own], mask[own:]])
-
-        return make_mask
-
-    def at_forward(self, right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        """Logits are gathered as if each row had one token, and prompts stood first."""
-
-        def forward(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
-            logits: list[mx.array] = right(model, feeds)
-            own, self.decoding = self.decoding, 0  # the pass that feeds tokens again is right
-            if not own:
-                return logits
-            prompts = logits[own:]
-            flat = mx.concatenate([*prompts, *logits[:own]])  # [all tokens, vocab]
-            if any(len(mine) > 1 for mine in logits):
-                hits.hit()
-            starts = range(len(prompts), len(prompts) + own)
-            wrong = (
-                flat[start : start + len(mine)]
-                for start, mine in zip(starts, logits[:own], strict=True)
-            )
-            return [*wrong, *prompts]
-
-        return forward
+        return wrap(speculative, "verify", verify)
 
 
-def _plan_of_all_rows(hits: Hits) -> Any:
+@_fault("E3.plan-of-all-rows", needs=(ATTENTION,), where=ATTENTION_MODULE)
+def plan_of_all_rows(hits: Hits) -> Patch:
+    """Rows that decode beside prompts read the attention plan where prompts stand.
+
+    The plan of all rows begins with the prompts; rows that decode read its beginning.
+    """
     mixed = _Mixed()
-    return all_of(
-        exchange(speculative, "verify", mixed.at_verify),
-        exchange(RowwiseKeys, "make_mask", mixed.at_mask),
-    )(hits)
+
+    def make_mask(right: Right, cache: Any, *args: Any, **options: Any) -> mx.array:
+        mask: mx.array = right(cache, *args, **options)  # [rows, 1, N, width]
+        rows, own = cache._rows, mixed.decoding
+        plan = (*rows[own:], *rows[:own])
+        if not own or len(rows) <= own or plan[:own] == rows[:own]:
+            return mask
+        hits.hit()
+        with replace(cache, "_rows", plan):
+            wrong = right(cache, *args, **options)
+        return mx.concatenate([wrong[:own], mask[own:]])
+
+    return together(mixed.noted(), wrap(RowwiseKeys, "make_mask", make_mask))
 
 
-def _by_row_number(hits: Hits) -> Any:
-    mixed = _Mixed()
-    return all_of(
-        exchange(speculative, "verify", mixed.at_verify),
-        exchange(speculative, "forward", mixed.at_forward),
-    )(hits)
+@_fault(
+    "E4.lengths-not-refreshed",
+    fault_class="speculative",
+    kills=("structured",),
+    where="output:*",
+)
+def lengths_not_refreshed(hits: Hits) -> Patch:
+    """Beside prompts the steps of a draft go on from the lengths of its first step.
+
+    From the third token of a draft on, the draft's caches are as they were at the second.
+    """
+    mixed = False
+    steps: int | None = None
+    old: dict[int, list[Any]] = {}
+
+    def decode(_: Any, feeds: Sequence[Feed] = ()) -> None:
+        nonlocal mixed
+        mixed = bool(feeds)
+
+    def draft(right: Right, *args: Any) -> Any:
+        nonlocal steps
+        steps = 0 if mixed else None
+        try:
+            return right(*args)
+        finally:
+            steps = None
+
+    def forward(right: Right, model: Any, feeds: Sequence[Feed]) -> Any:
+        nonlocal steps, old
+        if steps is None:
+            return right(model, feeds)
+        steps += 1
+        if steps == 2:
+            old = {id(feed.caches): copy.deepcopy(feed.caches) for feed in feeds}
+        if steps <= 2:
+            return right(model, feeds)
+        hits.hit()
+        return right(model, [Feed(copy.deepcopy(old[id(f.caches)]), f.tokens) for f in feeds])
+
+    return together(
+        before(ReferenceEngine, "decode", decode),
+        wrap(speculative.Drafts, "_draft", draft),
+        wrap(speculative, "forward", forward),
+    )
 
 
-def _at_last_column(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-    def together(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
+@_fault("E5.logits-at-last-column")
+def logits_at_last_column(hits: Hits) -> Patch:
+    """Logits are gathered at the pass's last columns, which are padding for short rows."""
+
+    def pass_together(right: Right, model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
         seen: list[mx.array] = []
 
         def watched(*args: Any, **options: Any) -> mx.array:
@@ -104,102 +126,33 @@ def _at_last_column(right: Callable[..., Any], hits: Hits) -> Callable[..., Any]
         right(watched, feeds)
         (logits,) = seen  # [rows, columns, vocab]
         starts = [logits.shape[1] - len(feed.tokens) for feed in feeds]
-        if any(starts):
-            hits.hit()
+        hits.hit_if(any(starts))
         return [logits[row, start:] for row, start in enumerate(starts)]
 
-    return together
+    return wrap(passes, "_together", pass_together)
 
 
-class _StaleLengths:
-    """From the third token of a draft on, the draft's caches are as they were at the second."""
+@_fault("E5.logits-by-row-number")
+def logits_by_row_number(hits: Hits) -> Patch:
+    """Logits are gathered as if all rows had one token, while some are prompts.
 
-    def __init__(self) -> None:
-        self.mixed = False
-        self.steps: int | None = None
-        self.old: dict[int, list[Any]] = {}
+    And as if the prompts stood first.
+    """
+    mixed = _Mixed()
 
-    def at_decode(self, right: Callable[..., Any], _: Hits) -> Callable[..., Any]:
-        def decode(engine: Any, feeds: Sequence[Feed] = ()) -> Any:
-            self.mixed = bool(feeds)
-            return right(engine, feeds)
+    def forward(right: Right, model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
+        logits: list[mx.array] = right(model, feeds)
+        own, mixed.decoding = mixed.decoding, 0  # the pass that feeds tokens again is right
+        if not own:
+            return logits
+        prompts = logits[own:]
+        flat = mx.concatenate([*prompts, *logits[:own]])  # [all tokens, vocab]
+        hits.hit_if(any(len(mine) > 1 for mine in logits))
+        starts = range(len(prompts), len(prompts) + own)
+        wrong = (
+            flat[start : start + len(mine)]
+            for start, mine in zip(starts, logits[:own], strict=True)
+        )
+        return [*wrong, *prompts]
 
-        return decode
-
-    def at_draft(self, right: Callable[..., Any], _: Hits) -> Callable[..., Any]:
-        def draft(drafts: Any, rows: Any, counts: Any) -> Any:
-            self.steps = 0 if self.mixed else None
-            try:
-                return right(drafts, rows, counts)
-            finally:
-                self.steps = None
-
-        return draft
-
-    def at_forward(self, right: Callable[..., Any], hits: Hits) -> Callable[..., Any]:
-        def forward(model: Any, feeds: Sequence[Feed]) -> Any:
-            if self.steps is None:
-                return right(model, feeds)
-            self.steps += 1
-            if self.steps == 2:
-                self.old = {id(feed.caches): copy.deepcopy(feed.caches) for feed in feeds}
-            if self.steps <= 2:
-                return right(model, feeds)
-            hits.hit()
-            old = [Feed(copy.deepcopy(self.old[id(f.caches)]), f.tokens) for f in feeds]
-            return right(model, old)
-
-        return forward
-
-
-def _stale_lengths(hits: Hits) -> Any:
-    stale = _StaleLengths()
-    return all_of(
-        exchange(ReferenceEngine, "decode", stale.at_decode),
-        exchange(speculative.Drafts, "_draft", stale.at_draft),
-        exchange(speculative, "forward", stale.at_forward),
-    )(hits)
-
-
-FAULTS = (
-    fault(
-        name="E3.plan-of-all-rows",
-        fault_class=_CLASS,
-        source="tokenspeed #205",
-        summary="Rows that decode beside prompts read the attention plan where prompts stand.",
-        needs=(ATTENTION,),
-        kills=("staggered",),
-        where="module:*ttention",
-        inject=_plan_of_all_rows,
-    ),
-    fault(
-        name="E4.lengths-not-refreshed",
-        fault_class="speculative",
-        source="tokenspeed #205",
-        summary="Beside prompts the steps of a draft go on from the lengths of its first step.",
-        needs=(),
-        kills=("structured",),
-        where="output:*",
-        inject=_stale_lengths,
-    ),
-    fault(
-        name="E5.logits-at-last-column",
-        fault_class=_CLASS,
-        source="tokenspeed #205",
-        summary="Logits are gathered at the pass's last columns, which are padding for short rows.",
-        needs=(),
-        kills=("staggered",),
-        where="input:tokens|output:*",
-        inject=exchange(passes, "_together", _at_last_column),
-    ),
-    fault(
-        name="E5.logits-by-row-number",
-        fault_class=_CLASS,
-        source="tokenspeed #205",
-        summary="Logits are gathered as if all rows had one token, while some are prompts.",
-        needs=(),
-        kills=("staggered",),
-        where="input:tokens|output:*",
-        inject=_by_row_number,
-    ),
-)
+    return together(mixed.noted(), wrap(speculative, "forward", forward))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from conformance.core.faults.base import Fault
+from conformance.core.faults.base import fault
 
 # The engine in which prompts and rows that decode share a pass.
-fault = partial(Fault, engine="reference_mixed")
+reference_fault = partial(fault, engine="reference_mixed")
 
 ATTENTION = "cache:*KVCache"

@@ -1,10 +1,12 @@
-"""A fault says where it can show, and what it replaces is put back."""
+"""A fault says where it can show, and is declared by what injects it."""
 
 import contextlib
+import sys
+from functools import partial
 
 import pytest
 
-from conformance.core.faults import Fault, replaced
+from conformance.core.faults.base import Fault, Hits, fault, faults_in
 
 
 def needing(*needs):
@@ -24,47 +26,83 @@ TRAITS = {"cache:KVCache", "rope:RoPE (llama3)", "modality:text"}
         (("modality:image|modality:video",), "modality:image|modality:video"),
     ],
 )
-def test_the_first_need_that_is_not_met_is_told(needs, lacking):
+def test_the_first_need_that_is_not_met_is_named(needs, lacking):
     assert needing(*needs).lacks(TRAITS) == lacking
 
 
-class Parent:
-    def walk(self):
-        return "walks"
-
-
-class Child(Parent):
-    pass
-
-
-def test_an_own_attribute_is_put_back():
-    walk = Parent.walk
-    with replaced(Parent, "walk", lambda self: "limps"):
-        assert Child().walk() == "limps"
-    assert Parent.walk is walk
-
-
-def test_what_was_inherited_is_inherited_again():
-    with replaced(Child, "walk", lambda self: "limps"):
-        assert Parent().walk() == "walks"
-        assert Child().walk() == "limps"
-    assert "walk" not in vars(Child)
-    assert Child().walk() == "walks"
-
-
-def test_it_is_put_back_after_an_error_too():
-    with contextlib.suppress(ZeroDivisionError), replaced(Parent, "walk", None):
-        1 / 0  # noqa: B018
-    assert Parent().walk() == "walks"
-
-
 def test_a_fault_that_names_a_schedule_can_show_in_no_other_of_its_scenario():
-    def fault(*kills):
+    def killed_by(*kills):
         return Fault("a", "b", "c", "d", "e", (), kills, lambda hits: contextlib.nullcontext())
 
-    narrow, wide = fault("held/decoding", "ragged"), fault("held", "ragged")
+    narrow, wide = killed_by("held/decoding", "ragged"), killed_by("held", "ragged")
     assert narrow.scenarios == wide.scenarios == ("held", "ragged")
     assert narrow.may_show("held", "decoding")
     assert not narrow.may_show("held", "computed")
     assert narrow.may_show("ragged", "any")
     assert wide.may_show("held", "computed")
+
+
+def test_hits_are_counted_where_the_defect_took_effect():
+    hits = Hits()
+    for condition in (True, False, [1], [], 3):
+        hits.hit_if(condition)
+    hits.hit()
+    assert hits.count == 4
+
+
+def test_a_fault_is_made_of_the_function_that_injects_it():
+    abacus = partial(fault, engine="abacus", fault_class="beads", kills=("ragged",))
+
+    @abacus("A1.bead-lost", source="somewhere #1", kills=("held/decoding",), crash=True)
+    def bead_lost(hits):
+        """A bead is lost
+        between two rows.
+
+        How it gets lost.
+        """
+        hits.hit()
+        return contextlib.nullcontext()
+
+    assert bead_lost.key == "abacus/A1.bead-lost"
+    assert bead_lost.summary == "A bead is lost between two rows."
+    assert (bead_lost.fault_class, bead_lost.source) == ("beads", "somewhere #1")
+    assert (bead_lost.kills, bead_lost.needs) == (("held/decoding",), ())
+    assert (bead_lost.crash, bead_lost.priced, bead_lost.where) == (True, False, "")
+    hits = Hits()
+    with bead_lost.inject(hits):
+        assert hits.count == 1
+
+
+DECLARED = """
+from conformance.core.faults.base import fault
+
+def declare(name):
+    def inject(hits):
+        "Wrong."
+    return fault(name, engine="abacus", fault_class="beads", source="nobody", kills=())(inject)
+
+{name}_second = declare("{name}.second")
+{name}_first = declare("{name}.first")
+ELSE = declare
+"""
+
+
+def test_all_modules_of_a_package_are_searched_in_the_order_of_definition(tmp_path, monkeypatch):
+    package = tmp_path / "planted_faults"
+    package.mkdir()
+    text = "from conformance.core.faults.base import faults_in\nFAULTS = faults_in(__name__)\n"
+    (package / "__init__.py").write_text(text)
+    (package / "tools.py").write_text("")
+    for name in ("b", "a"):
+        (package / f"{name}.py").write_text(DECLARED.format(name=name))
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    try:
+        import planted_faults  # noqa: PLC0415
+
+        found = [each.name for each in planted_faults.FAULTS]
+        assert found == ["a.second", "a.first", "b.second", "b.first"]
+        assert faults_in("planted_faults") == planted_faults.FAULTS
+    finally:
+        for name in set(sys.modules) - before:
+            del sys.modules[name]

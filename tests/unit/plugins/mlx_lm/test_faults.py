@@ -8,7 +8,7 @@ from miniatures.trials import Trials, tells_what_it_is, traces
 from conformance.core.faults.costs import costlier
 from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_lm.faults import FAULTS
-from conformance.plugins.mlx_lm.faults.padding_nan import HARMLESS
+from conformance.plugins.mlx_lm.faults.padding_nan import harmless
 from conformance.run.registry import build_registry
 from conformance.tools.mutation.killing import killed
 
@@ -54,7 +54,7 @@ def test_a_priced_fault_shows_in_a_figure_and_in_no_answer(fault):
 
 
 def test_finite_values_at_masked_steps_are_no_fault():
-    after, hits = trials().wrong("qwen3_next", "ragged", HARMLESS)
+    after, hits = trials().wrong("qwen3_next", "ragged", harmless)
     assert hits > 0
     assert after.verdict is Verdict.EXACT
 

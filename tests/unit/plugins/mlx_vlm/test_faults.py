@@ -8,7 +8,7 @@ import mlx.core as mx
 import pytest
 from miniatures.trials import Trials, tells_what_it_is, traces
 
-from conformance.core.faults.patching import differs
+from conformance.backend.shared_faults import differs
 from conformance.plugins.mlx_vlm.faults import FAULTS, quant_policy
 from conformance.run.registry import build_registry
 from conformance.tools.mutation.killing import killed
@@ -81,6 +81,6 @@ def test_a_last_layer_that_is_quantized_anyway_is_no_fault():
 def test_a_turboquant_cache_of_few_bits_takes_heads_that_have_no_groups(size):
     mx.random.seed(0)
     keys, values = mx.random.normal((1, 2, 3, size)), mx.random.normal((1, 2, 3, size))
-    coarse = quant_policy._coarse_turbo(keys, values)
+    coarse = quant_policy._turbo(keys, values)
     assert [array.shape for array in coarse] == [keys.shape, values.shape]
     assert all(map(differs, coarse, (keys, values)))

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.core.faults import Fault
 from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
-from conformance.tools.mutation.killing import killed, new_findings, overcome, tells
+from conformance.tools.mutation.killing import detected, killed, new_findings, overcome
 
 FAULT = Fault(
     "X1.example",
@@ -61,10 +61,10 @@ def test_a_finding_on_a_clean_baseline_kills():
     assert killed(FAULT, result(), result(found()))
 
 
-def test_findings_of_one_run_tell_without_a_result():
-    assert tells(FAULT, result(), (found(),))
-    assert not tells(FAULT, result(found()), (found(),))
-    assert not tells(FAULT, result(), ())
+def test_findings_of_one_run_suffice_without_a_result():
+    assert detected(FAULT, result(), (found(),))
+    assert not detected(FAULT, result(found()), (found(),))
+    assert not detected(FAULT, result(), ())
 
 
 def test_nothing_found_is_no_kill():

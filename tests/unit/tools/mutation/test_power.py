@@ -11,7 +11,7 @@ from miniatures.wrong import CrashesOnJoin, LosesFirstToken
 
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Facts, Family
-from conformance.core.faults import Fault, Hits, replaced
+from conformance.core.faults import Fault, Hits, replace
 from conformance.core.library import Description
 from conformance.core.verdict import CaseId, CaseResult, Finding, ScheduleResult, Verdict
 from conformance.report.trials import Outcome, encode
@@ -67,7 +67,7 @@ def like(wrong):
     @contextlib.contextmanager
     def inject(hits):
         hits.hit()
-        with replaced(Switched, "other", wrong):
+        with replace(Switched, "other", wrong):
             yield
 
     return inject

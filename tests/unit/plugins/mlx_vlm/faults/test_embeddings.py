@@ -1,4 +1,4 @@
-"""Embeddings that are exchanged count where the model says something else for them."""
+"""Embeddings that are exchanged count where the model has another output for them."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,7 @@ import mlx.nn as nn
 import pytest
 from mlx_vlm.models.cache import KVCache
 
-from conformance.plugins.mlx_vlm.faults.embeddings import heard
+from conformance.plugins.mlx_vlm.faults.embeddings import changes_output
 
 WIDTH, PADDING = 4, (0, 2)
 
@@ -46,7 +46,7 @@ def spoiled(row, column):
 
 
 @pytest.mark.parametrize(
-    ("reads", "cuts", "place", "is_heard"),
+    ("reads", "cuts", "place", "changes"),
     [
         (True, False, (1, 0), True),
         (True, True, (1, 0), False),
@@ -54,17 +54,17 @@ def spoiled(row, column):
         (False, False, (1, 2), False),
     ],
 )
-def test_what_a_model_does_not_read_is_not_heard(reads, cuts, place, is_heard):
-    assert heard(batch(reads=reads, cuts=cuts), spoiled(*place)) is is_heard
+def test_what_a_model_does_not_read_changes_nothing(reads, cuts, place, changes):
+    assert changes_output(batch(reads=reads, cuts=cuts), spoiled(*place)) is changes
 
 
-def test_a_model_has_forgotten_that_it_was_asked():
-    asked = batch(reads=True, cuts=False)
-    heard(asked, spoiled(0, 0))
-    assert asked.model.calls == 0
+def test_a_model_has_forgotten_that_it_was_called():
+    called = batch(reads=True, cuts=False)
+    changes_output(called, spoiled(0, 0))
+    assert called.model.calls == 0
 
 
-def test_a_model_that_raises_is_taken_to_hear():
-    asked = batch(reads=False, cuts=False)
-    asked._prompt_kwargs = {"unknown": 1}
-    assert heard(asked, spoiled(0, 0))
+def test_a_model_that_raises_counts_as_changed():
+    called = batch(reads=False, cuts=False)
+    called._prompt_kwargs = {"unknown": 1}
+    assert changes_output(called, spoiled(0, 0))

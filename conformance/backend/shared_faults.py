@@ -1,0 +1,93 @@
+"""Defects that several engines had alike, and the places that they break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.core.faults.base import Hits
+from conformance.core.faults.patching import Patch, Right, replace, wrap
+
+# Places as `conformance explain` names them.
+OUTPUT = "input:tokens|output:*"
+ROTATION = "module:*RoPE|module:*Rotary*"
+ATTENTION_MODULE = "module:*ttention"
+RECURRENT_MODULE = "module:*amba*|module:*Mixer|module:*DeltaNet*"
+
+
+def differs(one: Any, other: Any) -> bool:
+    """Whether two arrays, or two lists, are not the same."""
+    if isinstance(one, mx.array) and isinstance(other, mx.array):
+        return not mx.array_equal(one, other).item()
+    return bool(one != other)
+
+
+def rotated_at(change: Callable[[mx.array, mx.array], mx.array], hits: Hits) -> Patch:
+    """Rows are rotated at ``change(x, offsets)``, of what is rotated and the rows' offsets.
+
+    It acts where all layers pass, so that it hits only what is rotated at all.
+    """
+
+    def rope(right: Right, x: mx.array, *args: Any, offset: Any, **options: Any) -> Any:
+        if isinstance(offset, mx.array) and offset.ndim == 1:
+            wrong = change(x, offset)
+            hits.hit_if(differs(wrong, offset))
+            offset = wrong
+        return right(x, *args, offset=offset, **options)
+
+    return wrap(mx.fast, "rope", rope)
+
+
+def of_row_0(values: mx.array) -> mx.array:
+    """The first row's value in all rows."""
+    return mx.broadcast_to(values[:1], values.shape)
+
+
+def masked_with(score: float, hits: Hits) -> Patch:
+    """What a boolean mask leaves out gets ``score`` in place of minus infinity."""
+
+    def attend(right: Right, q: mx.array, *args: Any, mask: Any = None, **options: Any) -> Any:
+        if isinstance(mask, mx.array) and mask.dtype == mx.bool_:
+            hits.hit_if(not mask.all().item())
+            mask = mx.where(mask, 0.0, score).astype(q.dtype)
+        return right(q, *args, mask=mask, **options)
+
+    return wrap(mx.fast, "scaled_dot_product_attention", attend)
+
+
+def kept_by_place(batch: type, name: str, hits: Hits) -> Patch:
+    """When rows leave a batch, the first entries of its ``name`` stay, not those of its rows."""
+
+    def filter_rows(right: Right, self: Any, keep: Sequence[int]) -> None:
+        entries = getattr(self, name)
+        wrong = None if entries is None else entries[: len(keep)]
+        right(self, keep)
+        if wrong is not None and keep:
+            hits.hit_if(differs(wrong, getattr(self, name)))
+            setattr(self, name, wrong)
+
+    return wrap(batch, "filter", filter_rows)
+
+
+def length_as_stop(responses: Sequence[Any], hits: Hits) -> None:
+    """Requests that reached their limit are reported as stopped."""
+    for response in responses:
+        if response.finish_reason == "length":
+            hits.hit()
+            response.finish_reason = "stop"
+
+
+def ring_as_line(rotating: type, hits: Hits) -> Patch:
+    """A rotating cache that was overwritten is extracted as if its oldest token came first."""
+
+    def extract(right: Right, self: Any, idx: int) -> Any:
+        size = self.keys.shape[2]
+        if not self.rotated or self._idx == size:
+            return right(self, idx)
+        hits.hit()
+        with replace(self, "rotated", False), replace(self, "_idx", size):
+            return right(self, idx)
+
+    return wrap(rotating, "extract", extract)
