@@ -1,4 +1,4 @@
-"""What a model's modules hold, remembered, so that they can be put back to it."""
+"""A copy of the attributes of a model's modules, to restore them later."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Attributes:
     """Every attribute of every module of ``model``, as it is now."""
 
     def __init__(self, model: Module) -> None:
-        self._held = [
+        self._saved = [
             (module, _copied(module), _copied(vars(module))) for _, module in model.named_modules()
         ]
 
     def restore(self) -> None:
-        """Put all of them back; what has come since goes."""
-        for module, items, attributes in self._held:
+        """Restore all of them; attributes that were added since are removed."""
+        for module, items, attributes in self._saved:
             _restore(module, items)
             _restore(vars(module), attributes)
 
@@ -27,7 +27,7 @@ class Attributes:
             sorted(
                 {
                     name
-                    for module, items, attributes in self._held
+                    for module, items, attributes in self._saved
                     for state, was in ((module, items), (vars(module), attributes))
                     for name in state.keys() | was.keys()
                     if not name.startswith("__") and state.get(name) is not was.get(name)
@@ -38,7 +38,7 @@ class Attributes:
 
 
 def _copied(state: dict[str, Any]) -> dict[str, Any]:
-    """A copy that later changes of lists and dictionaries in ``state`` do not reach."""
+    """A copy with copies of the lists and dictionaries in ``state``."""
     return {k: type(v)(v) if type(v) in (list, dict) else v for k, v in state.items()}
 
 

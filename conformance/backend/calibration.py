@@ -1,4 +1,4 @@
-"""Finds a weights recipe that makes a family sensitive, and writes it into the family's file."""
+"""Searches a weights recipe that makes a family sensitive, and writes it into the family's file."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _EMBEDDINGS = (1.0, 0.5, 2.0, 0.25)
 _SEEDS = (0, 1, 2, 3)
 
 
-Hearing = Callable[[Family], Sensitivity]
+Measure = Callable[[Family], Sensitivity]
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What calibration found: the family as it was and the best that was tried."""
+    """The result of a calibration: the family as it was, and the best candidate."""
 
     family: Family
     before: Sensitivity
@@ -39,20 +39,20 @@ class Calibration:
         return self.proposal.facts != self.family.facts
 
 
-def calibrate(family: Family, hearing: Hearing) -> Calibration:
-    """Measure a family by ``hearing`` and, where it falls short, search for better knobs.
+def calibrate(family: Family, measure: Measure) -> Calibration:
+    """Measure a family with ``measure`` and, where it falls short, search for better settings.
 
-    Only ``embedding_std``, ``logit_scale`` and the seed are turned; rules are for people to write.
+    Only ``embedding_std``, ``logit_scale`` and the seed are changed; rules are written by people.
 
     Raises:
         Unsupported: the installed library or this machine can't run the family.
         ModelError: the family could not be built, loaded or run.
     """
-    before = hearing(family)
+    before = measure(family)
     best, best_measured = family, before
     if before.score < _PERFECT:
         for candidate in _candidates(family):
-            tuned, measured = _with_logit_std(candidate, hearing)
+            tuned, measured = _with_logit_std(candidate, measure)
             if measured.score > best_measured.score:
                 best, best_measured = tuned, measured
             if best_measured.score >= _PERFECT:
@@ -60,15 +60,15 @@ def calibrate(family: Family, hearing: Hearing) -> Calibration:
     return Calibration(family=family, before=before, proposal=best, after=best_measured)
 
 
-def improve(family: Family, hearing: Hearing) -> bool:
-    """Calibrate a family and put what was found into its file. Returns whether there was anything.
+def improve(family: Family, measure: Measure) -> bool:
+    """Calibrate a family and write a better recipe into its file. Returns whether one was found.
 
     Raises:
         Unsupported: the installed library or this machine can't run the family.
         ModelError: the family could not be built, loaded or run.
         FamilyError: the family's file could not be written.
     """
-    found = calibrate(family, hearing)
+    found = calibrate(family, measure)
     if found.changed:
         write_recipe(found.proposal)
     return found.changed
@@ -78,24 +78,24 @@ def _candidates(family: Family) -> Iterator[Family]:
     base = family.facts.weights.embedding_std
     for seed in _SEEDS:
         for factor in _EMBEDDINGS:
-            yield _turned(family, embedding_std=_rounded(base * factor), seed=seed)
+            yield _changed(family, embedding_std=_rounded(base * factor), seed=seed)
 
 
-def _with_logit_std(family: Family, hearing: Hearing) -> tuple[Family, Sensitivity]:
-    """The family with its logits' spread where it should be; one step is nearly always enough."""
-    measured = hearing(family)
+def _with_logit_std(family: Family, measure: Measure) -> tuple[Family, Sensitivity]:
+    """The family with its logits' spread at the aim; one step is nearly always enough."""
+    measured = measure(family)
     for _ in range(2):
         if 0.6 * LOGIT_STD <= measured.logit_std <= 1.6 * LOGIT_STD or not measured.logit_std:
             break
         scale = family.facts.weights.logit_scale * LOGIT_STD / measured.logit_std
-        family = _turned(family, logit_scale=_rounded(scale))
-        measured = hearing(family)
+        family = _changed(family, logit_scale=_rounded(scale))
+        measured = measure(family)
     return family, measured
 
 
-def _turned(family: Family, *, seed: int | None = None, **knobs: float) -> Family:
+def _changed(family: Family, *, seed: int | None = None, **settings: float) -> Family:
     facts = family.facts
-    recipe = msgspec.structs.replace(facts.weights, **knobs)
+    recipe = msgspec.structs.replace(facts.weights, **settings)
     seed = facts.seed if seed is None else seed
     return msgspec.structs.replace(
         family, facts=msgspec.structs.replace(facts, weights=recipe, seed=seed)
@@ -132,7 +132,7 @@ def write_recipe(family: Family) -> None:
 
 
 def _put(section: dict[str, Any], key: str, value: Any) -> None:
-    """Set a key; a default value needs no place in the file."""
+    """Set a key; default values are not written."""
     if value:
         section[key] = value
     else:

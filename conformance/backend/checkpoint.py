@@ -1,7 +1,7 @@
 """A family's checkpoint: weights drawn for a model's parameters, and checked after loading.
 
-The library's own loader reads what is written here, so its ``sanitize``, ``from_dict`` and
-strictness take part; what it loaded is then compared with what was drawn.
+The library's own loader reads the checkpoint, so its ``sanitize``, ``from_dict`` and strictness are
+tested too; the loaded parameters are then compared with the drawn ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def draw(family: Family, skeleton: Module, *, dtype: str, seed: int) -> dict[str
     """A value for each parameter of ``skeleton``, by the family's recipe.
 
     Args:
-        dtype: of all floating parameters but those that the model keeps back.
+        dtype: of all floating parameters except those that the model excludes.
         seed: is added to the family's own.
 
     Raises:
@@ -40,7 +40,7 @@ def draw(family: Family, skeleton: Module, *, dtype: str, seed: int) -> dict[str
         raise ModelError(f"{family.name}: dtype {dtype!r} is none of {', '.join(DTYPES)}")
     seed += family.facts.seed
     found = parameters(skeleton)
-    # As mlx_lm.convert does: all floating parameters, but those that the model keeps back.
+    # As mlx_lm.convert does: all floating parameters except those that the model excludes.
     castable: Callable[[str], bool] | None = None
     if dtype != "float32":
         castable = getattr(skeleton, "cast_predicate", None)
@@ -51,8 +51,8 @@ def draw(family: Family, skeleton: Module, *, dtype: str, seed: int) -> dict[str
     }
     weights: dict[str, mx.array] = {}
     for path, drawn in make_weights(floating, family.facts.weights, seed=seed).items():
-        kept_back = castable is not None and not castable(path)
-        weights[path] = mx.array(drawn).astype(mx.float32 if kept_back else getattr(mx, dtype))
+        excluded = castable is not None and not castable(path)
+        weights[path] = mx.array(drawn).astype(mx.float32 if excluded else getattr(mx, dtype))
     for path, value in found.items():
         if value.dtype in _PACKED:
             shape = tuple(value.shape)
@@ -71,7 +71,7 @@ def parameters(model: Module) -> dict[str, mx.array]:
 def verify(family: Family, model: Module, written: dict[str, mx.array]) -> None:
     """Every loaded parameter equals what was written, or what a projection makes of it.
 
-    A projection (unit rows, say) changes weights once and leaves them alone when it runs again. Any
+    A projection (unit rows, say) changes weights once and no more when it runs again. Any
     other ``sanitize`` that changes weights in the library's own format spoils converted models.
 
     Raises:
@@ -102,13 +102,13 @@ def _same(one: mx.array, other: mx.array, *, ulps: int = 0) -> bool:
 
 @contextlib.contextmanager
 def library_errors(family: Family, doing: str) -> Iterator[None]:
-    """Turn whatever the library raises into our errors, with the library's own words.
+    """Turn every exception of the library into our errors, with the library's message.
 
-    Importing a model may even call ``sys.exit``, after printing why: the print is its words.
+    Importing a model may even call ``sys.exit`` after printing a message, which is then used.
 
     Raises:
-        Unsupported: the library (or the array library below it) says that it cannot do this here.
-        ModelError: anything else went wrong.
+        Unsupported: the library (or the array library below it) reports that it cannot do this
+        here. ModelError: anything else went wrong.
     """
     printed = io.StringIO()
     try:
@@ -117,11 +117,11 @@ def library_errors(family: Family, doing: str) -> Iterator[None]:
     except ConformanceError:
         raise
     except SystemExit as error:
-        words = printed.getvalue().strip() or f"exit status {error.code}"
-        raise Unsupported(f"{family.name}: {words}") from error
+        message = printed.getvalue().strip() or f"exit status {error.code}"
+        raise Unsupported(f"{family.name}: {message}") from error
     except Exception as error:
-        words = str(error)
+        message = str(error)
         if isinstance(error, ImportError) or says_unsupported(error):
-            raise Unsupported(f"{family.name}: {words}") from error
+            raise Unsupported(f"{family.name}: {message}") from error
         name = type(error).__name__
-        raise ModelError(f"{family.name}: {doing} failed: {name}: {words}") from error
+        raise ModelError(f"{family.name}: {doing} failed: {name}: {message}") from error

@@ -1,4 +1,4 @@
-"""What a model is made of, as far as batching cares: its caches, states and positions."""
+"""The properties of a model that matter for batching: its caches, states and positions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _kinds(entries: Sequence[Any]) -> Iterator[str]:
 def state_kinds(
     entries: Sequence[Any], model: Module, forward: Callable[[], object]
 ) -> tuple[str, ...]:
-    """What layers without keys carry on: ``convolution``, ``recurrence``, or both.
+    """The states of layers without keys: ``convolution``, ``recurrence``, or both.
 
-    The last inputs of a convolution are no recurrence: what comes later changes nothing in them.
+    The last inputs of a convolution are no recurrence: later tokens do not change them.
 
     Args:
         entries: the caches that ``forward`` fills.
@@ -49,7 +49,7 @@ def state_kinds(
 
 
 def _is_tail(state: mx.array, lengths: set[int]) -> bool:
-    """Whether a state ``[1, steps, channels]`` is as long as what a convolution looks back."""
+    """Whether a state ``[1, steps, channels]`` is as long as the past inputs of a convolution."""
     return state.ndim == 3 and state.shape[1] in lengths
 
 
@@ -58,7 +58,7 @@ def rope_kind(config: Mapping[str, Any], model: Module, forward: Callable[[], ob
 
     Args:
         config: as in the checkpoint.
-        forward: a short pass through the model, to see whether it rotates by the fast kernel.
+        forward: a short pass through the model, which shows whether it calls the fast kernel.
     """
     scalings = list(_scalings(config))
     if any("mrope_section" in scaling for scaling in scalings) or hasattr(model, "_rope_deltas"):

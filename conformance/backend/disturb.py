@@ -1,6 +1,6 @@
-"""Small defects for a single stream: positions that are off by one, cache entries that are wrong.
+"""Small defects for a single stream: positions that are off by one, wrong cache entries.
 
-Nothing here judges; ``sensitivity.py`` measures what a disturbance moves.
+How much each of them changes the output is measured elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from conformance.backend.entries import leaves
 
 @contextlib.contextmanager
 def shifted_rope(_: list[Any]) -> Iterator[Callable[[], bool]]:
-    """Every rotary embedding one position further; masks and caches know nothing of it."""
+    """Every rotary embedding one position later; masks and caches are unchanged."""
     calls: list[int] = []
     original = mx.fast.rope
 
@@ -34,16 +34,16 @@ def shifted_rope(_: list[Any]) -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def shifted_offsets(cache: list[Any]) -> Iterator[Callable[[], bool]]:
-    """The caches report ``offset + 1`` to the model, and the truth to their own methods."""
+    """The caches return ``offset + 1`` to the model, and the true offset to their own methods."""
     reads: list[int] = []
     for entry in leaves(cache):
         for name in ("offset", "cache_length"):
             if name in vars(entry):
-                _report_later(entry, name, reads)
+                _shift_counter(entry, name, reads)
     yield lambda: bool(reads)
 
 
-def _report_later(entry: Any, counter: str, reads: list[int]) -> None:
+def _shift_counter(entry: Any, counter: str, reads: list[int]) -> None:
     kind = type(entry)
     state = {"true": vars(entry).pop(counter), "depth": 0}
 
@@ -74,8 +74,8 @@ def _report_later(entry: Any, counter: str, reads: list[int]) -> None:
     entry.__class__ = type(kind.__name__, (kind,), {**methods, counter: property(get, put)})
 
 
-def holdings(entry: Any) -> Iterator[str]:
-    """What of a cache can be wrong on its own."""
+def parts_of(entry: Any) -> Iterator[str]:
+    """The names of the parts of a cache that can be wrong on their own."""
     if isinstance(getattr(entry, "keys", None), mx.array):
         yield "keys and values"
         return
@@ -89,7 +89,7 @@ def holdings(entry: Any) -> Iterator[str]:
 
 
 def corrupt(entry: Any, stale: Any, name: str, age: int) -> bool:
-    """Put one defect into a cache; ``False`` where the defect would change nothing."""
+    """Make one part of a cache wrong; ``False`` if that changes nothing."""
     if name == "keys and values":
         slots = int(entry.keys.shape[2])
         length = min(slots, int(getattr(entry, "offset", slots)))
@@ -112,7 +112,7 @@ def corrupt(entry: Any, stale: Any, name: str, age: int) -> bool:
 
 
 def exchange(entry: Any, other: Any, name: str) -> bool:
-    """Put another row's entry into a cache; ``False`` where it would not fit."""
+    """Put another row's entry into a cache; ``False`` if it does not fit."""
     if name == "keys and values":
         entry.keys, entry.values = mx.array(other.keys), mx.array(other.values)
         return True
@@ -131,7 +131,7 @@ def exchange(entry: Any, other: Any, name: str) -> bool:
 
 
 def _stale(now: mx.array, before: Any) -> mx.array:
-    """The state of one token earlier or, where that would not fit, its entries in other places."""
+    """The state of one token earlier or, if it does not fit, its entries in other places."""
     fits = isinstance(before, mx.array) and before.shape == now.shape
     if fits and not mx.array_equal(before, now).item():
         return mx.array(before)

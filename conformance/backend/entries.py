@@ -17,7 +17,7 @@ def leaves(entries: Sequence[Any]) -> Iterator[Any]:
 
 
 def places(entries: Sequence[Any]) -> Iterator[str]:
-    """For each of ``leaves``, where it is: ``3`` or, within a list of caches, ``3.0``."""
+    """The place of each of ``leaves``: ``3`` or, within a list of caches, ``3.0``."""
     for index, entry in enumerate(entries):
         inner = getattr(entry, "caches", None)
         if inner is not None:

@@ -1,4 +1,4 @@
-"""Tells whether two loaded models have the same parameters, without having both."""
+"""A hash of a loaded model's parameters, equal for models with the same parameters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Memory: how much there is, and how to dirty what is free.
+"""How much memory there is, and how to fill the free memory with garbage.
 
-MLX checks no bounds, so a read past the end finds what lies there.
+MLX checks no bounds, so a read past the end returns the garbage.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import mlx.core as mx
 
-# Element counts of typical small buffers; a freed buffer is given to the next request of its size.
+# Element counts of typical small buffers; a freed buffer is used for the next request of its size.
 _SIZES = (64, 256, 1024, 4096, 12288, 65536)
 
 
 def churn(rounds: int = 2) -> None:
-    """Fill buffers of many sizes with NaN and huge numbers, then give them back."""
+    """Fill buffers of many sizes with NaN and huge numbers, then free them."""
     for index in range(rounds):
         value = float("nan") if index % 2 == 0 else 1e9
         held = [mx.full((size,), value, mx.float32) for size in _SIZES for _ in range(4)]
@@ -23,11 +23,12 @@ def churn(rounds: int = 2) -> None:
 
 
 def available_bytes() -> int | None:
-    """Bytes that models may take on the default device now; ``None`` where nothing says it."""
+    """Bytes available to models on the default device now; ``None`` if not known."""
     device = mx.default_device()
     info = mx.device_info(device) if hasattr(mx, "device_info") else {}
     if device.type == mx.DeviceType.gpu:
-        # Metal says what it advises, CUDA what is free; both may be of the host's own memory.
+        # Metal reports a recommendation, CUDA the free memory; both may be part of the host's
+        # memory.
         for name in ("free_memory", "max_recommended_working_set_size", "total_memory"):
             if info.get(name):
                 return int(info[name])

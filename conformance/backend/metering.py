@@ -21,7 +21,7 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
 
     Args:
         evaluate: compute the output inside the call, so that ``seconds`` holds the whole cost and
-            not just the making of the graph. Only benchmarks want it: it changes what overlaps.
+            not just the making of the graph. Only for benchmarks: it changes what overlaps.
     """
     calls: list[ForwardCall] = []
     base = type(model)
@@ -29,7 +29,7 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
 
     @functools.wraps(base.__call__)
     def __call__(self: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-        # Arguments are handed on as they came: whether a model takes a name is part of the test.
+        # Arguments are passed on as they are: whether a model takes a name is part of the test.
         start = time.perf_counter()
         output = base.__call__(self, *args, **kwargs)
         if evaluate:
@@ -39,24 +39,24 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
         _READS.clear()
         return output
 
-    # A library may ask what module its model is from.
-    told = {"__doc__": base.__doc__, "__module__": base.__module__}
-    model.__class__ = type(base.__name__, (base,), {"__call__": __call__, **told})
+    # A library may look up the module of its model's class.
+    shown = {"__doc__": base.__doc__, "__module__": base.__module__}
+    model.__class__ = type(base.__name__, (base,), {"__call__": __call__, **shown})
     return calls
 
 
-# One entry for each time that the host fetched numbers, since the last model call ended.
+# One entry for each read by the host since the last model call ended.
 _READS: list[None] = []
 
 
 @functools.cache
 def count_reads() -> None:
-    """From now on note whenever an array's contents go to the host one by one; once a process."""
+    """From now on count each read of an array's contents by the host; once per process."""
     for name in ("item", "tolist"):
-        _note(name, getattr(mx.array, name))
+        _count(name, getattr(mx.array, name))
 
 
-def _note(name: str, right: Callable[[mx.array], Any]) -> None:
+def _count(name: str, right: Callable[[mx.array], Any]) -> None:
     @functools.wraps(right)
     def read(array: mx.array) -> Any:
         _READS.append(None)

@@ -1,7 +1,7 @@
-"""Records what every module of a model is given and makes, and what the caches hold before it.
+"""Records the input and output of every module of a model, and the caches before each pass.
 
 Classes are swapped on the instances, as ``perturbation`` does. A pass is one call of the whole
-model; all is copied to NumPy when it ends, so that nothing later can change what was recorded.
+model; everything is copied to NumPy when it ends, so that no later change reaches the record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COUNTS = (
 )
 
 
-# What a language model is given in place of tokens.
+# The input of a language model in place of tokens.
 _EMBEDDINGS = "inputs_embeds"
 _aside = contextvars.ContextVar("aside", default=False)
 
@@ -42,14 +42,14 @@ def aside() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Heard:
+class ModuleCall:
     """One call of one module.
 
     Attributes:
         path: in the tree of modules; empty for the whole model.
         kind: the module's class.
-        turn: the how-manieth call of this module in its pass, from 0.
-        given: its first array argument, float32; ``None`` where it has none.
+        turn: the index of the call among those of this module in its pass.
+        given: its first array argument, float32; ``None`` if there is none.
         made: its output, or the first array of it, float32.
     """
 
@@ -61,8 +61,8 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Held:
-    """What one cache held when a pass began.
+class CacheState:
+    """The content of one cache before a pass.
 
     Attributes:
         place: ``3`` or, within a list of caches, ``3.0``; see ``entries.places``.
@@ -81,27 +81,27 @@ class Held:
 class Pass:
     """One call of the model, or of that part of it that takes the caches.
 
-    Its tokens ``[batch, length]``, its caches before, its modules.
-    ``heard`` is in the order in which the calls ended: a module after those within it. ``aside``:
+    Its tokens ``[batch, length]``, the caches before it, the calls of modules.
+    ``calls`` are in the order in which they ended: a module after those within it. ``aside``:
     it belongs to no row, see the function of that name.
     """
 
     tokens: np.ndarray
-    held: tuple[Held, ...]
-    heard: list[Heard] = field(default_factory=list)
+    caches: tuple[CacheState, ...]
+    calls: list[ModuleCall] = field(default_factory=list)
     aside: bool = False
 
 
 @contextlib.contextmanager
-def listening(model: Any, *, caches: bool = True) -> Iterator[list[Pass]]:
-    """Inside the block each call of ``model`` is added to the list that is given.
+def record_calls(model: Any, *, caches: bool = True) -> Iterator[list[Pass]]:
+    """Inside the block each pass of ``model`` is appended to the list that it yields.
 
     Args:
-        model: of what is no tree of modules nothing is heard.
-        caches: whether to read the caches, too.
+        model: if it is no tree of modules, nothing is recorded.
+        caches: whether to copy the caches, too.
     """
     passes: list[Pass] = []
-    ear = _Ear(model, passes, caches=caches)
+    recorder = _Recorder(model, passes, caches=caches)
     swapped: list[tuple[Module, type]] = []
     seen: set[int] = set()
     try:
@@ -110,15 +110,15 @@ def listening(model: Any, *, caches: bool = True) -> Iterator[list[Pass]]:
             if id(module) not in seen and any("__call__" in vars(kind) for kind in base.__mro__):
                 seen.add(id(module))
                 swapped.append((module, base))
-                module.__class__ = _hearing_class(base, path, ear)
+                module.__class__ = _recording_class(base, path, recorder)
         yield passes
     finally:
         for module, base in reversed(swapped):
             module.__class__ = base
 
 
-class _Ear:
-    """What a pass has given so far; its arrays are copied when it ends."""
+class _Recorder:
+    """Collects the calls of a pass; their arrays are copied when it ends."""
 
     def __init__(self, model: Module, passes: list[Pass], *, caches: bool) -> None:
         self._model = model
@@ -127,50 +127,52 @@ class _Ear:
         self._open = False
         self._calls: list[tuple[str, str, mx.array | None, mx.array | None]] = []
 
-    def hear(
+    def record(
         self, right: Callable[..., Any], path: str, module: Module, args: Any, kwargs: Any
     ) -> Any:
         # To verify drafts a library calls a part of its model, with the caches of all of it.
         whole = not self._open and (module is self._model or bool(_caches_in(args, kwargs)))
         if whole:
             self._open, self._calls = True, []
-            held = _read(_caches_in(args, kwargs)) if self._caches else ()
-        given = _kept(_first_array([kwargs.get(_EMBEDDINGS), *args, *kwargs.values()]))
+            caches = _read(_caches_in(args, kwargs)) if self._caches else ()
+        given = _same_numbers(_first_array([kwargs.get(_EMBEDDINGS), *args, *kwargs.values()]))
         try:
             made = right(module, *args, **kwargs)
         finally:
             self._open = self._open and not whole
-        self._calls.append((path, type(module).__name__, given, _kept(_first_array([made]))))
+        self._calls.append(
+            (path, type(module).__name__, given, _same_numbers(_first_array([made])))
+        )
         if whole:
-            heard = _copied(self._calls)
-            self._passes.append(Pass(_tokens(args, kwargs), held, heard, _aside.get()))
+            calls = _copied(self._calls)
+            self._passes.append(Pass(_tokens(args, kwargs), caches, calls, _aside.get()))
             self._calls = []
         return made
 
 
-def _hearing_class(base: type, path: str, ear: _Ear) -> type:
+def _recording_class(base: type, path: str, recorder: _Recorder) -> type:
     right: Callable[..., Any] = base.__call__
 
     def __call__(self: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-        return ear.hear(right, path, self, args, kwargs)
+        return recorder.record(right, path, self, args, kwargs)
 
-    # A library may ask what module its model is from.
-    told = {"__doc__": base.__doc__, "__module__": base.__module__}
-    return type(base.__name__, (base,), {"__call__": __call__, **told})
+    # A library may look up the module of its model's class.
+    shown = {"__doc__": base.__doc__, "__module__": base.__module__}
+    return type(base.__name__, (base,), {"__call__": __call__, **shown})
 
 
-def _copied(calls: Sequence[tuple[str, str, mx.array | None, mx.array | None]]) -> list[Heard]:
+def _copied(calls: Sequence[tuple[str, str, mx.array | None, mx.array | None]]) -> list[ModuleCall]:
     turns: dict[str, int] = {}
-    heard = []
+    copied = []
     for path, kind, given, made in calls:
         turn = turns.get(path, 0)
         turns[path] = turn + 1
-        heard.append(Heard(path, kind, turn, _numpy(given), _numpy(made)))
-    return heard
+        copied.append(ModuleCall(path, kind, turn, _numpy(given), _numpy(made)))
+    return copied
 
 
-def _kept(array: mx.array | None) -> mx.array | None:
-    """Another name for the same numbers: ``x *= 2`` changes what ``x`` itself stands for."""
+def _same_numbers(array: mx.array | None) -> mx.array | None:
+    """A new array of the same numbers: ``x *= 2`` would change ``x`` itself."""
     return None if array is None else mx.stop_gradient(array)
 
 
@@ -179,14 +181,14 @@ def _numpy(array: mx.array | None) -> np.ndarray | None:
         return None
     try:
         return np.array(array.astype(mx.float32))
-    except ValueError:  # it stands for an array inside a function that is being compiled
+    except ValueError:  # a placeholder inside a function that is being compiled
         return None
 
 
 def _first_array(values: Sequence[Any]) -> mx.array | None:
     """The first floating array of two axes or more, within a tuple, list or ``logits``, too.
 
-    Whole numbers are indices, which a batch may count otherwise.
+    Integers are indices, which may differ in a batch.
     """
     for value in values:
         if isinstance(value, mx.array):
@@ -203,10 +205,10 @@ def _first_array(values: Sequence[Any]) -> mx.array | None:
 
 
 def _tokens(args: Any, kwargs: Any) -> np.ndarray:
-    """``[batch, length]``: the first array of whole numbers that has two axes."""
+    """``[batch, length]``: the first integer array that has two axes."""
     for value in (*args, *kwargs.values()):
-        whole = isinstance(value, mx.array) and mx.issubdtype(value.dtype, mx.integer)
-        if whole and value.ndim == 2:
+        integers = isinstance(value, mx.array) and mx.issubdtype(value.dtype, mx.integer)
+        if integers and value.ndim == 2:
             return np.array(value).astype(np.int64)
     return np.zeros((0, 0), np.int64)
 
@@ -218,12 +220,12 @@ def _caches_in(args: Any, kwargs: Any) -> Sequence[Any]:
     return ()
 
 
-def _read(caches: Sequence[Any]) -> tuple[Held, ...]:
+def _read(caches: Sequence[Any]) -> tuple[CacheState, ...]:
     pairs = zip(places(caches), leaves(caches), strict=True)
-    return tuple(_held(place, cache) for place, cache in pairs)
+    return tuple(_state(place, cache) for place, cache in pairs)
 
 
-def _held(place: str, cache: Any) -> Held:
+def _state(place: str, cache: Any) -> CacheState:
     counts, arrays = {}, {}
     for name in _COUNTS:
         value = getattr(cache, name, None)
@@ -235,7 +237,7 @@ def _held(place: str, cache: Any) -> Held:
             found = _numpy(value)
             if found is not None:
                 arrays[name] = found
-    return Held(place, type(cache).__name__, counts, arrays)
+    return CacheState(place, type(cache).__name__, counts, arrays)
 
 
 def _numbers(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a model that somebody else loaded says of itself."""
+"""Facts about a model that the user has loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DTYPES = {mx.float32: "float32", mx.float16: "float16", mx.bfloat16: "bfloat16"
 
 
 def is_module(value: object) -> bool:
-    """Whether it is a model in memory, not the name or the place of one."""
+    """Whether it is a model in memory, and not a name or path of one."""
     return isinstance(value, Module)
 
 
@@ -31,10 +31,10 @@ def config_of(model: Any) -> Mapping[str, Any]:
     """The fields of its ``args`` or ``config``, ``model_type`` and ``vocab_size`` among them.
 
     Raises:
-        ModelError: it says no vocabulary, and gives no logits for one token either.
+        ModelError: it has no vocabulary size, and returns no logits for one token either.
     """
-    told = getattr(model, "args", None) or getattr(model, "config", None)
-    config = {**getattr(told, "__dict__", {})}
+    settings = getattr(model, "args", None) or getattr(model, "config", None)
+    config = {**getattr(settings, "__dict__", {})}
     config.setdefault("model_type", type(model).__module__.rpartition(".")[2])
     if not isinstance(config.get("vocab_size"), int):
         try:

@@ -1,6 +1,6 @@
-"""What a model is built of, told from its tree of modules alone: no weight is ever computed.
+"""What a model is built of, read from its tree of modules alone: no weight is ever computed.
 
-So a model of any size can be outlined in a second, and a small copy held against it.
+So a model of any size can be outlined in a second, and compared with a small copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def outline(model: Module, *, module: str, caches: Sequence[Any]) -> Outline:
 
     Args:
         module: the library's module that the model's class is from.
-        caches: what the model asks for, one for each layer.
+        caches: those that the model makes, one for each layer.
     """
     kinds = {
         "caches": frozenset(cache_kinds(caches)),
@@ -37,7 +37,7 @@ def outline(model: Module, *, module: str, caches: Sequence[Any]) -> Outline:
 
 
 def _listed(module: Module, path: str) -> Iterator[tuple[str, str]]:
-    """The signature of each module that stands in a list, with the list's path."""
+    """The signature of each module in a list, with the list's path."""
     for name, child in module.children().items():
         where = f"{path}.{name}".lstrip(".")
         if isinstance(child, list):
@@ -50,21 +50,22 @@ def _listed(module: Module, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _signature(module: Module, path: str) -> list[str]:
-    """Classes, names of parameters and what is no number, for a module and all below it."""
+    """Classes, parameter names and settings that are no numbers, of a module and all below it."""
     own = [type(module).__name__]
     own += [name for name, value in module.items() if isinstance(value, mx.array)]
-    own += [f"{name}={_kind(value)}" for name, value in vars(module).items() if _tells(name, value)]
-    words = [f"{path}:{','.join(sorted(own))}"]
+    settings = [(name, value) for name, value in vars(module).items() if _is_setting(name, value)]
+    own += [f"{name}={_kind(value)}" for name, value in settings]
+    signature = [f"{path}:{','.join(sorted(own))}"]
     for name, child in sorted(module.children().items()):
         inner = child if isinstance(child, list) else [child]
         for found in inner:
             if isinstance(found, Module):
-                words += _signature(found, f"{path}.{name}" if path else name)
-    return list(dict.fromkeys(words))
+                signature += _signature(found, f"{path}.{name}" if path else name)
+    return list(dict.fromkeys(signature))
 
 
-def _tells(name: str, value: Any) -> bool:
-    """Whether an attribute says of what kind a module is; sizes and indices do not."""
+def _is_setting(name: str, value: Any) -> bool:
+    """Whether an attribute defines the kind of a module; sizes and indices do not."""
     if name.startswith("_") or name in ("training", "bits", "group_size", "mode"):
         return False
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Monte Carlo arithmetic: each layer's output is moved by about one unit in the last place.
+"""Monte Carlo arithmetic: each layer's output is changed by about one unit in the last place.
 
 Source: D. S. Parker, "Monte Carlo Arithmetic" (UCLA CSD-970002, 1997); here per layer output
 instead of per operation, which covers reordered sums, near-ties and routing flips alike.

@@ -1,4 +1,4 @@
-"""Of our own: tokens given beforehand, a random stream for each row, a row's grammar."""
+"""Our own samplers and processors: forced tokens, a random stream per row, a grammar per row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ProcessorFn = Callable[[mx.array, mx.array], mx.array]
 
 
 class ForcedSampler:
-    """Returns given tokens, one a call, whatever the logprobs are.
+    """Returns given tokens, one for each call, whatever the logprobs are.
 
     Engines compute one step ahead, so a call past the last token repeats it.
     """
@@ -49,10 +49,10 @@ class SeededSampler:
 
 
 class GrammarProcessor:
-    """Forbids what a row's grammar does not allow after the tokens that came out.
+    """Masks all tokens that a row's grammar does not allow after its output so far.
 
     Attributes:
-        grammar: moves on at each call; nobody else may call this processor.
+        grammar: advances at each call, so each row needs a processor of its own.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -68,7 +68,7 @@ class GrammarProcessor:
 def make_processors(
     processors: tuple[Processor, ...], library: str, maker: Callable[..., list[ProcessorFn]]
 ) -> list[ProcessorFn]:
-    """The callables for ``processors``: of our own, or made by the ``maker`` of that library.
+    """The callables for ``processors``: our own, or made by the library's ``maker``.
 
     Raises:
         ScheduleError: there is no such kind of processor.

@@ -1,7 +1,7 @@
-"""Measures how loudly a model answers to small defects in its single stream.
+"""Measures how much small defects in a model's single stream change its output.
 
-A plugin says how its library's models are called; what is wrong, and what that moves, is the same
-for all of them.
+A plugin defines how its library's models are called; the defects and the measure are the same for
+all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conformance.backend.disturb import (
     copy_cache,
     corrupt,
     exchange,
-    holdings,
+    parts_of,
     shifted_offsets,
     shifted_rope,
 )
@@ -37,35 +37,35 @@ from conformance.core.weights import draw
 
 Logprobs = npt.NDArray[np.float64]
 
-# No multiple of a usual window, chunk or block: at a boundary a chunk's cache is dead.
+# No multiple of a usual window, chunk or block: at a boundary nothing reads a chunk's cache.
 _PROMPT = 21
 _STEPS = 12
 _DROPPED = (2, 8, 14)
 _HALF = _PROMPT // 2
-# Which slots go wrong, counted back from the newest: the loudest counts, for windows and sparse
-# selections rightly ignore some.
+# Which slots are made wrong, counted back from the newest. The largest change counts, because
+# windows and sparse selections ignore some slots by design.
 _AGES = (2, 5, 9, 14)
-# Nats below which a wrong entry was not heard. What only ranks keys for a selection may be slightly
-# wrong without changing the selection: then it is given another row's entry.
-_SILENT = 1e-3
+# Nats below which a wrong entry had no effect. What only ranks keys for a selection may be slightly
+# wrong without changing the selection: then it is replaced by another row's entry.
+_NO_EFFECT = 1e-3
 
 
-class Hearer(Protocol):
-    """A loaded model, as its library calls it for one request."""
+class TextModel(Protocol):
+    """A loaded model, called as its library calls it for one request."""
 
     @property
     def family(self) -> Family:
-        """What it was made from."""
+        """The family that it was made from."""
 
     @property
     def seed(self) -> int:
-        """Of the weights; decides the prompts too."""
+        """The seed of the weights, which decides the prompts too."""
 
     def cache(self) -> list[Any]:
-        """An empty cache; whatever else the model keeps of a request is forgotten."""
+        """An empty cache; all other state of earlier requests is reset."""
 
     def forward(self, tokens: Sequence[int], cache: list[Any]) -> mx.array:
-        """Logits ``[length, vocab]`` of all ``tokens``; the cache goes on."""
+        """Logits ``[length, vocab]`` of all ``tokens``; the cache is updated."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Stream:
         logprobs: ``[steps, vocab]``; logits alike.
     """
 
-    loaded: Hearer
+    loaded: TextModel
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     logits: Logprobs
@@ -84,7 +84,7 @@ class _Stream:
     stepwise: Logprobs
 
 
-def measure(loaded: Hearer, *, prompts: int = 3) -> Sensitivity:
+def measure(loaded: TextModel, *, prompts: int = 3) -> Sensitivity:
     """The sensitivity of a model, over a few prompts that its family's seed decides.
 
     Raises:
@@ -116,7 +116,7 @@ def _spread(logits: Logprobs) -> float:
     return float(np.mean([row[np.isfinite(row)].std() for row in logits]))
 
 
-def _prompt(loaded: Hearer, index: int) -> tuple[int, ...]:
+def _prompt(loaded: TextModel, index: int) -> tuple[int, ...]:
     low, high = loaded.family.tokens
     noise = draw(f"prompt.{index}", (_PROMPT, 8), seed=loaded.seed)
     # Sums of many draws, taken modulo the range, are as good as uniform.
@@ -124,7 +124,7 @@ def _prompt(loaded: Hearer, index: int) -> tuple[int, ...]:
     return tuple(low + int(value) % (high - low) for value in spread)
 
 
-def _stream(loaded: Hearer, prompt: tuple[int, ...]) -> _Stream:
+def _stream(loaded: TextModel, prompt: tuple[int, ...]) -> _Stream:
     cache = loaded.cache()
     rows = [_forward(loaded, prompt, cache)[-1]]
     tokens = [int(rows[0].argmax())]
@@ -142,8 +142,8 @@ def _stream(loaded: Hearer, prompt: tuple[int, ...]) -> _Stream:
     )
 
 
-def _forward(loaded: Hearer, tokens: Sequence[int], cache: list[Any]) -> Logprobs:
-    """Logits of all ``tokens``, ``[length, vocab]``; the cache goes on."""
+def _forward(loaded: TextModel, tokens: Sequence[int], cache: list[Any]) -> Logprobs:
+    """Logits of all ``tokens``, ``[length, vocab]``; the cache is updated."""
     return np.array(loaded.forward(tokens, cache).astype(mx.float32)).astype(np.float64)
 
 
@@ -154,7 +154,7 @@ def _normalised(logits: Logprobs) -> Logprobs:
 
 
 def _prefill(
-    loaded: Hearer, prompt: Sequence[int], pieces: Sequence[int]
+    loaded: TextModel, prompt: Sequence[int], pieces: Sequence[int]
 ) -> tuple[list[Any], Logprobs]:
     """A cache that holds ``prompt``, fed in ``pieces``, and the logits of its last token."""
     cache = loaded.cache()
@@ -166,7 +166,7 @@ def _prefill(
 
 
 def _replay(
-    loaded: Hearer, prompt: Sequence[int], tokens: tuple[int, ...], *, pieces: Sequence[int]
+    loaded: TextModel, prompt: Sequence[int], tokens: tuple[int, ...], *, pieces: Sequence[int]
 ) -> Logprobs:
     """Logits for each of ``tokens``, which are fed in one piece after the prompt."""
     cache, first = _prefill(loaded, prompt, pieces)
@@ -174,7 +174,7 @@ def _replay(
 
 
 def _roundings(stream: _Stream) -> Iterator[Rounding]:
-    """What benign rearrangements of the same single stream move."""
+    """The changes by harmless rearrangements of the same single stream."""
     yield Rounding("decoded token by token", change(stream.logprobs, stream.stepwise))
     for pieces in ((_PROMPT - 1, 1), (7, _PROMPT - 7), (5, 6, _PROMPT - 11)):
         other = _replay(stream.loaded, stream.prompt, stream.tokens, pieces=pieces)
@@ -183,7 +183,7 @@ def _roundings(stream: _Stream) -> Iterator[Rounding]:
 
 
 def _drop(stream: _Stream) -> Signal:
-    """The least that one missing prompt token moves."""
+    """The smallest change by one missing prompt token."""
     found = []
     for index in _DROPPED:
         prompt = stream.prompt[:index] + stream.prompt[index + 1 :]
@@ -193,7 +193,7 @@ def _drop(stream: _Stream) -> Signal:
 
 
 def _shift(stream: _Stream) -> Signal:
-    """What it moves when the second half of the prompt thinks that it stands one position later.
+    """The change when the positions of the second half of the prompt are one too high.
 
     A shift of the whole row would be invisible: rotary positions are relative.
     """
@@ -210,10 +210,10 @@ def _shift(stream: _Stream) -> Signal:
 
 
 def _slots(stream: _Stream) -> Iterator[Signal]:
-    """What one wrong entry moves, for each layer and each kind of entry.
+    """The change by one wrong cache entry, for each layer and each kind of entry.
 
-    Keys and values: a slot holds those of the last token. States (recurrent, convolution, and what
-    else a cache holds): the state of one token earlier. Where that is not heard, the entry of
+    Keys and values: a slot gets those of the last token. States (recurrent, convolution, and all
+    else in a cache): the state of one token earlier. Where that has no effect, the entry of
     another row.
     """
     earlier, _ = _prefill(stream.loaded, stream.prompt, (_PROMPT - 1,))
@@ -227,13 +227,13 @@ def _slots(stream: _Stream) -> Iterator[Signal]:
     reference = run(copy_cache(cache))
     rows = zip(leaves(earlier), leaves(cache), leaves(other), places(cache), strict=True)
     for number, (stale, entry, theirs, layer) in enumerate(rows):
-        for name in holdings(entry):
+        for name in parts_of(entry):
             moved = []
             for age in _AGES if name == "keys and values" else (0,):
                 wrong = copy_cache(cache)
                 if corrupt(list(leaves(wrong))[number], stale, name, age):
                     moved.append(change(reference, run(wrong)))
-            if moved and max(moved) < _SILENT:
+            if moved and max(moved) < _NO_EFFECT:
                 wrong = copy_cache(cache)
                 if exchange(list(leaves(wrong))[number], theirs, name):
                     moved.append(change(reference, run(wrong)))

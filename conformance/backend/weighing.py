@@ -1,4 +1,4 @@
-"""What caches hold beside the numbers that they count: buffers of others, and graphs."""
+"""The memory of caches beyond their own count: buffers of others, and graphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.core.trace import KeptCache
 
 
 def pending_edges(caches: list[Any]) -> int:
-    """Edges of the graph that the caches' arrays still wait for; computed arrays have none."""
+    """Edges of the graph that the caches' arrays depend on; computed arrays have none."""
     found = list(arrays(caches))
     if not found:
         return 0
@@ -23,15 +23,15 @@ def pending_edges(caches: list[Any]) -> int:
 
 
 def weigh(request_id: str, caches: list[Any], *, computed: bool) -> KeptCache:
-    """Empty ``caches``, which nobody else may hold, and see how many bytes that sets free.
+    """Empty ``caches``, to which there may be no other reference, and measure the freed bytes.
 
     Args:
-        computed: compute its arrays first; otherwise they are taken as they were left.
+        computed: compute its arrays first; otherwise they are freed as they are.
     """
     if computed:
         mx.eval(list(arrays(caches)))
     mx.synchronize()
-    gc.collect()  # else a batch in a cycle of references holds what is looked for
+    gc.collect()  # else a batch in a reference cycle keeps the arrays alive
     counted = sum(int(cache.nbytes) for cache in caches)
     before = mx.get_active_memory()
     caches.clear()
@@ -39,7 +39,7 @@ def weigh(request_id: str, caches: list[Any], *, computed: bool) -> KeptCache:
 
 
 def arrays(value: Any) -> Iterator[mx.array]:
-    """All arrays of caches, of lists of them and of what else they keep."""
+    """All arrays of caches, of lists of caches, and of their attributes."""
     if isinstance(value, mx.array):
         yield value
     elif isinstance(value, (list, tuple)):

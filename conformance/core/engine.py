@@ -22,11 +22,11 @@ from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutp
 
 
 class Capability(enum.StrEnum):
-    """What an engine can be asked. A scenario applies to engines that have all it needs."""
+    """What an engine can do. A scenario applies to engines that have all it needs."""
 
     FORCED = "forced"  # a row can be fed given tokens
     LOGPROBS = "logprobs"  # every step's distribution over the whole vocabulary
-    STAGES = "stages"  # it tells which stage each request is in
+    STAGES = "stages"  # it reports the stage of each request
     TOGETHER = "together"  # several prompts are prefilled in one pass
     CHUNKED = "chunked"  # prefill in pieces of prefill_step_size
     LATE_JOIN = "late_join"  # requests can arrive while others decode
@@ -36,12 +36,12 @@ class Capability(enum.StrEnum):
     PROCESSORS = "processors"  # logits processors for each request
     STOP = "stop"  # stop sequences for each request
     SEGMENTS = "segments"  # a prompt in given pieces
-    PREFIX = "prefix"  # a request can go on from an extracted cache
+    PREFIX = "prefix"  # a request can continue from an extracted cache
     MEDIA = "media"  # images, videos or sounds beside text
     QUANTIZED = "quantized"  # keys and values in fewer bits
     SPECULATIVE = "speculative"  # a drafter guesses tokens, the model verifies several at once
     PREFIX_CACHING = "prefix_caching"  # equal prefixes of prompts are computed once
-    WEIGHED = "weighed"  # pending() and give_up() tell what its caches hold of memory
+    WEIGHED = "weighed"  # pending() and give_up() report the memory of its caches
     PROBES = "probes"  # probe() makes invalid calls
     THREADS = "threads"  # may be driven from another thread than the loader's
 
@@ -53,7 +53,7 @@ class Submission:
     Attributes:
         request: what the caller wants.
         forced: tokens to feed instead of the engine's choice, or ``None``.
-        prefix: what ``extract`` gave for the request that this one continues, or ``None``.
+        prefix: the result of ``extract`` for the request that this one continues, or ``None``.
         hints: the oracle's tokens, for drafts that are to be right here and there; else ``None``.
     """
 
@@ -69,8 +69,8 @@ class Engine(ABC):
     Class attributes:
         name: how the command line and case ids call it.
         library: the library plugin whose models it decodes.
-        capabilities: what it can be asked.
-        opinion: whether it is right by construction, and is asked where another engine fails.
+        capabilities: what it can do.
+        opinion: whether it is right by construction, and is run where another engine fails.
         drafters: the kinds of drafters that it brings itself, for every family.
     """
 
@@ -86,11 +86,11 @@ class Engine(ABC):
 
     @abstractmethod
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """Take requests, all in one call of the engine."""
+        """Insert requests, all in one call of the engine."""
 
     @abstractmethod
     def step(self) -> StepOutput:
-        """Do one unit of work and return what came out of it."""
+        """Do one unit of work and return its output."""
 
     @abstractmethod
     def remove(self, request_ids: Sequence[str]) -> None:
@@ -98,7 +98,7 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back. Called once, also after a failure."""
+        """Free everything. Called once, also after a failure."""
 
     @classmethod
     def apart(cls, model: Any) -> str:  # noqa: ARG003
@@ -114,22 +114,22 @@ class Engine(ABC):
         return {}
 
     def cache_bytes(self) -> int | None:
-        """Bytes that live caches hold, or ``None`` if the engine cannot tell."""
+        """Bytes of live caches, or ``None`` if they are not known."""
         return None
 
     def pending(self) -> int | None:
-        """Edges of the graph that live caches wait for; ``None`` without ``WEIGHED``."""
+        """Edges of the graph that live caches depend on; ``None`` without ``WEIGHED``."""
         return None
 
     def give_up(self, request_id: str, *, computed: bool) -> KeptCache | None:  # noqa: ARG002
-        """Give up all caches of ended requests, that one's last, and say what that set free.
+        """Free all caches of finished requests, that one's last, and report the memory it freed.
 
-        ``computed`` has it computed first. ``None`` without the capability ``WEIGHED``.
+        With ``computed`` it is computed first. ``None`` without the capability ``WEIGHED``.
         """
         return None
 
     def layers(self) -> Sequence[CachedLayer]:
-        """What each layer keeps of the rows that decode; empty if the engine cannot tell."""
+        """The caches of the rows that decode, by layer; empty if they are not known."""
         return ()
 
     def extract(self, request_id: str) -> Any:
@@ -141,7 +141,7 @@ class Engine(ABC):
         raise Unsupported(f"engine {self.name} cannot extract the cache of {request_id!r}")
 
     def probe(self, kind: str) -> ProbeResult:
-        """Make an invalid call of that kind and say how it was taken.
+        """Make an invalid call of that kind and report the result.
 
         Raises:
             Unsupported: the engine has not the capability ``PROBES``.
@@ -154,10 +154,10 @@ class Engine(ABC):
         model: Any,  # noqa: ARG003
         requests: Sequence[Request],  # noqa: ARG003
     ) -> Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]:
-        """What the processor makes of requests that the engine hands it in one call.
+        """The processor's output for requests that the engine passes to it in one call.
 
         For each call the requests' ids, row by row, and NumPy arrays by their names, ``input_ids``
-        and ``attention_mask`` among them; nothing of an engine that hands it each alone.
+        and ``attention_mask`` among them; empty for an engine that passes each request by itself.
         """
         return ()
 

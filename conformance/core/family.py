@@ -55,7 +55,7 @@ class Tokenizer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What the library's own processor is made from, as files of the model's folder.
+    """The files that the library's own processor is made from, in the model's folder.
 
     ``files`` are JSON files by name (``preprocessor_config.json``, ...); ``markers`` the text by
     which a prompt asks for one medium of a kind; ``begin`` is how many tokens of its own the
@@ -69,9 +69,9 @@ class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class StandIn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Takes the place of a processor that can't be made here: by name, with its arguments.
+    """What replaces a processor that can't be made here: by name, with its arguments.
 
-    ``unloadable``: that processor can't even be loaded, so the tokenizer is loaded alone.
+    ``unloadable``: the processor can't even be loaded, so only the tokenizer is.
     """
 
     kind: str
@@ -89,27 +89,28 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         tokens: ``[low, high)``, the token ids that prompts are drawn from; the whole vocabulary
             if absent.
         window: the smallest sliding window or chunk, in tokens; absent when attention is full.
-        seed: shifts the weights' seed, where seed 0 gave a model with a near-tie or a dull stream.
-        positions: ``False`` where no layer knows absolute or relative positions by design.
-        model_file: a Python file beside the family file with ``Model`` and ``ModelArgs``, for a
+        seed: added to the weights' seed, where seed 0 gave a model with a near-tie or a stream of
+        few tokens. positions: ``False`` where no layer knows absolute or relative positions by
+        design. model_file: a Python file beside the family file with ``Model`` and ``ModelArgs``,
+        for a
             model that the library does not ship.
         strip: a prefix of parameter paths that is left out in the checkpoint, for a library that
             reads only checkpoints in a model's original names.
         processor: how the library's own processor is made, where one is.
-        stand_in: what makes the inputs in place of a processor.
+        stand_in: what makes the inputs in place of a processor; see ``plugins/mlx_vlm/stand_ins``.
         sizes: for each kind of media the sizes that scenarios use, the first the most; see
             ``schedule.Media``.
         bidirectional_prompt: the tokens of a prompt see each other both ways, so a pass without a
-            cache, in which generated tokens join the prompt, tells the first token only.
+            cache, in which generated tokens join the prompt, is right for the first token only.
         uncut_media: where the library says that it never cuts a prompt with media into pieces
             (file and line); empty where it does.
-        required: a kind of media that every request must hold, for models that only speak of an
+        required: a kind of media that every request must have, for models that only describe an
             image; such media may have no place in the prompt.
-        beside: the language model attends to media beside the sequence, by cross attention, not at
-            places in it.
+        beside: the language model attends to media by cross attention, not to tokens of theirs in
+            the sequence.
         single: the kinds of media of which a request may hold only one.
         drafters: for each kind of drafter the config of a tiny one for this family.
-        quick: it stands for all families with its kinds of caches where time is short.
+        quick: it represents all families with its kinds of caches in quick runs.
         notes: what a reader of the config should know.
     """
 
@@ -137,14 +138,14 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A real checkpoint that a family stands for; nothing is drawn or written.
+    """A real checkpoint in place of a tiny model; no weights are drawn or written.
 
     Attributes:
         folder: config, safetensors and tokenizer, for the library's own loader.
-        digest: SHA-256 of config and weights; empty where nobody asked for it.
+        digest: SHA-256 of config and weights; empty if it is not needed.
         texts: token ids of the texts that prompts are cut from.
         trusted: Python files in the folder may be run.
-        cache: where its oracles are kept; empty if nowhere.
+        cache: the folder where its oracles are stored; empty for none.
     """
 
     folder: str
@@ -155,9 +156,9 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A model architecture that can be built tiny. ``config`` is what the library gets to read.
+    """A model architecture as a tiny model. ``config`` is what the library reads.
 
-    With ``checkpoint`` it is no tiny model but a real one.
+    With ``checkpoint`` it is a real model instead.
     """
 
     name: str

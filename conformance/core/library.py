@@ -1,6 +1,6 @@
 """The library protocol: what the harness needs of a model library beside its batched engines.
 
-A library builds and loads families, decodes one request alone (the oracle), and can run a model
+A library builds and loads families, decodes single streams (the oracle), and can run a model
 without a cache and with its layers perturbed (the noise).
 """
 
@@ -24,7 +24,7 @@ from conformance.core.trace import ForwardCall, Stream
 
 @dataclass(frozen=True)
 class Solo:
-    """One request decoded alone: its stream, and the cache as it was left, to go on from."""
+    """The single stream of one request, and its cache, for a request that continues it."""
 
     stream: Stream
     cache: Any
@@ -47,8 +47,8 @@ class Coverage:
 class Description:
     """What a loaded family is made of: its kinds of caches, of positions, and of states.
 
-    ``inner`` are the kinds of caches before the last one: of a last layer no other layer sees what
-    earlier tokens were given.
+    ``inner`` are the kinds of caches before the last one: no layer after the last one reads what
+    earlier tokens got from it.
     """
 
     caches: tuple[str, ...]
@@ -59,11 +59,11 @@ class Description:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a model would be built of, at any size, told without its weights.
+    """What a model is built of, at any size, without its weights.
 
     Attributes:
         module: the library's module that its class is from.
-        kinds: by place (``model.layers``) the different kinds of what is listed there; under
+        kinds: by path (``model.layers``) the different kinds of modules in that list; under
             ``caches`` the classes of its caches.
         settings: the fields of every settings object in it, with the library's defaults.
         parameters: by path the number of elements of each.
@@ -98,11 +98,11 @@ class Library(ABC):
         """
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:  # noqa: ARG002
-        """See that a checkpoint's config and weights fit each other; the weights are not read.
+        """Check that a checkpoint's config and weights fit each other; the weights are not read.
 
         Raises:
             Unsupported: the library has no such model, or the plugin loads no checkpoints.
-            ModelError: they don't fit; in the library's words.
+            ModelError: they don't fit; with the library's message.
         """
         raise Unsupported(f"the plugin of library {self.name} loads no checkpoints")
 
@@ -117,7 +117,7 @@ class Library(ABC):
 
         Raises:
             Unsupported: the plugin loads no checkpoints.
-            ModelError: the tokenizer can't be loaded; in the library's words.
+            ModelError: the tokenizer can't be loaded; with the library's message.
         """
         raise Unsupported(f"the plugin of library {self.name} loads no checkpoints")
 
@@ -157,17 +157,17 @@ class Library(ABC):
         prefix: Any = None,
         forced: tuple[int, ...] | None = None,
     ) -> Solo:
-        """Decode ``request`` alone by the library's single-stream function for ``steps`` tokens.
+        """Decode ``request`` with the library's single-stream function for ``steps`` tokens.
 
-        Stop sequences are not applied. ``prefix`` is a cache to go on from, used up by the call.
+        Stop sequences are not applied. ``prefix`` is a cache to continue from, used up by the call.
         ``forced`` are tokens to feed instead of the chosen ones.
         """
 
     def again(self, model: Any, request: Request, *, options: EngineOptions, steps: int) -> Stream:
-        """The single stream as a user of the library gets it, to hold ``single_stream`` against.
+        """The single stream as a user of the library gets it, to compare ``single_stream`` with.
 
-        They are one and the same unless ``single_stream`` goes round a defect of the library that
-        would leave the family without an oracle.
+        They are the same unless ``single_stream`` works around a defect of the library that would
+        leave the family without an oracle.
         """
         return self.single_stream(model, request, options=options, steps=steps).stream
 
@@ -175,7 +175,7 @@ class Library(ABC):
     def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray | None:
         """Logprobs ``[vocab]`` of the token after ``request.prompt + tokens``, without a cache.
 
-        ``None`` where ``tokens`` hold what would mean something else in a prompt.
+        ``None`` if ``tokens`` would mean something else in a prompt.
         """
 
     @abstractmethod
@@ -191,14 +191,14 @@ class Library(ABC):
     ) -> np.ndarray:
         """Logprobs ``[len(tokens), vocab]`` that ``tokens`` are chosen from after the prompt.
 
-        The cache is quantized as ``options`` say; what else they say is of no concern here.
+        The cache is quantized as ``options`` say; all other options are ignored.
 
         With ``ulps`` above 0 the output of the embedding and of each layer is multiplied by
         ``1 + ulps * eps * u``, u uniform in (-1, 1) (Monte Carlo arithmetic).
         """
 
     def fingerprint(self, model: Any) -> str:  # noqa: ARG002
-        """A hash of the bits of all parameters that were loaded; empty where it cannot tell."""
+        """A hash of the bits of all loaded parameters; empty if it is not known."""
         return ""
 
     def head_sizes(self, model: Any) -> frozenset[int]:  # noqa: ARG002
@@ -216,10 +216,10 @@ class Library(ABC):
         *,
         options: EngineOptions,  # noqa: ARG002
     ) -> np.ndarray | None:
-        """What the library's single-stream function gives if it is told ``options.kv`` itself.
+        """The library's single stream when ``options.kv`` is passed to its function.
 
         ``single_stream`` quantizes as a batch of one must; a library whose single stream follows
-        another policy says here what comes of it.
+        another policy returns its output here.
 
         Returns: logprobs ``[len(tokens), vocab]`` that ``tokens`` are chosen from, or ``None``
         where there is only one policy.
@@ -244,9 +244,9 @@ class Library(ABC):
         return tuple(prompt), ()
 
     def processed(self, model: Any, request: Request) -> dict[str, Any]:  # noqa: ARG002
-        """What the library's processor makes of a prompt beside its token ids, by name.
+        """The outputs of the library's processor for a prompt other than token ids, by name.
 
-        Arrays are NumPy's; empty where a prompt is its token ids alone.
+        As NumPy arrays; empty for a prompt of token ids alone.
         """
         return {}
 
@@ -256,7 +256,7 @@ class Library(ABC):
 
     @abstractmethod
     def churn(self) -> None:
-        """Dirty the allocator's free memory, so that reads of unwritten memory show."""
+        """Fill the allocator's free memory, so that reads of unwritten memory show."""
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
@@ -270,7 +270,7 @@ class Library(ABC):
         """What a loaded model is made of.
 
         Raises:
-            Unsupported: the plugin cannot tell.
+            Unsupported: the plugin has no such function.
         """
         raise Unsupported(f"the plugin of library {self.name} describes no models")
 
@@ -278,13 +278,13 @@ class Library(ABC):
         """What the family's model would be built of; its config may be of full size.
 
         Raises:
-            Unsupported: the plugin cannot tell, or the library has no such model.
+            Unsupported: the plugin has no such function, or the library has no such model.
             ModelError: the library failed to build the model.
         """
         raise Unsupported(f"the plugin of library {self.name} outlines no models: {family.name}")
 
     def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:  # noqa: ARG002
-        """How loudly the family's model answers to small defects.
+        """How sensitive the family's model is to small defects.
 
         Raises:
             Unsupported: the plugin cannot measure it, or the library cannot run the family here.

@@ -1,6 +1,6 @@
 """When is a difference rounding? Envelopes, margins and ratios; arrays in, numbers out.
 
-An envelope says for each step how far a right answer may move for rounding alone. It is measured
+An envelope holds for each step how far rounding alone may move a right output. It is measured
 (``reference/oracle.py``), never assumed; here is only the arithmetic of it.
 """
 
@@ -23,10 +23,10 @@ WIDE_STEPS = 3
 # Up to this factor the noise that is known explains a difference, and no more of it is measured.
 # More than this of a benign difference says that the noise is too small: a floor, or few runs.
 ENOUGH = 2.0
-# ... or up to this one where few runs are known: what they do not cover is held against more, so
+# ... or up to this one where few runs are known: what they do not cover is compared with more, so
 # that a ratio above it is always one of the usual noise.
 ENOUGH_OF_FEW = 1.0
-# A difference of more than this many times the noise is no rounding, however often one asks.
+# A difference of more than this many times the noise is no rounding, however many runs are made.
 HOPELESS = 1000.0
 
 # Tokens of the oracle's distribution over which the sensitive measure looks. Over the whole
@@ -45,7 +45,7 @@ class Envelope:
         full: float32 ``[steps]``, over the whole vocabulary.
         floor: no step's noise is smaller than this.
         measured: ``False`` if only the floor is known, which was enough.
-        few: it is from fewer runs than usual, so that a right answer may leave it.
+        few: it is from fewer runs than usual, so that a right output may leave it.
     """
 
     top: np.ndarray
@@ -206,8 +206,9 @@ def settle(
     """The deviation under the first envelope that explains it, else under the last that might.
 
     Each of ``wider`` costs model runs, from few to many: what a routing flip moves is seen in some
-    runs, not in all. What is within ``FACTOR`` but not well within asks for more, too: so the ratio
-    that is told is one of a difference over its noise, not over a floor. NaN is beyond any noise.
+    runs, not in all. What is within ``FACTOR`` but not well within needs more, too: so the ratio
+    that is reported is one of a difference over its noise, not over a floor. NaN is beyond any
+    noise.
     """
     noise, found = floor, deviate(floor)
     for more in wider:

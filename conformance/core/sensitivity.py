@@ -1,7 +1,7 @@
-"""How loudly a model answers to a defect: the judgement, from numbers that a plugin measured.
+"""How sensitive a model is to defects: the judgement, from numbers that a plugin measured.
 
-A model that hears nothing proves nothing. So before a family is trusted, small defects are put
-into its single stream, and the smallest change of its logprobs is compared with its rounding.
+A model whose output no defect changes proves nothing. So before a family is trusted, small defects
+are put into its single stream, and the smallest change of its logprobs is compared with rounding.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ DISTINCT_WANTED = 6
 REPEATS_ALLOWED = 4
 LOGIT_STD = 3.0
 
-# A logprob of size 10 has an ulp of 1e-6 in float32. A family whose rearrangements happen to agree
-# to the bit here will not do so on every device: ten roundings is the least we assume.
+# A logprob of size 10 has an ulp of 1e-6 in float32. A family whose rearrangements happen to be
+# bitwise equal here will not be so on every device: at least ten roundings are assumed.
 _NOISE_FLOOR = 1e-5
 
-# No rounding in float32 was ever seen above 2.4e-4: what moves more is another computation.
+# No rounding in float32 was ever seen above 2.4e-4: a larger change is another computation.
 _LARGEST_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
 class Signal:
-    """What one small defect moved.
+    """The change by one small defect.
 
     Attributes:
         kind: ``drop`` (an earlier token missing), ``shift`` (later positions off by one), ``slot``
@@ -48,7 +48,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class Rounding:
-    """What one benign rearrangement of the single stream moved, in nats."""
+    """The change by one harmless rearrangement of the single stream, in nats."""
 
     rearrangement: str
     nats: float
@@ -56,10 +56,10 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """A family's measured hearing.
+    """A family's measured sensitivity.
 
     Attributes:
-        distinct: how many different tokens a greedy stream held, in the dullest prompt.
+        distinct: the number of different tokens in a greedy stream, of the least varied prompt.
         repeats: the longest run of one token in any greedy stream.
         logit_std: standard deviation of the logits over the vocabulary, mean over steps.
     """
@@ -72,26 +72,26 @@ class Sensitivity:
 
     @property
     def noise(self) -> float:
-        """The largest rounding, and never less than what float32 is known to do, in nats."""
+        """The largest rounding, but at least what float32 is known to have, in nats."""
         benign = set(self.roundings) - set(self.disagreements)
         return max(_NOISE_FLOOR, max((rounding.nats for rounding in benign), default=0.0))
 
     @property
     def disagreements(self) -> tuple[Rounding, ...]:
-        """Rearrangements that move far more than rounding can: a defect of the single stream."""
+        """Rearrangements that change far more than rounding can: a defect of the single stream."""
         return tuple(found for found in self.roundings if not found.nats <= _LARGEST_ROUNDING)
 
     @property
     def weakest(self) -> Signal:
-        """The signal that is hardest to hear; one that is no number counts as silence."""
-        return min(self.signals, key=lambda signal: _audible(signal.nats))
+        """The smallest signal; one that is not a finite number counts as zero."""
+        return min(self.signals, key=lambda signal: _finite(signal.nats))
 
     @property
     def ratio(self) -> float:
         """Weakest signal over noise. Zero where nothing could be measured."""
         if not self.signals or not math.isfinite(self.noise):
             return 0.0
-        return _audible(self.weakest.nats) / self.noise
+        return _finite(self.weakest.nats) / self.noise
 
     @property
     def varied(self) -> bool:
@@ -101,19 +101,19 @@ class Sensitivity:
     @property
     def score(self) -> float:
         """How good a recipe is, for choosing among recipes: 3 is all that is wanted."""
-        heard = min(math.log10(max(self.ratio, 1.0)) / math.log10(RATIO_WANTED), 1.0)
+        strong = min(math.log10(max(self.ratio, 1.0)) / math.log10(RATIO_WANTED), 1.0)
         vary = min(self.distinct / DISTINCT_WANTED, REPEATS_ALLOWED / self.repeats, 1.0)
         # Half or double the aim is as good as the aim; far off, margins are all tiny or all huge.
         octaves = abs(math.log2(self.logit_std / LOGIT_STD)) if self.logit_std > 0 else math.inf
-        return heard + vary + 1.0 / max(octaves, 1.0)
+        return strong + vary + 1.0 / max(octaves, 1.0)
 
     @property
     def sensitive(self) -> bool:
-        """Whether a defect stands out from rounding by the factor that we demand."""
+        """Whether a defect stands out from rounding by the factor that is needed."""
         return self.ratio >= RATIO_NEEDED
 
 
-def _audible(nats: float) -> float:
+def _finite(nats: float) -> float:
     return nats if math.isfinite(nats) else 0.0
 
 
@@ -150,7 +150,7 @@ def combine(parts: tuple[Sensitivity, ...]) -> Sensitivity:
     for part in parts:
         for signal in part.signals:
             known = signals.setdefault((signal.kind, signal.where), signal)
-            if _audible(signal.nats) < _audible(known.nats):
+            if _finite(signal.nats) < _finite(known.nats):
                 signals[signal.kind, signal.where] = signal
         for rounding in part.roundings:
             before = roundings.setdefault(rounding.rearrangement, rounding)

@@ -4,9 +4,10 @@ Each parameter has its own counter-based stream, keyed by the seed and the param
 parameter shifts no other. A number is the sum of the four 16-bit lanes of a 64-bit draw, so it is
 an exact integer until one multiplication; no platform's ``log`` or ``cos`` takes part.
 
-Why not the usual small initialisation: it makes a model deaf. Attention is uniform, a recurrent
-state dies within a few tokens, one token repeats for ever, and a defect moves nothing. The rules
-below keep every part of a model loud enough that a defect in it is heard in the logits.
+Why not the usual small initialisation: it makes a model insensitive. Attention is uniform, a
+recurrent state decays within a few tokens, one token repeats for ever, and a defect changes
+nothing. The rules below keep every part of a model large enough that a defect in it changes the
+logits.
 """
 
 from __future__ import annotations
@@ -66,13 +67,13 @@ _FINAL_NORMS = (
 # First match wins; a family's own rules come before these.
 _RULES: tuple[WeightRule, ...] = (
     # Recurrences: exp(A_log) is the decay rate. About 0.08 keeps a state for some ten tokens, so
-    # that what an early token left there is still heard, and it cannot explode.
+    # that what an early token left there is still seen in the logits, and it cannot explode.
     WeightRule("*A_log", mean=-2.5, std=0.7),
     WeightRule("*recurrent_param", mean=-3.5, std=0.5),
     WeightRule("*dt_bias", std=0.5),
     WeightRule("*dt_proj.bias", std=0.5),
     WeightRule("*.D", mean=1.0, std=0.3),
-    # Convolutions feed the recurrences: strong taps, all of them, or their state is not heard.
+    # Convolutions feed the recurrences: strong taps, all of them, or their state has no effect.
     WeightRule("*conv*.weight", std=2.0, fan_in=True),
     WeightRule("*.conv_[kv]", mean=0.5, std=0.5),
     # Routing: enough to move choices, not enough to decide them alone.

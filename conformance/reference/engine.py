@@ -1,11 +1,11 @@
-"""A continuous-batching engine that is right by construction, and plain before fast.
+"""A continuous-batching engine that is right by construction, and simple rather than fast.
 
-A step is: schedule, run, postprocess. Every row is one ``Sequence`` with caches of its own, so that
-joining, leaving and cancelling a row is putting an object into a list or taking it out.
+A step is: schedule, run, postprocess. Every row is one ``Sequence`` with caches of its own, so a
+row joins, leaves or is cancelled by adding an object to a list or removing it.
 
-What it does not know: how samplers and processors are made (``Makers``), and how a model's library
-writes its caches (``caches``). Here a token is chosen on the host after each pass; an engine that
-is fast would begin the next pass before.
+It does not know how samplers and processors are made (``Makers``), nor how a model's library writes
+its caches (``caches``). A token is chosen on the host after each pass; a fast engine would start
+the next pass before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from conformance.core.trace import (
 from conformance.reference import probes, quantized, sequence, speculative, validation
 from conformance.reference.caches import even
 from conformance.reference.caches.wrap import must_be_even
-from conformance.reference.forward import Feed, alone
+from conformance.reference.forward import Feed, single_row
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Makers:
 
 
 class ReferenceEngine(Engine):
-    """What the three ways of prefill share; they say in ``step`` which rows go in which pass.
+    """The common part of the three ways of prefill; their ``step`` puts rows into passes.
 
     Class attributes:
-        makers: of samplers and processors; a plugin gives them.
+        makers: of samplers and processors, set by a plugin.
         whole_prompt: the last token of a prompt in pieces goes with its last piece.
         pads: rows with unequal numbers of new tokens may be in one pass.
     """
@@ -76,19 +76,19 @@ class ReferenceEngine(Engine):
         self._drafts = speculative.Drafts(draft_model or model, options.drafting)
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """All of them or none: each is looked at before the first is taken."""
+        """All of them or none: each is checked before the first is inserted."""
         live = {row.name for row in self._live()}
         validation.check_requests([s.request for s in submissions], live | set(self.finished))
         self.queue += [self._row(submission) for submission in submissions]
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """Take rows out wherever they are. Nothing else holds anything of them."""
+        """Remove rows in any stage. Nothing else refers to them."""
         validation.check_known(request_ids, {row.name for row in self._live()})
         for rows in (self.queue, self.prefilling, self.decoding):
             rows[:] = [row for row in rows if row.name not in request_ids]
 
     def close(self) -> None:
-        """Let go of all rows."""
+        """Drop all rows."""
         for rows in (self.queue, self.prefilling, self.decoding):
             rows.clear()
         self.finished.clear()
@@ -107,7 +107,7 @@ class ReferenceEngine(Engine):
         return {row.name: index for index, row in enumerate(self.decoding)}
 
     def cache_bytes(self) -> int | None:
-        """Of all live rows; those that wait hold nothing yet, or their prefix."""
+        """Of all live rows; queued ones hold nothing yet, or their prefix."""
         held = [row.caches + row.draft_caches for row in self._live()]
         return sum(
             int(leaf.nbytes) for caches in held for leaf in leaves(caches) if not leaf.empty()
@@ -131,14 +131,14 @@ class ReferenceEngine(Engine):
     def extract(self, request_id: str) -> Any:
         """A copy of the row's caches, its last token in them, and the tokens that they hold.
 
-        Finished rows are kept until ``close`` for this: any of them may be gone on from.
+        Finished rows are kept until ``close`` for this: any request may continue from them.
         """
         row = self.finished.get(request_id) or next(
             row for row in self.decoding if row.name == request_id
         )
         caches, tokens = row.copy_caches(), row.tokens
         if row.todo:
-            alone(self.model, Feed(caches, tuple(row.todo)))
+            single_row(self.model, Feed(caches, tuple(row.todo)))
         return caches, tokens
 
     def probe(self, kind: str) -> ProbeResult:
@@ -156,14 +156,14 @@ class ReferenceEngine(Engine):
         return even.APART if must_be_even(make_prompt_cache(model)) else ""
 
     def admit(self) -> None:
-        """Take from the queue what fits into a prefill batch and into the slots."""
+        """Move from the queue what fits into a prefill batch and into the slots."""
         free = self.options.completion_batch_size - len(self.decoding) - len(self.prefilling)
         count = max(0, min(free, self.options.prefill_batch_size - len(self.prefilling)))
         self.prefilling += self.queue[:count]
         del self.queue[:count]
 
     def start_decoding(self) -> dict[str, int]:
-        """Move rows whose prompt is done but for its last token; how many tokens are left."""
+        """Move rows whose prompt is done except for its last token; how many tokens are left."""
         ready = [row for row in self.prefilling if not row.pieces]
         self.prefilling = [row for row in self.prefilling if row.pieces]
         self.decoding += ready
@@ -172,7 +172,7 @@ class ReferenceEngine(Engine):
     def decode(self, feeds_of_prefill: Sequence[Feed] = ()) -> tuple[Round, list[mx.array]]:
         """One pass over the rows that decode, and over pieces of prompts beside them.
 
-        Returns: what came out of the rows, and the logits ``[tokens, vocab]`` of each piece.
+        Returns: the output of the rows, and the logits ``[tokens, vocab]`` of each piece.
         """
         rows = list(self.decoding)
         drafts = self._drafts.propose(rows)
@@ -185,7 +185,7 @@ class ReferenceEngine(Engine):
         return Round(events, drafted), logits
 
     def finish(self, events: Sequence[TokenEvent]) -> None:
-        """Take the rows out whose last token these events tell."""
+        """Move out the rows whose last token is among these events."""
         over = {event.request_id for event in events if event.finish_reason is not None}
         for rows in (self.prefilling, self.decoding):
             self.finished |= {row.name: row for row in rows if row.name in over}
@@ -216,7 +216,7 @@ class ReferenceEngine(Engine):
             pieces=sequence.pieces_of(
                 request,
                 self.options.prefill_step_size,
-                # What a bounded cache still shows of its first tokens hangs on where pieces end.
+                # What a bounded cache keeps of its first tokens depends on where pieces end.
                 whole=self.whole_prompt and self.options.max_kv_size is None,
             ),
             sampler=forced or self.makers.sampler(request.sampler),
@@ -236,7 +236,7 @@ class ReferenceEngine(Engine):
 
 @dataclass(frozen=True)
 class Round:
-    """What a pass over the decoding rows gave: tokens, and how many were drafted for whom."""
+    """The output of a pass over the decoding rows: tokens, and the drafted tokens per request."""
 
     events: list[TokenEvent]
     drafted: dict[str, int]

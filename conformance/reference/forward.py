@@ -12,16 +12,16 @@ from conformance.backend.entries import leaves
 from conformance.reference.caches import even
 from conformance.reference.caches.wrap import history, must_be_even, shapes, signature, wrap
 
-# Stands in padded columns. Any token would do: nobody looks there.
+# The token of padded columns. Any would do: nothing reads it.
 _PADDING = 0
 
 
 @dataclass(frozen=True)
 class Feed:
-    """What one row gives to a pass.
+    """The part of one row in a pass.
 
     Attributes:
-        caches: the row's own, one for each layer; the pass moves them on by ``tokens``.
+        caches: the row's own, one for each layer; the pass appends ``tokens``.
         tokens: the row's next ones, at least one.
         pads: it may be in a pass with rows of another number of tokens.
     """
@@ -43,8 +43,8 @@ def forward(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
     return [logits[index] for index in range(len(feeds))]
 
 
-def alone(model: Any, feed: Feed) -> mx.array:
-    """Feed one row by its own caches, as a single stream does it; logits ``[tokens, vocab]``."""
+def single_row(model: Any, feed: Feed) -> mx.array:
+    """Feed one row with its own caches, as a single stream does; logits ``[tokens, vocab]``."""
     logits = model(mx.array(feed.tokens)[None], cache=feed.caches)  # [1, tokens, vocab]
     _evaluate(logits, [feed])
     row: mx.array = logits[0]
@@ -71,7 +71,7 @@ def _together(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
 
 
 def _groups(feeds: Sequence[Feed]) -> list[list[int]]:
-    """Which rows go together, in the order of their first."""
+    """The groups of rows that can share a pass, in the order of their first rows."""
     groups: list[tuple[Hashable, list[int]]] = []
     for index, feed in enumerate(feeds):
         key: tuple[Hashable, ...] = signature(feed.caches)
@@ -80,7 +80,7 @@ def _groups(feeds: Sequence[Feed]) -> list[list[int]]:
         elif not feed.pads:
             key = (*key, len(feed.tokens))
         for other, group in groups:
-            if other == key and all(_stack_alike(feed, feeds[member]) for member in group):
+            if other == key and all(_can_be_stacked(feed, feeds[member]) for member in group):
                 group.append(index)
                 break
         else:
@@ -88,13 +88,13 @@ def _groups(feeds: Sequence[Feed]) -> list[list[int]]:
     return [group for _, group in groups]
 
 
-def _stack_alike(one: Feed, other: Feed) -> bool:
-    """Whether the recurrent states of two rows can be stacked: some models' widen at first."""
+def _can_be_stacked(one: Feed, other: Feed) -> bool:
+    """Whether the recurrent states of two rows can be stacked: some models' grow at first."""
     pairs = zip(shapes(one.caches), shapes(other.caches), strict=True)
     return all(mine == its for mine, its in pairs if mine is not None and its is not None)
 
 
 def _evaluate(logits: mx.array, feeds: Sequence[Feed]) -> None:
-    """Compute now, caches too, or the graphs of unread caches grow with every step."""
+    """Evaluate now, caches too, or the graphs of unread caches grow with every step."""
     states = [leaf.state for feed in feeds for leaf in leaves(feed.caches) if not leaf.empty()]
     mx.eval(logits, states)

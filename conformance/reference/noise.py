@@ -1,4 +1,4 @@
-"""How far rounding may move a single stream: perturbed runs of one model, as many as needed."""
+"""How far rounding may move a single stream: as many perturbed runs of a model as needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.core.trace import Stream
 
-# Perturbed runs per envelope. Most differences lie within what two runs show already.
+# Perturbed runs per envelope. Most differences are within the noise of two runs.
 FEW_RUNS = 2
 PERTURBED_RUNS = 8
 # Runs of a thorough envelope. A choice of experts that a rounding flips now and then moves the
@@ -27,7 +27,7 @@ ULPS = {"float32": 2.0, "float16": 1.0, "bfloat16": 1.0}
 # Quantization is a step function: a rounding flips a code rarely, and then moves the logprobs by
 # much. A larger perturbation makes flips as common in few runs as they are in many requests.
 QUANTIZED_ULPS = {"float32": 32.0, "float16": 2.0, "bfloat16": 1.0}
-# ... and codes are added up by other kernels in a batch than alone.
+# ... and a batch adds up codes by other kernels than a single stream.
 QUANTIZED_FLOOR = 8.0
 
 
@@ -35,7 +35,7 @@ class Noise:
     """Measures the noise of one loaded model's streams.
 
     Args:
-        kept: envelopes that were measured, by stream and number of runs.
+        cache: measured envelopes, by stream and number of runs.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Noise:
         library: Library,
         model: Any,
         dtype: str,
-        kept: MutableMapping[Any, Envelope],
+        cache: MutableMapping[Any, Envelope],
     ) -> None:
         self._library = library
         self._model = model
         self._dtype = dtype
-        self._kept = kept
+        self._cache = cache
 
     def floor(self, stream: Stream, options: EngineOptions) -> Envelope:
         """The smallest noise to assume for ``stream``: free, and enough when nothing moved."""
@@ -57,14 +57,14 @@ class Noise:
     def along(
         self, request: Request, options: EngineOptions, stream: Stream, *, runs: int
     ) -> Envelope:
-        """The noise at ``stream``'s tokens, which ``request`` need not choose itself; not kept.
+        """The noise at ``stream``'s tokens, which ``request`` need not choose itself; not cached.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing, or gave NaN.
         """
         return self._measure(request, options, stream, range(runs))
 
-    def kept(
+    def cached(
         self,
         key: Hashable,
         history: Callable[[], Request],
@@ -77,28 +77,28 @@ class Noise:
 
         Args:
             key: of the stream.
-            history: makes the request whose prompt is all that was before the stream.
+            history: makes the request whose prompt is all tokens before the stream.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing, or gave NaN.
         """
         steps = len(stream.tokens)
-        found = self._known(key, runs, steps)
+        found = self._lookup(key, runs, steps)
         if found is None:
             fewer, seeds = self._narrower(key, runs, steps)
             found = self._measure(history(), options, stream, seeds)
             found = fewer.wider_by(found) if fewer is not None else found
-            self._kept[key, runs] = found
+            self._cache[key, runs] = found
         return found
 
-    def _known(self, key: Hashable, runs: int, steps: int) -> Envelope | None:
-        found = self._kept.get((key, runs))
+    def _lookup(self, key: Hashable, runs: int, steps: int) -> Envelope | None:
+        found = self._cache.get((key, runs))
         return found if found is not None and len(found.top) >= steps else None
 
     def _narrower(self, key: Hashable, runs: int, steps: int) -> tuple[Envelope | None, range]:
-        """What fewer runs have shown of all steps, and the seeds of the runs that are missing."""
+        """The envelope of fewer runs over all steps, and the seeds of the runs that are missing."""
         for count in (PERTURBED_RUNS, FEW_RUNS):
-            known = self._known(key, count, steps) if count < runs else None
+            known = self._lookup(key, count, steps) if count < runs else None
             if known is not None:
                 return known, range(count, runs)
         return None, range(runs)

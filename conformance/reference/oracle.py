@@ -17,7 +17,7 @@ from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.core.trace import FinishReason, Stream
 from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS, Noise
-from conformance.reference.store import Kept
+from conformance.reference.store import OracleCache
 
 # Steps of a single stream that are made at least, so that the next scenario need not extend it.
 MIN_STEPS = 7
@@ -28,14 +28,14 @@ STATELESS_STEPS = 4
 
 @dataclass(frozen=True)
 class OracleCheck:
-    """The single stream against the stateless pass, over one prompt."""
+    """The single stream compared with the stateless pass, over one prompt."""
 
     deviation: numerics.Deviation
     envelope: Envelope
 
 
 class Oracle:
-    """Gives the oracle's answer for any request of a schedule, and how exactly it holds."""
+    """The oracle's output for any request of a schedule, and its noise."""
 
     def __init__(
         self,
@@ -44,25 +44,25 @@ class Oracle:
         dtype: str,
         stateless_steps: int = STATELESS_STEPS,
         *,
-        kept: Kept | None = None,
+        cache: OracleCache | None = None,
     ) -> None:
         self._library = library
         self._model = model
         self._stateless_steps = stateless_steps
-        self._streams, envelopes = kept or Kept({}, {})
+        self._streams, envelopes = cache or OracleCache({}, {})
         self._noise = Noise(library, model, dtype, envelopes)
         self._checks: dict[Any, OracleCheck | None] = {}
 
     def solo(self, request: Request, options: EngineOptions, schedule: Schedule | None) -> Stream:
-        """What ``request`` gives alone, stop sequences and ``max_tokens`` applied.
+        """The single stream of ``request``, with stop sequences and ``max_tokens`` applied.
 
-        The prompt is processed in pieces of the same size as in the batch: other pieces are other
-        roundings, and a case of their own.
+        The prompt is processed in pieces of the same size as in the batch: other pieces round
+        differently, and are a case of their own.
         """
         key = self._key(request, options, schedule)
         stream = self._streams.get(key)
         if stream is None or len(stream.tokens) < request.max_tokens:
-            # Only plain requests stand in several scenarios, with other max_tokens in each.
+            # Only plain requests are in several scenarios, with other max_tokens in each.
             own = request.sampler or request.processors or request.continues or options.kv
             shared = not own
             steps = max(request.max_tokens, MIN_STEPS if shared else 0)
@@ -81,7 +81,7 @@ class Oracle:
         """The noise at each step of ``request``'s single stream.
 
         Args:
-            runs: how many it is from; the first of many are the same as those of few.
+            runs: the number of perturbed runs; the first of many are the same as those of few.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing.
@@ -92,7 +92,7 @@ class Oracle:
             prompt = self._history(request, options, schedule)
             return msgspec.structs.replace(request, prompt=prompt)
 
-        return self._noise.kept(key, history, options, self._streams[key], runs=runs)
+        return self._noise.cached(key, history, options, self._streams[key], runs=runs)
 
     def noise_along(
         self,
@@ -102,7 +102,7 @@ class Oracle:
         *,
         runs: int = PERTURBED_RUNS,
     ) -> Envelope:
-        """The noise at tokens that ``request`` was fed and need not choose itself; not kept.
+        """The noise at tokens that ``request`` was fed and need not choose itself; not cached.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing.
@@ -123,7 +123,7 @@ class Oracle:
         return self._noise.floor(stream, options)
 
     def check_stateless(self, request: Request, options: EngineOptions) -> OracleCheck | None:
-        """Hold the single stream against the pass without a cache; ``None`` for long prompts."""
+        """Compare the single stream with the pass without a cache; ``None`` for long prompts."""
         if len(request.prompt) > STATELESS_PROMPT or request.continues or request.processors:
             return None
         key = (request.prompt, request.media)
@@ -141,7 +141,7 @@ class Oracle:
         return self._checks[key]
 
     def _stateless_rows(self, request: Request, stream: Stream) -> list[np.ndarray]:
-        """The first steps without a cache, as many as the library can pass so."""
+        """The first steps without a cache, as many as the library can compute so."""
         rows: list[np.ndarray] = []
         for index in range(min(self._stateless_steps, len(stream.tokens))):
             row = self._library.stateless(self._model, request, stream.tokens[:index])
@@ -200,7 +200,7 @@ class Oracle:
         if request.continues is not None and schedule is not None:
             before = schedule.request(request.continues.request_id)
             plain = msgspec.structs.replace(plain, continues=None)
-            # Of a cache that is taken at the end it hangs on what ended it how long it is.
+            # The length of a cache that is taken at the end depends on what ended the request.
             end = request.continues.after or (before.max_tokens, before.stop)
             source = (Oracle._key(before, options, schedule), end)
         return (msgspec.json.encode(plain), size, options.max_kv_size, options.kv, source)

@@ -1,4 +1,4 @@
-"""Three ways to bring prompts in: each alone, padded together, together with rows that decode."""
+"""Three ways of prefill: one prompt a pass, padded prompts, prompts together with decoding rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from conformance.core.engine import Capability
 from conformance.core.trace import StepOutput
 from conformance.reference.caches.wrap import shapes
 from conformance.reference.engine import ReferenceEngine, output
-from conformance.reference.forward import Feed, alone, forward
+from conformance.reference.forward import Feed, forward, single_row
 
-# Of models whose first tokens widen a recurrent state, as longcat_flash_ngram's last ids.
+# For models whose recurrent state grows with the first tokens, as longcat_flash_ngram's last ids.
 _WIDENS = (
     "rows of unequal length in one pass are not supported: the model's state widens with each of "
     "the first tokens"
@@ -20,7 +20,7 @@ _WIDENS = (
 
 
 class Solo(ReferenceEngine):
-    """Each prompt alone by its own caches: there is never any padding, of drafts neither."""
+    """One prompt a pass, with its own caches: nothing is ever padded, drafts neither."""
 
     name: ClassVar[str] = "reference_solo"
     capabilities: ClassVar[frozenset[Capability]] = ReferenceEngine.capabilities - {
@@ -36,16 +36,16 @@ class Solo(ReferenceEngine):
         processed = self.start_decoding()
         for row in self.prefilling:
             piece = row.pieces.pop(0)
-            alone(self.model, row.feed(piece))
+            single_row(self.model, row.feed(piece))
             processed[row.name] = piece
         return output(decoded, processed)
 
     @classmethod
     def apart(cls, model: Any) -> str:
-        """Besides, states that widen: nothing pads them here."""
+        """Also for states that grow: nothing pads them here."""
         caches, widths = make_prompt_cache(model), set()
         for _ in range(2):
-            alone(model, Feed(caches, (0,)))
+            single_row(model, Feed(caches, (0,)))
             widths.add(shapes(caches))
         return super().apart(model) or (_WIDENS if len(widths) > 1 else "")
 
@@ -70,8 +70,8 @@ class Padded(ReferenceEngine):
 class Mixed(ReferenceEngine):
     """Pieces of prompts and rows that decode in one pass.
 
-    What comes out of a row is chosen from the logits at the row's own last token, which is not the
-    pass's last column. The last token of a prompt in pieces goes with its last piece.
+    The output of a row is chosen from the logits at the row's own last token, which need not be in
+    the last column. The last token of a prompt in pieces goes with its last piece.
     """
 
     name: ClassVar[str] = "reference_mixed"

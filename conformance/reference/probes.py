@@ -1,4 +1,4 @@
-"""Invalid calls of the engine: each must be refused, and nothing may have changed."""
+"""Invalid calls of the engine: each must raise a clear error and change nothing."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Probed(Protocol):
 
 Call = Callable[[Probed], object]
 
-_GOOD = Request("probe", (5, 6, 7), 4)
+_VALID = Request("probe", (5, 6, 7), 4)
 
 
 def _insert(**wrong: object) -> Call:
-    """A good request and a wrong one, in one call: neither may be taken."""
-    bad = msgspec.structs.replace(_GOOD, **{"request_id": "wrong probe", **wrong})
-    return lambda engine: engine.insert([Submission(_GOOD), Submission(bad)])
+    """A valid request and an invalid one, in one call: neither may be inserted."""
+    invalid = msgspec.structs.replace(_VALID, **{"request_id": "wrong probe", **wrong})
+    return lambda engine: engine.insert([Submission(_VALID), Submission(invalid)])
 
 
 def _construct(**wrong: int) -> Call:
@@ -65,12 +65,12 @@ PROBES: Mapping[str, Call] = {
 
 
 def probe(engine: Probed, kind: str) -> ProbeResult:
-    """Make the invalid call ``kind`` and compare the engine's state around it."""
+    """Make the invalid call ``kind`` and compare the engine's state before and after."""
     return watched(kind, lambda: PROBES[kind](engine), lambda: _state(engine))
 
 
 def _state(engine: Probed) -> dict[str, object]:
-    """What a wrong call could change: who is where, with how many tokens and bytes."""
+    """What an invalid call could change: the stage, tokens and bytes of each request."""
     places = {
         "queue": engine.queue,
         "prefill": engine.prefilling,

@@ -1,4 +1,4 @@
-"""Keys and values in fewer bits: each row's own caches, quantized by the library's own class."""
+"""Quantized keys and values: each row's own caches, quantized by the library's own class."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def from_the_start(caches: Sequence[Any], kv: KvQuant, prompt_length: int) -> li
 
 
 def described(caches: Sequence[Any]) -> CachedLayer:
-    """What one layer keeps: ``caches`` of its rows."""
+    """The bytes of one layer's ``caches``, and whether they are quantized."""
     held = [leaf for leaf in leaves(caches) if not leaf.empty()]
     return CachedLayer(
         nbytes=sum(leaf.nbytes for leaf in held), quantized=any(hasattr(c, "bits") for c in held)

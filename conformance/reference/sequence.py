@@ -1,4 +1,4 @@
-"""All that the engine knows of one request, in one object: no lists that could fall out of step."""
+"""The whole state of one request in one object: no parallel lists that could differ."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Sequence:
     """One row.
 
     Attributes:
-        request: what the caller wants.
+        request: as the caller inserted it.
         caches: its own, one for each layer.
-        todo: tokens that the model has not seen yet: of the prompt, then the last one produced.
+        todo: tokens that the model was not fed yet: of the prompt, then the last one produced.
         pieces: lengths into which the prompt is cut for prefill; empty in decode.
         sampler: chooses from logprobs ``[1, vocab]``; ``None`` is greedy.
         processors: change logits ``[1, vocab]``, given all tokens so far.
-        history: tokens that the caches hold, those of a prefix among them.
+        history: tokens in the caches, including those of a prefix.
         produced: output tokens.
-        hints: what a draft should foresee, or ``None``.
+        hints: the tokens that a draft should predict, or ``None``.
         pads: it may be in a pass with rows of another number of new tokens.
         draft_caches: the draft model's own for this row; ``draft_fed`` of its tokens are in them.
     """
@@ -54,11 +54,11 @@ class Sequence:
 
     @property
     def tokens(self) -> list[int]:
-        """All tokens so far, seen by the model or not."""
+        """All tokens so far, fed to the model or not."""
         return self.history + self.todo
 
     def feed(self, count: int) -> Feed:
-        """The next ``count`` tokens for a pass, which are no longer to do."""
+        """The next ``count`` tokens for a pass, removed from ``todo``."""
         tokens = tuple(self.todo[:count])
         feed = Feed(self.caches, tokens, self.pads)
         self.history += tokens
@@ -81,7 +81,7 @@ class Sequence:
         return int(np.array(chosen)[0]), logprobs[0]
 
     def accept(self, token: int) -> FinishReason | None:
-        """Note a token that came out; why the request ends with it, if it does."""
+        """Add an output token; returns why the request ends with it, if it does."""
         self.produced.append(token)
         for stop in self.request.stop:
             if stop and tuple(self.produced[-len(stop) :]) == stop:
@@ -91,7 +91,7 @@ class Sequence:
         return None
 
     def copy_caches(self) -> list[Any]:
-        """The caches with nothing shared: what is done to the copy leaves the row as it is."""
+        """A copy of the caches that shares nothing with the row's own."""
         return copy.deepcopy(self.caches)
 
 
@@ -102,8 +102,8 @@ def pieces_of(request: Request, size: int, *, whole: bool) -> list[int]:
 
     Args:
         size: tokens of a piece at most.
-        whole: the last piece of a prompt that was cut holds the last token too if there is room.
-            One that fits into a piece leaves its last token to the rows that decode in any case.
+        whole: the last piece of a prompt that was cut has the last token too if there is room.
+            A prompt that fits into one piece always leaves its last token to the decode pass.
     """
     segments = list(request.segments) or [len(request.prompt)]
     segments[-1] -= 1

@@ -1,9 +1,9 @@
 """Drafts: a model guesses tokens for each row, and one pass verifies them all.
 
 Lossless, for greedy rows and for others: the token after each accepted one is chosen by the row's
-own sampler and processors from the model's logits, exactly once, and a draft is accepted where it
-is that token. A rejected draft leaves no trace, because it never gets any: drafts are fed to copies
-of the caches, and processors and samplers are asked only along what was accepted.
+own sampler and processors from the model's logits, exactly once, and a draft token is accepted if
+it is that token. A rejected draft changes nothing: drafts are fed to copies of the caches, and
+processors and samplers are called for accepted tokens only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from conformance.reference.forward import Feed, forward
 from conformance.reference.sequence import Sequence
 
 KIND = "draft_model"
-# Tokens that are verified at once where the options do not say it.
+# Tokens that are verified at once if the options do not set it.
 _BLOCK = 4
 
 Chosen = tuple[int, mx.array, FinishReason | None]
@@ -47,7 +47,7 @@ class Drafts:
         self._round = 0
 
     def propose(self, rows: Many[Sequence]) -> list[tuple[int, ...]]:
-        """A draft for each row, never longer than what the row may still produce less one."""
+        """A draft for each row, at most one token shorter than what the row may still produce."""
         if self._drafting is None or not rows:
             return [() for _ in rows]
         block = self._drafting.block_size or _BLOCK
@@ -57,7 +57,7 @@ class Drafts:
         with aside():
             drafts = self._draft(rows, counts)
         for place, row in enumerate(rows):
-            self._guide(row, drafts[place], place)
+            self._edit(row, drafts[place], place)
         self._round += 1
         return [tuple(draft) for draft in drafts]
 
@@ -84,14 +84,14 @@ class Drafts:
             feeds = following
         return drafts
 
-    def _guide(self, row: Sequence, draft: list[int], place: int) -> None:
+    def _edit(self, row: Sequence, draft: list[int], place: int) -> None:
         """Make as many tokens right as the schedule says, and the next one wrong."""
         right = self._drafting.right if self._drafting else ()
         if not right or row.hints is None:
             return
         wanted = right[(self._round + place) % len(right)]
-        foreseen = row.hints[len(row.produced) :][: len(draft)]
-        for index, token in enumerate(foreseen):
+        expected = row.hints[len(row.produced) :][: len(draft)]
+        for index, token in enumerate(expected):
             draft[index] = token if index != wanted else abs(token - 1)
 
 
@@ -118,13 +118,13 @@ def verify(
 
 
 def _trial(row: Sequence, draft: tuple[int, ...]) -> Feed:
-    """The row's own caches where nothing can be rejected, else copies of them."""
+    """The row's own caches if nothing can be rejected, else copies of them."""
     caches = row.copy_caches() if draft else row.caches
     return Feed(caches, (*row.todo, *draft), row.pads)
 
 
 def _accepted(row: Sequence, draft: tuple[int, ...], logits: mx.array) -> list[Chosen]:
-    """Tokens up to the first that the draft did not foresee, or that ends the request."""
+    """Tokens up to the first that differs from the draft or ends the request."""
     known, chosen = row.tokens, []
     for index in range(len(draft) + 1):
         token, logprobs = row.choose(logits[index], known)
@@ -137,9 +137,9 @@ def _accepted(row: Sequence, draft: tuple[int, ...], logits: mx.array) -> list[C
 
 
 def _settle(row: Sequence, feed: Feed, count: int) -> list[Feed]:
-    """Put ``count`` of the trial's tokens into the row, the last produced one being to do.
+    """Keep ``count`` of the trial's tokens; the last produced token is fed in the next pass.
 
-    Returns: what must be fed once more, because a copy that has seen too much can't be cut.
+    Returns: what must be fed once more, if the copy can't be cut after rejected tokens.
     """
     kept = feed.tokens[:count]
     rejected = len(feed.tokens) - count
@@ -158,9 +158,9 @@ def _settle(row: Sequence, feed: Feed, count: int) -> list[Feed]:
 
 
 def _greedy(logits: mx.array) -> int:
-    """The likeliest token by logits ``[vocab]``."""
+    """The most likely token by logits ``[vocab]``."""
     return int(np.argmax(np.array(logits.astype(mx.float32))))
 
 
-# Caches that keep all tokens; a window's or a recurrent state can't be taken back.
+# Caches that keep all tokens; a window or a recurrent state can't be undone.
 _CUTTABLE = (library.KVCache, library.ConcatenateKVCache, library.QuantizedKVCache)

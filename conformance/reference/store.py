@@ -1,8 +1,8 @@
-"""What the oracle of a checkpoint said, kept on disk: streams and noise, one ``.npz`` for each.
+"""The oracle's results for a checkpoint, cached on disk: streams and noise, one ``.npz`` for each.
 
-A folder holds what one checkpoint gave in one dtype on one device with one set of versions: change
-any of them and the numbers are others. A file is there whole or not at all; one that was damaged
-afterwards is told, left out, and made again.
+A folder holds the results of one checkpoint in one dtype on one device with one set of versions:
+with any other of them the numbers differ. A file is written whole or not at all; a file that was
+damaged afterwards is reported, ignored, and made again.
 """
 
 from __future__ import annotations
@@ -25,53 +25,56 @@ import numpy as np
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
 
+# No library fits. diskcache is unmaintained and pickles, joblib.Memory pickles too: a file that
+# somebody else wrote could run code. safetensors would do as the format, but has no checksum.
+
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray]
 
 _DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
-class Kept(NamedTuple):
-    """Where an oracle keeps its answers, by what they are the answers to."""
+class OracleCache(NamedTuple):
+    """Where an oracle stores its results, by the request that they are for."""
 
     streams: MutableMapping[Any, Stream]
     envelopes: MutableMapping[Any, Envelope]
 
 
-def keep(cache: Path, digest: str, made_by: Mapping[str, str]) -> Kept:
-    """The answers of one checkpoint in ``cache``; those to come are written there.
+def oracle_cache(cache: Path, digest: str, made_by: Mapping[str, str]) -> OracleCache:
+    """The cache of one checkpoint's oracle in ``cache``; new results are written there.
 
     Args:
         digest: of the checkpoint.
-        made_by: versions, device and dtype: all else that numbers depend on.
+        made_by: versions, device and dtype: all else that the numbers depend on.
     """
     folder = folder_of(cache, digest) / _hash(json.dumps(dict(made_by), sort_keys=True))
-    return Kept(
-        Shelf(folder / "streams", _stream_arrays, _stream),
-        Shelf(folder / "noise", _envelope_arrays, _envelope),
+    return OracleCache(
+        ArrayFiles(folder / "streams", _stream_arrays, _stream),
+        ArrayFiles(folder / "noise", _envelope_arrays, _envelope),
     )
 
 
 def folder_of(cache: Path, digest: str) -> Path:
-    """Where all that is kept of a checkpoint lies."""
+    """The folder of everything that is cached for a checkpoint."""
     return cache / "oracle" / digest[:16]
 
 
 def sweep(folder: Path) -> list[str]:
     """Remove the damaged files below ``folder``; a sentence for each."""
-    told = []
+    removed = []
     for path in sorted(folder.rglob("*.npz")):
         try:
             _read(path)
         except _DAMAGE as error:
-            told.append(_told(path, error))
+            removed.append(_damage_report(path, error))
             with contextlib.suppress(OSError):  # a folder that can't be written either
                 path.unlink(missing_ok=True)
-    return told
+    return removed
 
 
-class Shelf(MutableMapping[Any, T], Generic[T]):
-    """A dictionary whose values are files, each read once.
+class ArrayFiles(MutableMapping[Any, T], Generic[T]):
+    """A dictionary whose values are files of arrays, each read once.
 
     Args:
         folder: made when the first value is written.
@@ -82,31 +85,31 @@ class Shelf(MutableMapping[Any, T], Generic[T]):
         self, folder: Path, pack: Callable[[T], Arrays], unpack: Callable[[Arrays], T]
     ) -> None:
         self._folder, self._pack, self._unpack = folder, pack, unpack
-        self._known: dict[Any, T] = {}
+        self._loaded: dict[Any, T] = {}
 
     def __getitem__(self, key: Any) -> T:
-        if key not in self._known:
-            self._known[key] = self._load(key)
-        return self._known[key]
+        if key not in self._loaded:
+            self._loaded[key] = self._load(key)
+        return self._loaded[key]
 
     def __setitem__(self, key: Any, value: T) -> None:
-        self._known[key] = value
+        self._loaded[key] = value
         data = io.BytesIO()
         np.savez(data, allow_pickle=False, key=_key_array(key), **self._pack(value))
         try:
             write_cached(self._path(key), data.getvalue())
         except OSError as error:
-            warnings.warn(unkept(self._folder, error), stacklevel=2)
+            warnings.warn(unwritable(self._folder, error), stacklevel=2)
 
     def __delitem__(self, key: Any) -> None:
-        self._known.pop(key, None)
+        self._loaded.pop(key, None)
         self._path(key).unlink(missing_ok=True)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._known)
+        return iter(self._loaded)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._loaded)
 
     def _load(self, key: Any) -> T:
         path = self._path(key)
@@ -115,10 +118,10 @@ class Shelf(MutableMapping[Any, T], Generic[T]):
         try:
             arrays = _read(path)
             if not np.array_equal(arrays.pop("key"), _key_array(key)):
-                raise ValueError("it answers another request")
+                raise ValueError("it is of another request")
             return self._unpack(arrays)
         except _DAMAGE as error:
-            warnings.warn(_told(path, error), stacklevel=2)
+            warnings.warn(_damage_report(path, error), stacklevel=2)
             raise KeyError(key) from error
 
     def _path(self, key: Any) -> Path:
@@ -126,28 +129,28 @@ class Shelf(MutableMapping[Any, T], Generic[T]):
 
 
 def write_cached(path: Path, data: bytes) -> None:
-    """Write a file of a cache, whose folder is made if it is not there."""
+    """Write a file of a cache, whose folder is made if it does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, data)
 
 
-def unkept(folder: Path, error: OSError) -> str:
-    """What to say where a cache can't be written: a run does without it."""
-    return f"{folder}: nothing can be kept there ({error.strerror}); each run makes it anew"
+def unwritable(folder: Path, error: OSError) -> str:
+    """The sentence for a cache that can't be written: a run works without it."""
+    return f"{folder}: nothing can be cached there ({error.strerror}); each run makes it anew"
 
 
 def why_unwritable(cache: Path) -> str | None:
-    """A sentence where nothing can be kept in ``cache``, which is made if it is not there."""
+    """A sentence if nothing can be cached in ``cache``, which is made if it does not exist."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache):
             return None
     except OSError as error:
-        return unkept(cache, error)
+        return unwritable(cache, error)
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that nobody ever sees a part of it."""
+    """Write a file so that no reader ever sees a part of it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -164,9 +167,9 @@ def _read(path: Path) -> Arrays:
         return {name: file[name] for name in file.files}
 
 
-def _told(path: Path, error: Exception) -> str:
-    words = " ".join(str(error).split()) or type(error).__name__
-    return f"{path}: the kept oracle is damaged ({words}); it is made again"
+def _damage_report(path: Path, error: Exception) -> str:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return f"{path}: the cached oracle is damaged ({reason}); it is made again"
 
 
 def _hash(text: str) -> str:

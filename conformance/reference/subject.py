@@ -15,7 +15,7 @@ from conformance.core.phases import Phases
 from conformance.core.remote_code import sealed
 from conformance.core.trace import ForwardCall
 from conformance.reference.oracle import STATELESS_STEPS, Oracle
-from conformance.reference.store import Kept, keep
+from conformance.reference.store import OracleCache, oracle_cache
 
 # What is entered for a run of a schedule, by its name.
 Around = Callable[[str], AbstractContextManager[object]]
@@ -57,7 +57,7 @@ class Subject:
             model = library.load(family, dtype=dtype, seed=seed)
         meter = library.meter(model, evaluate=evaluate)
         steps = 1 if family.facts.bidirectional_prompt else STATELESS_STEPS
-        oracle = Oracle(library, model, dtype, steps, kept=_kept(library, family, dtype))
+        oracle = Oracle(library, model, dtype, steps, cache=_cache(library, family, dtype))
         return cls(family, library, model, meter, oracle, phases)
 
 
@@ -67,10 +67,10 @@ def _sealed(family: Family) -> AbstractContextManager[None]:
     return sealed(Path(real.folder), trusted=real.trusted) if real else sealed(None, trusted=False)
 
 
-def _kept(library: Library, family: Family, dtype: str) -> Kept:
-    """Where the oracle's answers are kept: on disk for a checkpoint that has a place for them."""
+def _cache(library: Library, family: Family, dtype: str) -> OracleCache:
+    """Where the oracle's results are stored: on disk for a checkpoint with a folder."""
     checkpoint = family.checkpoint
     if checkpoint is None or not checkpoint.cache:
-        return Kept({}, {})
+        return OracleCache({}, {})
     made_by = {**library.versions(), "device": library.device(), "dtype": dtype}
-    return keep(Path(checkpoint.cache), checkpoint.digest, made_by)
+    return oracle_cache(Path(checkpoint.cache), checkpoint.digest, made_by)

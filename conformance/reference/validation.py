@@ -1,4 +1,4 @@
-"""Refuses wrong calls in words, before anything is changed."""
+"""Refuses invalid calls with a clear message, before anything is changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conformance.core.schedule import Request
 
 
 def check_options(options: EngineOptions) -> None:
-    """Sizes that could never do any work are refused.
+    """Refuse sizes with which nothing could run.
 
     Raises:
         ValueError: names the option.
@@ -23,7 +23,7 @@ def check_options(options: EngineOptions) -> None:
 
 
 def check_requests(requests: Sequence[Request], known: Set[str]) -> None:
-    """Requests that could not be played are refused, and with them all of their call.
+    """Refuse requests that could not be run, and with them the whole call.
 
     Raises:
         ValueError: names the request and the field.
@@ -45,7 +45,7 @@ def check_requests(requests: Sequence[Request], known: Set[str]) -> None:
 
 
 def check_known(request_ids: Sequence[str], live: Set[str]) -> None:
-    """Only live requests can be removed.
+    """Refuse to remove requests that are not live.
 
     Raises:
         ValueError: names the first one that is not.

@@ -1,1 +1,1 @@
-"""The mlx-lm plugin: its families, its single stream, its two batched engines."""
+"""The mlx-lm plugin: families, the single stream, and two batched engines."""

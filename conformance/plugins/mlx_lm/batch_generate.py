@@ -1,4 +1,4 @@
-"""mlx-lm's public function ``batch_generate`` as an engine: all requests in, all answers out."""
+"""mlx-lm's public function ``batch_generate`` as an engine: one call for all requests."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from conformance.core.options import EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 
-# The function wants a tokenizer only for its stop tokens and to make text of the answer.
+# The function uses a tokenizer only for its stop tokens and to decode its output.
 _TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(map(str, tokens)))
 
 
 class MlxLmBatchGenerate(Engine):
-    """The function's one call is one step; it shows the chosen tokens' logprobs only, no stages."""
+    """One call of the function is one step. It returns the logprobs of chosen tokens, no stages."""
 
     name: ClassVar[str] = "mlx_lm_batch_generate"
     library: ClassVar[str] = "mlx_lm"
@@ -35,16 +35,16 @@ class MlxLmBatchGenerate(Engine):
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._model = model
         self._options = options
-        self._waiting: list[Submission] = []
+        self._queued: list[Submission] = []
         self._caches: dict[str, Any] = {}
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """Kept until the next step."""
-        self._waiting.extend(submissions)
+        """Queued until the next step."""
+        self._queued.extend(submissions)
 
     def step(self) -> StepOutput:
-        """One call of ``batch_generate`` with everything that waits."""
-        submissions, self._waiting = self._waiting, []
+        """One call of ``batch_generate`` with all queued requests."""
+        submissions, self._queued = self._queued, []
         if not submissions:
             return StepOutput()
         requests = [s.request for s in submissions]
@@ -64,8 +64,8 @@ class MlxLmBatchGenerate(Engine):
             max_kv_size=self._options.max_kv_size,
         )
         events = []
-        answers = zip(requests, response.token_ids, response.logprobs, strict=True)
-        for request, tokens, logprobs in answers:
+        outputs = zip(requests, response.token_ids, response.logprobs, strict=True)
+        for request, tokens, logprobs in outputs:
             last = len(tokens) - 1
             events += [
                 TokenEvent(
@@ -81,16 +81,16 @@ class MlxLmBatchGenerate(Engine):
         return StepOutput(tuple(events), {r.request_id: len(r.prompt) for r in requests})
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """Only before the call: the function itself cannot be interrupted."""
-        self._waiting = [s for s in self._waiting if s.request.request_id not in request_ids]
+        """Only before the call: the function cannot be interrupted."""
+        self._queued = [s for s in self._queued if s.request.request_id not in request_ids]
 
     def close(self) -> None:
-        """Nothing outlives the call."""
+        """Nothing is left after the call."""
         self._caches.clear()
 
     def stages(self) -> Mapping[str, Stage]:
-        """What waits is queued."""
-        return {s.request.request_id: Stage.QUEUED for s in self._waiting}
+        """All requests before the call are queued."""
+        return {s.request.request_id: Stage.QUEUED for s in self._queued}
 
     def extract(self, request_id: str) -> Any:
         """The cache that the call returned for that request."""

@@ -1,4 +1,4 @@
-"""Real checkpoints, by mlx-lm's own loader: read where they lie, and never written to."""
+"""Real checkpoints, loaded by mlx-lm's own loader from their folder, which is never written to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(folder: Path, *, trusted: bool = False) -> None:
 def tokenize(folder: Path, texts: Sequence[str], *, trusted: bool) -> tuple[tuple[int, ...], ...]:
     """See ``Library.tokenize``."""
     with library_errors(_named(folder), "loading the tokenizer"):
-        # Left unsaid, transformers asks on the terminal whether to run the folder's code.
+        # Without this argument transformers asks on the terminal whether to run the folder's code.
         tokenizer = utils.load_tokenizer(folder, {"trust_remote_code": trusted})
         return tuple(tuple(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
 

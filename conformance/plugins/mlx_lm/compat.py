@@ -1,7 +1,7 @@
 """What differs between mlx-lm releases in the batch generator. All such knowledge lives here.
 
-Covered: 0.31.1 to the newest. The generator was written anew in 0.31.2; what it was before is made
-to look like it by ``one_step``. How stop sequences are passed is looked up at run time.
+Covered: 0.31.1 to the newest. The generator was written anew in 0.31.2; the one before is adapted
+by ``legacy``. How stop sequences are passed is looked up at run time.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from mlx_lm.generate import BatchGenerator
 from conformance.core.errors import Unsupported
 from conformance.core.options import EngineOptions
 from conformance.core.schedule import Stage
-from conformance.plugins.mlx_lm.one_step import OneStepGenerator
+from conformance.plugins.mlx_lm.legacy import renamed
+from conformance.plugins.mlx_lm.legacy.whole_prompt_generator import WholePromptGenerator
 
 
 def prefills_in_pieces() -> bool:
-    """Whether this release's generator is the one that was written anew in 0.31.2."""
+    """Whether this release's generator is the one that was written in 0.31.2."""
     return hasattr(BatchGenerator, "insert_segments")
 
 
 def make_generator(model: Any, options: EngineOptions) -> Any:
     """The library's batch generator with the sizes of ``options`` and no default stop tokens."""
-    make: type[Any] = BatchGenerator if prefills_in_pieces() else OneStepGenerator
+    make: type[Any] = BatchGenerator if prefills_in_pieces() else WholePromptGenerator
     return make(
         model,
         completion_batch_size=options.completion_batch_size,
@@ -40,39 +41,34 @@ def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any
     """The keyword argument of ``insert`` for one tuple of stop sequences a request.
 
     Raises:
-        Unsupported: this release takes stop sequences in a form that is not known here.
+        Unsupported: this release takes stop sequences in an unknown form.
     """
     if not any(stops):
         return {}
     taken = inspect.signature(BatchGenerator.insert).parameters
-    # `mlx_lm.generate` as an attribute is the function of that name.
-    module = importlib.import_module("mlx_lm.generate")
     if "stop_sequences" in taken:
-        make = module.StopSequences
+        # `mlx_lm.generate` as an attribute is the function of that name.
+        make = importlib.import_module("mlx_lm.generate").StopSequences
         return {"stop_sequences": [make([list(s) for s in stop]) for stop in stops]}
     if "state_machines" in taken:
-        machine = module.SequenceStateMachine
-        ends = [{"normal": [(list(s), None) for s in stop]} if stop else {} for stop in stops]
-        return {"state_machines": [machine(end, initial="normal") for end in ends]}
+        return renamed.state_machines(stops)
     raise Unsupported(
         "this mlx-lm's BatchGenerator does not support stop sequences of a request's own"
     )
 
 
 def prompt_caches() -> Any:
-    """The class that keeps sequences for the server; up to 0.31.1 it is the server's own."""
+    """The class in which the server keeps the caches of earlier prompts."""
     cache = importlib.import_module("mlx_lm.models.cache")
-    if not hasattr(cache, "LRUPromptCache"):
-        cache = importlib.import_module("mlx_lm.server")
-    return cache.LRUPromptCache
+    return getattr(cache, "LRUPromptCache", None) or renamed.prompt_cache_class()
 
 
 def uids_by_stage(generator: Any) -> dict[int, Stage]:
-    """Where each request is that the generator still holds, by the generator's uid."""
-    held = {entry[0]: Stage.QUEUED for entry in generator._unprocessed_sequences}
-    held |= dict.fromkeys(generator._prompt_batch.uids, Stage.PREFILL)
-    held |= dict.fromkeys(generator._generation_batch.uids, Stage.DECODE)
-    return held
+    """The stage of each request in the generator, by the generator's uid."""
+    stages = {entry[0]: Stage.QUEUED for entry in generator._unprocessed_sequences}
+    stages |= dict.fromkeys(generator._prompt_batch.uids, Stage.PREFILL)
+    stages |= dict.fromkeys(generator._generation_batch.uids, Stage.DECODE)
+    return stages
 
 
 def decode_rows(generator: Any) -> list[int]:
@@ -86,7 +82,7 @@ def decode_caches(generator: Any) -> list[Any]:
 
 
 def cache_bytes(generator: Any) -> int:
-    """Bytes of all caches that the generator holds: queued, in prefill and in decode."""
+    """Bytes of all caches of the generator: queued, in prefill and in decode."""
     return int(generator.prompt_cache_nbytes)
 
 
@@ -116,5 +112,5 @@ def _batch_digest(batch: Any) -> list[Any]:
 
 
 def _ends(batch: Any) -> Any:
-    """What ends each row of a batch; it was a state machine up to 0.31.3."""
+    """What ends each row of a batch: stop sequences, or state machines up to 0.31.3."""
     return batch.stop_sequences if hasattr(batch, "stop_sequences") else batch.state_machines

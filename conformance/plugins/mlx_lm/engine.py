@@ -16,7 +16,7 @@ from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Sampler, Stage
 from conformance.core.trace import FinishReason, KeptCache, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
-from conformance.plugins.mlx_lm.prefix_caching import KeptCaches, Start
+from conformance.plugins.mlx_lm.prefix_caching import PrefixCache, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
@@ -39,7 +39,7 @@ class MlxLmEngine(Engine):
         self._finished_caches: dict[str, Any] = {}
         self._shared_samplers: dict[str, SamplerFn | None] = {}
         caching = options.prefix_caching
-        self._kept = KeptCaches(caching) if caching is not None else None
+        self._prefix_cache = PrefixCache(caching) if caching is not None else None
         self._reused: dict[int, int] = {}
 
     def insert(self, submissions: Sequence[Submission]) -> None:
@@ -48,9 +48,9 @@ class MlxLmEngine(Engine):
         With prefix caching one call for each, as the server makes them.
 
         Raises:
-            Unsupported: a request with prefix caching is to go on from a cache that it brings.
+            Unsupported: with prefix caching a request brings a cache of its own.
         """
-        if self._kept is None:
+        if self._prefix_cache is None:
             self._insert(submissions)
             return
         for submission in submissions:
@@ -60,10 +60,10 @@ class MlxLmEngine(Engine):
             # Servers before 0.31.2 gave their generator prompts whole.
             whole = not compat.prefills_in_pieces()
             pieces = [list(request.prompt)] if whole else _pieces(request)
-            start = self._kept.fetch(request, pieces)
+            start = self._prefix_cache.fetch(request, pieces)
             (uid,) = self._insert([submission], start)
             self._reused[uid] = len(start.tokens)
-            self._kept.inserted(uid, start, compat.cache_bytes(self._generator))
+            self._prefix_cache.inserted(uid, start, compat.cache_bytes(self._generator))
 
     def _insert(self, submissions: Sequence[Submission], start: Start | None = None) -> list[int]:
         requests = [s.request for s in submissions]
@@ -72,7 +72,7 @@ class MlxLmEngine(Engine):
             ForcedSampler(s.forced) if s.forced else self._sampler(s.request.sampler)
             for s in submissions
         ]
-        # Left out where no request asks for it, so that the library's own defaults are exercised.
+        # Left out where no request needs it, so that the library's own defaults are tested.
         if any(samplers):
             options["samplers"] = samplers
         if any(r.processors for r in requests):
@@ -109,17 +109,17 @@ class MlxLmEngine(Engine):
             for r in prompt_responses
             if (count := self._reused.pop(r.uid, 0))
         }
-        if self._kept is not None:
-            self._kept.keep_segments(self._generator, prompt_responses)
-            self._kept.keep_finished(responses)
+        if self._prefix_cache is not None:
+            self._prefix_cache.store_segments(self._generator, prompt_responses)
+            self._prefix_cache.store_finished(responses)
         return StepOutput(tuple(self._event(r) for r in responses), processed, reused=reused)
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """One call of ``remove`` with all their uids."""
         uids = [self._uid(name) for name in request_ids]
         self._generator.remove(uids)
-        if self._kept is not None:
-            self._kept.forget(uids)
+        if self._prefix_cache is not None:
+            self._prefix_cache.forget(uids)
 
     def close(self) -> None:
         """``BatchGenerator.close``."""
@@ -178,7 +178,7 @@ class MlxLmEngine(Engine):
         return next(uid for uid, name in self._ids.items() if name == request_id)
 
     def _name(self, uid: int) -> str:
-        # A uid that nobody was given is not hidden: the protocol check names it.
+        # An unknown uid is not hidden: the protocol check reports it.
         return self._ids.get(uid, f"unknown uid {uid}")
 
     def _event(self, response: Any) -> TokenEvent:
@@ -197,7 +197,7 @@ class MlxLmEngine(Engine):
 
 
 def _pieces(request: Request) -> list[list[int]]:
-    """The prompt in the pieces that the request asks for, or whole."""
+    """The prompt in the segments that the request has, or whole."""
     lengths = request.segments or (len(request.prompt),)
     ends = np.cumsum(lengths).tolist()
     return [list(request.prompt[end - n : end]) for n, end in zip(lengths, ends, strict=True)]

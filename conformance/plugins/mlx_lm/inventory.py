@@ -13,5 +13,5 @@ FAMILIES = Path(__file__).parent / "families"
 
 
 def coverage() -> Coverage:
-    """What there is in ``mlx_lm.models``, and the reasons in ``families/_excluded.toml``."""
+    """The modules of ``mlx_lm.models``, and the reasons in ``families/_excluded.toml``."""
     return Coverage(modules_of(mlx_lm.models), load_exclusions(FAMILIES / "_excluded.toml"))

@@ -91,7 +91,7 @@ class MlxLm(Library):
     ) -> Solo:
         """See ``Library.single_stream``: ``mlx_lm.generate.generate_step``.
 
-        The segments of a prompt but the last are fed as the library feeds a prompt's pieces.
+        All segments of a prompt but the last are fed as the library feeds the pieces of a prompt.
         """
         cache = prefix if prefix is not None else _cache(model, request, options)
         prompt, step_size = request.prompt, options.prefill_step_size
@@ -134,7 +134,7 @@ class MlxLm(Library):
     ) -> np.ndarray:
         """See ``Library.teacher_forced``: one prefill of all tokens into a fresh cache.
 
-        Quantized caches give out what they hold, so that one pass reads what many would.
+        Attention reads quantized keys and values in one pass, as it would in many.
         """
         fed = request.prompt + tokens[:-1]
         inputs = mx.array(fed)[None]

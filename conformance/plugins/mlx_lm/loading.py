@@ -1,8 +1,8 @@
-"""A family's model, made the way a user's is: files on disk, read by the library's own loader.
+"""A family's model, loaded as a user's is: from files on disk, by the library's own loader.
 
-So a model's ``sanitize``, its ``from_dict`` and the loader's strictness take part. After loading,
-every parameter is compared with what was drawn: a ``sanitize`` that changes weights which are
-already in the library's format would otherwise test another model than we think.
+So the model's ``sanitize`` and ``from_dict`` and the loader's strictness are tested too. After
+loading, every parameter is compared with what was written: a ``sanitize`` that changes weights
+that are already in the library's format would otherwise give another model than the family says.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LoadedModel:
         return made
 
     def forward(self, tokens: Sequence[int], cache: list[Any]) -> mx.array:
-        """Logits ``[length, vocab]`` of all ``tokens``; the cache goes on."""
+        """Logits ``[length, vocab]`` of all ``tokens``; the cache is updated."""
         logits: mx.array = self.model(mx.array(list(tokens))[None], cache=cache)
         return logits[0]
 
@@ -53,11 +53,11 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
 
     Args:
         dtype: ``float32``, ``float16`` or ``bfloat16``.
-        seed: shifts the weights' seed further than the family's own seed does.
+        seed: is added to the family's own seed.
 
     Raises:
         Unsupported: the installed library has no such model, or says that it can't build it.
-        ModelError: the library failed, or what it loaded is not what was written.
+        ModelError: the library failed, or the loaded weights are not those that were written.
     """
     if family.checkpoint is not None:
         model = checkpoints.load(family, family.checkpoint, dtype=dtype)
@@ -117,7 +117,7 @@ def _write(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, 
 
 
 def _skeleton(config: dict[str, Any], folder: Path) -> Module:
-    """The model, its parameters lazy and never evaluated: only their shapes and dtypes count."""
+    """The model with lazy parameters, which are never evaluated: only shapes and dtypes count."""
     if model_file := config.get("model_file"):
         spec = importlib.util.spec_from_file_location("custom_model", folder / model_file)
         if spec is None or spec.loader is None:
@@ -127,6 +127,6 @@ def _skeleton(config: dict[str, Any], folder: Path) -> Module:
         model_class, args_class = module.Model, module.ModelArgs
     else:
         model_class, args_class = utils._get_classes(config=dict(config))
-    # A deep copy: some ``from_dict`` write into the configuration that they are given.
+    # A deep copy, because some ``from_dict`` write into their argument.
     model: Module = model_class(args_class.from_dict(json.loads(json.dumps(config))))
     return model

@@ -37,15 +37,15 @@ def conformance_engines() -> list[type[Engine]]:
 
 @hookimpl
 def conformance_scenarios() -> list[Scenario]:
-    """The ladder, which any engine can climb as far as its capabilities reach; the corpus."""
+    """The ladder, for any engine as far as its capabilities allow; and the corpus."""
     return [*LADDER, CORPUS]
 
 
 @hookimpl
 def conformance_faults() -> list[Fault]:
-    """Historic defects, for ``BatchGenerator``. Imported late: they import the library's parts.
+    """Historic defects of ``BatchGenerator``. Imported late, because they import the library.
 
-    The generator before 0.31.2 has not the parts that they are put into.
+    None before 0.31.2, whose generator does not have the parts that they change.
     """
     if not prefills_in_pieces():
         return []

@@ -1,4 +1,4 @@
-"""Invalid calls of ``BatchGenerator``: each must be refused clearly and change nothing."""
+"""Invalid calls of ``BatchGenerator``: each must raise a clear error and change nothing."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ PROBES: Mapping[str, Callable[[BatchGenerator], object]] = {
 
 
 def probe(generator: BatchGenerator, kind: str) -> ProbeResult:
-    """Make the invalid call ``kind`` on a generator at work and compare its state around it."""
+    """Make the invalid call ``kind`` on a working generator; what it changed is in the result."""
     return watched(kind, lambda: PROBES[kind](generator), lambda: digest(generator))

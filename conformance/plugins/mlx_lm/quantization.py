@@ -1,10 +1,10 @@
-"""Single-stream caches in fewer bits, as an engine quantizes rows of its own.
+"""Quantized single-stream caches, as an engine quantizes the caches of its rows.
 
-mlx-lm's batches quantize nothing, and its single stream (``generate_step(kv_bits=...)``) keeps a
-prompt's first piece as it is until it has been read, and refuses rotating caches. Here a cache is
-quantized from its first token on, if the prompt is not shorter than the start: what attention then
-reads does not hang on where pieces end. Windows, states and what is in a ``CacheList`` beside keys
-and values stay as they are. The reference engine states the same for itself.
+mlx-lm's batches quantize nothing. Its single stream (``generate_step(kv_bits=...)``) quantizes the
+first piece of a prompt only after it was read, and refuses rotating caches. Here a cache is
+quantized from its first token on, if the prompt is not shorter than the start: so what attention
+reads does not depend on where pieces end. Windows, states and what is in a ``CacheList`` beside
+keys and values stay as they are. The reference engine does the same in its own code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
 def head_sizes(used: list[Any]) -> frozenset[int]:
     """The sizes of keys and values in those plain, used caches that are quantized.
 
-    An index of a sparse attention has no values, and is told by its keys alone.
+    An index of a sparse attention has no values, and is recognized by its keys alone.
     """
     return frozenset(
         int(array.shape[-1])

@@ -1,7 +1,7 @@
-"""mlx-vlm's public function ``batch_generate`` as an engine: all requests in, all answers out.
+"""mlx-vlm's public function ``batch_generate`` as an engine: one call for all requests.
 
-It pads all prompts, embeds them in one call and cuts the padding off again: another way in than
-the server's, with defects of its own. Images go with the first prompts, one each, grouped by size.
+It pads all prompts, embeds them in one call and cuts the padding off again: another path than the
+server's, with defects of its own. Images go with the first prompts, one each, grouped by size.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.inputs import in_numpy
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.processor import text_of
+from conformance.plugins.mlx_vlm.processor_files import text_of
 
 
 class MlxVlmBatchGenerate(Engine):
-    """The function's one call is one step. A sampler of ours looks at the rows that it is shown."""
+    """One call of the function is one step. Our sampler records the rows that it is called with."""
 
     name: ClassVar[str] = "mlx_vlm_batch_generate"
     library: ClassVar[str] = "mlx_vlm"
@@ -46,15 +46,15 @@ class MlxVlmBatchGenerate(Engine):
     def __init__(self, model: LoadedModel, options: EngineOptions) -> None:
         self._loaded = model.fresh()
         self._options = options
-        self._waiting: list[Submission] = []
+        self._queued: list[Submission] = []
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """Kept until the next step."""
-        self._waiting.extend(submissions)
+        """Queued until the next step."""
+        self._queued.extend(submissions)
 
     def step(self) -> StepOutput:
-        """One call of ``batch_generate`` with everything that waits, images first."""
-        submissions, self._waiting = self._waiting, []
+        """One call of ``batch_generate`` with all queued requests, images first."""
+        submissions, self._queued = self._queued, []
         if not submissions:
             return StepOutput()
         submissions = sorted(submissions, key=lambda s: not s.request.media)
@@ -66,9 +66,9 @@ class MlxVlmBatchGenerate(Engine):
         recorder = _Recorder(_groups(rows))
         images = [draw(media) for r in requests for media in r.media]
         stopping = _tokenizer(self._loaded.processor).stopping_criteria
-        # Not `reset`, which falls back to what the tokenizer itself ends at.
+        # Not `reset`, which falls back to the tokenizer's own stop tokens.
         stopping.eos_token_ids = []
-        answer: Any = compat.generation().batch_generate(
+        output: Any = compat.generation().batch_generate(
             self._loaded.model,
             self._loaded.processor,
             images=images or None,
@@ -79,27 +79,27 @@ class MlxVlmBatchGenerate(Engine):
         )
         events = [
             event
-            for row, text in zip(rows, answer.texts, strict=True)
+            for row, text in zip(rows, output.texts, strict=True)
             for event in _events(row, self._tokens(row, text))
         ]
         return StepOutput(tuple(events), {r.request_id: len(r.prompt) for r in requests})
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """Only before the call: the function itself cannot be interrupted."""
-        self._waiting = [s for s in self._waiting if s.request.request_id not in request_ids]
+        """Only before the call: the function cannot be interrupted."""
+        self._queued = [s for s in self._queued if s.request.request_id not in request_ids]
 
     def close(self) -> None:
-        """Nothing outlives the call."""
+        """Nothing is left after the call."""
 
     def stages(self) -> Mapping[str, Stage]:
-        """What waits is queued."""
-        return {s.request.request_id: Stage.QUEUED for s in self._waiting}
+        """All requests before the call are queued."""
+        return {s.request.request_id: Stage.QUEUED for s in self._queued}
 
     @classmethod
     def joined(
         cls, model: LoadedModel, requests: Sequence[Request]
     ) -> Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]:
-        """See ``Engine.joined``: images of one size together, then what has none."""
+        """See ``Engine.joined``: images of one size together, then requests without."""
         groups: dict[tuple[int, ...], list[Request]] = {}
         for request in sorted(requests, key=lambda r: not r.media):
             groups.setdefault(_size(request), []).append(request)
@@ -108,7 +108,7 @@ class MlxVlmBatchGenerate(Engine):
         ]
 
     def _check(self, request: Request, prompt: str) -> None:
-        """The function must make of the text what the oracle gets."""
+        """The function must tokenize the text to the oracle's prompt."""
         family, processor = self._loaded.family, self._loaded.processor
         if request.media and family.facts.stand_in is not None:
             raise Unsupported(
@@ -131,22 +131,22 @@ class MlxVlmBatchGenerate(Engine):
             )
 
     def _tokens(self, row: _Row, text: str) -> list[int]:
-        """The row's tokens, if the text that came back for it says the same; else the text's."""
-        shown = row.tokens[: row.request.max_tokens]
+        """The row's recorded tokens if the returned text agrees, else those of the text."""
+        recorded = row.tokens[: row.request.max_tokens]
         detokenizer = self._loaded.processor.detokenizer
         detokenizer.reset()
-        for token in shown:
+        for token in recorded:
             detokenizer.add_token(token)
         detokenizer.finalize()
         if detokenizer.text == text:
-            return shown
+            return recorded
         tokenizer = _tokenizer(self._loaded.processor)
         return [int(t) for t in tokenizer.convert_tokens_to_ids(text.split())]
 
 
 @dataclass
 class _Row:
-    """One prompt of the call, and the logprobs that its tokens were chosen from."""
+    """One prompt of the call, with the logprobs that its tokens were chosen from."""
 
     request: Request
     forced: tuple[int, ...] | None
@@ -155,10 +155,10 @@ class _Row:
 
 
 class _Recorder:
-    """The call's one sampler: keeps what each row's tokens are chosen from, and forces them.
+    """The call's one sampler: records the logprobs of each row, and forces tokens.
 
-    The function decodes one group after the other, each with all its rows from the start, by
-    length; a row leaves when it has as many tokens as it may.
+    The function decodes one group after the other, each with all its rows from the start, sorted by
+    length; a row leaves when it has ``max_tokens`` tokens.
     """
 
     def __init__(self, groups: list[list[_Row]]) -> None:
@@ -168,7 +168,7 @@ class _Recorder:
     def sample_target(
         self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
     ) -> mx.array:
-        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` counts each row's output tokens."""
+        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` are indices of output tokens."""
         del row_ids
         at = positions[0]
         if at == 0:
@@ -185,16 +185,16 @@ class _Recorder:
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         del logprobs
-        raise Unsupported("this mlx-vlm does not tell its sampler the rows' positions")
+        raise Unsupported("this mlx-vlm does not support samplers that need the rows' positions")
 
 
 def _tokenizer(processor: Any) -> Any:
-    """As the function finds it: some processors are the tokenizer itself."""
+    """As the function looks it up: some processors are the tokenizer itself."""
     return getattr(processor, "tokenizer", processor)
 
 
 def _groups(rows: list[_Row]) -> list[list[_Row]]:
-    """As the function makes them: images of one size together, then those without; by length."""
+    """As the function groups them: images of one size together, then those without; by length."""
     groups: dict[tuple[int, ...], list[_Row]] = {}
     for row in rows:
         groups.setdefault(_size(row.request), []).append(row)
@@ -202,12 +202,12 @@ def _groups(rows: list[_Row]) -> list[list[_Row]]:
 
 
 def _size(request: Request) -> tuple[int, ...]:
-    """Of its image, by which the function groups prompts; none of text."""
+    """The size of its image, by which the function groups prompts; empty for text."""
     return request.media[0].size if request.media else ()
 
 
 def _joint(model: LoadedModel, group: Sequence[Request]) -> dict[str, Any]:
-    """What the processor makes of several prompts, as the function asks it.
+    """The processor's output for several prompts, as the function calls it.
 
     Source: ``mlx_vlm.generate.ar._generate_batch``.
     """

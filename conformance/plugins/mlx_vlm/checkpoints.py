@@ -1,4 +1,4 @@
-"""Real checkpoints, by mlx-vlm's own loader: read where they lie, and never written to."""
+"""Real checkpoints, loaded by mlx-vlm's own loader from their folder, which is never written to."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load(family: Family, checkpoint: Checkpoint, *, dtype: str) -> tuple[Any, An
         ModelError: the library failed to load it.
     """
     with library_errors(family, "loading"):
-        # Left unsaid, some of the library's processors run the folder's code.
+        # Without this argument some of the library's processors run the folder's code.
         model, processor = utils.load(
             checkpoint.folder, lazy=True, strict=True, trust_remote_code=checkpoint.trusted
         )

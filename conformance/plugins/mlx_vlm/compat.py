@@ -2,8 +2,8 @@
 
 Covered: 0.4.4 to the newest. Up to 0.5 all of generation was one module, ``mlx_vlm.generate``;
 from 0.6 on the autoregressive part is ``mlx_vlm.generate.ar``. The generator was written anew in
-0.5; what it was before is made to look like it by ``one_step``. What a constructor does not take
-is left out where it says what the release does anyway, and refused otherwise.
+0.5; the one before is adapted by ``legacy``. An argument that a release does not take is left out
+where the release does the same anyway, and is refused otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from mlx_vlm import utils
 from conformance.core.errors import Unsupported
 from conformance.core.options import EngineOptions, KvQuant
 from conformance.core.schedule import Stage
-from conformance.plugins.mlx_vlm.one_step import OneStepGenerator
+from conformance.plugins.mlx_vlm.legacy import processors
+from conformance.plugins.mlx_vlm.legacy.whole_prompt_generator import WholePromptGenerator
 
 
 def generation() -> ModuleType:
@@ -55,7 +56,7 @@ def processor_maker() -> Any:
     own = part("sample_utils")
     if hasattr(own, "make_logits_processors"):
         return own.make_logits_processors
-    return importlib.import_module("mlx_lm.sample_utils").make_logits_processors
+    return processors.logits_processor_maker()
 
 
 def model_package(config: dict[str, Any], folder: Path) -> Any:
@@ -84,7 +85,7 @@ def make_generator(model: Any, processor: Any, options: EngineOptions, **more: A
         **kv_arguments(options.kv),
         **more,
     }
-    make: Any = OneStepGenerator if embeds_together() else generation().BatchGenerator
+    make: Any = WholePromptGenerator if embeds_together() else generation().BatchGenerator
     _check(make, wanted, "BatchGenerator")
     return make(model, processor, **wanted)
 
@@ -103,7 +104,7 @@ def kv_arguments(kv: KvQuant | None) -> dict[str, Any]:
 
 
 def make_batch_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
-    """The batch generator's cache for one row; it knows a start since 0.6."""
+    """The batch generator's cache for one row; it takes a start since 0.6."""
     make = generation()._make_cache
     given = {**kv_arguments(kv), "prefill_length": prompt_length}
     taken = inspect.signature(make).parameters
@@ -126,7 +127,7 @@ def progress(generator: Any) -> dict[int, int]:
 def reused(generator: Any, progress: Iterable[Any]) -> dict[int, int]:
     """Prompt tokens whose cache came from an earlier prompt, by uid.
 
-    Of the prompts in prefill and of those whose prefill has just ended, which ``progress`` tells.
+    Of the prompts in prefill and of those in ``progress``, whose prefill has just ended.
     """
     batch = generator._prompt_batch
     found = {p.uid: getattr(p, "cached_tokens", 0) for p in progress}
@@ -136,12 +137,12 @@ def reused(generator: Any, progress: Iterable[Any]) -> dict[int, int]:
 
 
 def uids_by_stage(generator: Any) -> dict[int, Stage]:
-    """Where each request is that the generator still holds, by the generator's uid."""
-    held = {entry[0]: Stage.QUEUED for entry in generator._unprocessed_sequences}
+    """The stage of each request in the generator, by the generator's uid."""
+    stages = {entry[0]: Stage.QUEUED for entry in generator._unprocessed_sequences}
     if generator._prompt_batch is not None:
-        held |= dict.fromkeys(generator._prompt_batch.uids, Stage.PREFILL)
-    held |= dict.fromkeys(generator._generation_batch.uids, Stage.DECODE)
-    return held
+        stages |= dict.fromkeys(generator._prompt_batch.uids, Stage.PREFILL)
+    stages |= dict.fromkeys(generator._generation_batch.uids, Stage.DECODE)
+    return stages
 
 
 def decode_rows(generator: Any) -> list[int]:
@@ -155,7 +156,7 @@ def prefill_rows(generator: Any) -> list[int]:
 
 
 def sampled_positions(generator: Any) -> list[int]:
-    """Which output token each row is about to get, within a call of the sampler.
+    """The index of the output token that each row gets next, within a call of the sampler.
 
     A decode step begins with ``_current_tokens`` set to ``_next_tokens``; else a prefill ends.
     """
@@ -166,7 +167,7 @@ def sampled_positions(generator: Any) -> list[int]:
 
 
 def caches(generator: Any) -> list[Any]:
-    """All caches that the generator holds: in prefill and in decode."""
+    """All caches of the generator: in prefill and in decode."""
     batches = [generator._generation_batch, generator._prompt_batch]
     return [cache for batch in batches if batch is not None for cache in batch.prompt_cache]
 
@@ -178,7 +179,7 @@ def decode_caches(generator: Any) -> list[Any]:
 
 
 def nbytes(cache: Any) -> int:
-    """Bytes that a cache holds, by its own count or, where it keeps none, of all its arrays."""
+    """Bytes of a cache, by its own count or, if it has none, of all its arrays."""
     if hasattr(cache, "caches"):
         return sum(nbytes(one) for one in cache.caches)
     empty = getattr(cache, "empty", None)  # caches of single models may lack it

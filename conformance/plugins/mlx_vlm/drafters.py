@@ -1,8 +1,8 @@
-"""A family's tiny drafters, loaded by the library's own loader, and drafts that are right at will.
+"""A family's tiny drafters, loaded by the library's own loader, and drafts edited to be right.
 
-Drafters of random weights foresee nothing, so nearly all that they draft is rejected. Where a
-schedule says so, the oracle's tokens take the place of their drafts, with a wrong one after them:
-which drafts are accepted is then known, and what the model must give is the same.
+A drafter of random weights predicts nothing, so nearly all of its drafts are rejected. Where a
+schedule says so, its drafts are replaced by the oracle's tokens with a wrong one after them: then
+it is known which drafts are accepted, and the output of the model must stay the same.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def _load(loaded: LoadedModel, kind: str) -> LoadedModel:
     return LoadedModel(model, None, family, dtype=loaded.dtype, seed=loaded.seed)
 
 
-class Guide:
-    """Watches a drafter's drafts, and puts right and wrong tokens into them.
+class DraftEditor:
+    """Records a drafter's drafts, and replaces their tokens by right and wrong ones.
 
     Args:
-        drafter: as ``drafter_of`` gives it; from now on its drafts go through this object.
+        drafter: as ``drafter_of`` gives it; from now on this object edits its drafts.
         text: half-open range of the token ids that a wrong token is taken from.
     """
 
@@ -81,29 +81,29 @@ class Guide:
         self.drafted: dict[str, int] = {}
         for name in ("draft_block", "draft_block_greedy"):
             if hasattr(drafter, name):
-                setattr(drafter, name, self._guided(getattr(drafter, name)))
+                setattr(drafter, name, self._editing(getattr(drafter, name)))
 
-    def expect(self, request_id: str, hints: tuple[int, ...] | None) -> None:
-        """Tell of a new request, and of the tokens that it should give."""
+    def add(self, request_id: str, hints: tuple[int, ...] | None) -> None:
+        """Add a request, with the tokens that it should give."""
         self._hints[request_id] = hints or ()
         self._produced[request_id] = []
 
     def begin_step(self, batch: Sequence[str]) -> None:
-        """Tell which requests decode, in the order of their rows, before a step of the engine."""
+        """Set which requests decode, in the order of their rows, before a step of the engine."""
         self._batch = [name for name in batch if self._produced[name]]
         self._next, self.drafted = 0, {}
 
-    def note(self, request_id: str, token: int) -> None:
-        """Tell of a token that came out."""
+    def record(self, request_id: str, token: int) -> None:
+        """Record an output token."""
         self._produced.setdefault(request_id, []).append(token)
 
-    def _guided(self, draft: Callable[..., mx.array]) -> Callable[..., mx.array]:
-        def guided(last: Any, *args: Any, **kwargs: Any) -> mx.array:
+    def _editing(self, draft: Callable[..., mx.array]) -> Callable[..., mx.array]:
+        def edited(last: Any, *args: Any, **kwargs: Any) -> mx.array:
             made = draft(last, *args, **kwargs)
             tokens = [last] if isinstance(last, int) else last.reshape(-1).tolist()
             return self._edited(tokens, made)
 
-        return guided
+        return edited
 
     def _edited(self, last: Sequence[int], made: mx.array) -> mx.array:
         """``made`` is ``[rows, tokens]``; ``last`` are the tokens before each row's draft."""
@@ -114,24 +114,24 @@ class Guide:
             place = self._find(token)
             if place is not None:
                 self.drafted[self._batch[place]] = len(draft)
-                self._put(draft, place)
+                self._write(draft, place)
         return mx.array(drafts).astype(made.dtype) if self._right else made
 
     def _find(self, last: int) -> int | None:
-        """The next row that ends with ``last``: one that has ended may still be in the batch."""
+        """The next row that ends with ``last``: finished rows may still be in the batch."""
         for place in range(self._next, len(self._batch)):
             if self._produced[self._batch[place]][-1] == last:
                 self._next = place + 1
                 return place
         return None
 
-    def _put(self, draft: npt.NDArray[Any], place: int) -> None:
+    def _write(self, draft: npt.NDArray[Any], place: int) -> None:
         if not self._right:
             return
         low, high = self._text
         right = self._right[(self._round + place) % len(self._right)]
         name = self._batch[place]
-        foreseen = self._hints[name][len(self._produced[name]) :][: len(draft)]
-        for index, token in enumerate(foreseen):
-            # What follows a wrong token is right again: nobody may accept it for that.
+        expected = self._hints[name][len(self._produced[name]) :][: len(draft)]
+        for index, token in enumerate(expected):
+            # The tokens after a wrong one are right again, and still must not be accepted.
             draft[index] = token if index != right else low + (token - low + 1) % (high - low)

@@ -1,4 +1,4 @@
-"""mlx-vlm's ``BatchGenerator``, fed as the library's own server feeds it, as an engine."""
+"""mlx-vlm's ``BatchGenerator`` as an engine, called as the library's server calls it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from conformance.core.options import Drafting, EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
-from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
-from conformance.plugins.mlx_vlm.inputs import embed, embed_together, inputs_of
+from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
+from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
+from conformance.plugins.mlx_vlm.legacy.batch_embedding import embed_together
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
-from conformance.plugins.mlx_vlm.sampling import Forcing, endless_processor, make_processors
+from conformance.plugins.mlx_vlm.sampling import (
+    ForcedRowsSampler,
+    endless_processor,
+    make_processors,
+)
 
-# Stands for the token of an event that has none.
+# The token of an event that has none.
 NO_TOKEN = -1
 
 
 class MlxVlmEngine(Engine):
-    """Continuous batching as mlx-vlm's server does it: one embedding call a request.
+    """Continuous batching as mlx-vlm's server does it: one embedding call for each request.
 
-    It has no sampler, stop sequences or prompt segments of a request's own, and gives no cache
-    back: those scenarios do not apply.
+    It has no samplers, stop sequences or prompt segments per request, and returns no cache: those
+    scenarios do not apply.
     """
 
     name: ClassVar[str] = "mlx_vlm"
@@ -48,10 +53,10 @@ class MlxVlmEngine(Engine):
         self._forced: dict[int, tuple[int, ...]] = {}
         self._reused: dict[int, int] = {}
         self._manager: Any = None
-        self._guide: Guide | None = None
+        self._draft_editor: DraftEditor | None = None
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """One ``insert`` a request, as the server does, each with its own embeddings."""
+        """One ``insert`` for each request, as the server does, with its own embeddings."""
         if self._generator is None:
             self._generator = self._make(any(s.forced for s in submissions))
         for submission in submissions:
@@ -79,19 +84,21 @@ class MlxVlmEngine(Engine):
             self._lengths[uid] = len(request.prompt)
             if submission.forced:
                 self._forced[uid] = submission.forced
-            if self._guide is not None:
-                self._guide.expect(request.request_id, submission.hints)
+            if self._draft_editor is not None:
+                self._draft_editor.add(request.request_id, submission.hints)
 
     def step(self) -> StepOutput:
         """One ``next()``: a decode step for the rows that decode, then one piece of prefill.
 
-        With a drafter a decode step is what it drafts, or one token of what was accepted of it.
+        With a drafter a decode step is a draft, or one token of what was accepted of it.
         """
         if self._generator is None:
             return StepOutput()
         before = self._done()
-        if self._guide is not None:
-            self._guide.begin_step([self._ids[u] for u in compat.decode_rows(self._generator)])
+        if self._draft_editor is not None:
+            self._draft_editor.begin_step(
+                [self._ids[u] for u in compat.decode_rows(self._generator)]
+            )
         progress, responses = self._generator.next()
         if self._manager is not None:
             lengths = [self._lengths.get(response.uid, 0) for response in responses]
@@ -109,11 +116,11 @@ class MlxVlmEngine(Engine):
             tuple(self._event(r) for r in responses),
             processed,
             reused={self._ids[uid]: count for uid, count in joined.items()},
-            drafted=self._guide.drafted if self._guide is not None else {},
+            drafted=self._draft_editor.drafted if self._draft_editor is not None else {},
         )
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """One call of ``remove`` a uid: it takes only one."""
+        """One call of ``remove`` for each uid: it takes only one."""
         for name in request_ids:
             self._generator.remove(self._uid(name))
 
@@ -126,8 +133,8 @@ class MlxVlmEngine(Engine):
         """From the generator's queue, prompt batch and generation batch."""
         if self._generator is None:
             return {}
-        held = compat.uids_by_stage(self._generator)
-        return {self._ids[uid]: stage for uid, stage in held.items() if uid in self._ids}
+        stages = compat.uids_by_stage(self._generator)
+        return {self._ids[uid]: stage for uid, stage in stages.items() if uid in self._ids}
 
     def rows(self) -> Mapping[str, int]:
         """From the generation batch."""
@@ -139,13 +146,13 @@ class MlxVlmEngine(Engine):
     def cache_bytes(self) -> int | None:
         """The sum over all caches in prefill and in decode, by their own count.
 
-        Of the blocks of a prefix cache only those that a request holds.
+        Of the blocks of a prefix cache only those that a request uses.
         """
         if self._generator is None:
             return 0
-        lent = prefix_caching.lent_bytes(self._manager) if self._manager is not None else 0
-        held = (compat.nbytes(cache) for cache in compat.caches(self._generator))
-        return lent + sum(held)
+        used = prefix_caching.used_bytes(self._manager) if self._manager is not None else 0
+        counts = (compat.nbytes(cache) for cache in compat.caches(self._generator))
+        return used + sum(counts)
 
     def layers(self) -> Sequence[CachedLayer]:
         """From the generation batch."""
@@ -166,7 +173,7 @@ class MlxVlmEngine(Engine):
         model = self._loaded.language_model
         options: dict[str, Any] = {"top_logprobs_k": self._loaded.family.vocab_size}
         if forced:
-            options["sampler"] = Forcing(
+            options["sampler"] = ForcedRowsSampler(
                 self._token, lambda: compat.sampled_positions(self._generator)
             )
         if compat.embeds_together():
@@ -184,7 +191,7 @@ class MlxVlmEngine(Engine):
     def _draft(self, drafting: Drafting) -> dict[str, Any]:
         """The generator's arguments for a drafter."""
         drafter = drafter_of(self._loaded, drafting.kind).model
-        self._guide = Guide(drafter, drafting, self._loaded.family.tokens)
+        self._draft_editor = DraftEditor(drafter, drafting, self._loaded.family.tokens)
         return {
             "draft_model": drafter,
             "draft_kind": drafting.kind,
@@ -192,9 +199,9 @@ class MlxVlmEngine(Engine):
         }
 
     def _token(self, row: int, position: int) -> int:
-        """The token that the row must be given next; a row past its last token repeats it.
+        """The token to force on the row; a row past its last token repeats it.
 
-        Rows of an invalid call that was accepted get any.
+        Rows of an invalid call that was accepted get any token.
         """
         prefill = position == 0
         rows = compat.prefill_rows if prefill else compat.decode_rows
@@ -202,7 +209,7 @@ class MlxVlmEngine(Engine):
         return tokens[min(position, len(tokens) - 1)]
 
     def _done(self) -> dict[int, int]:
-        """Prompt tokens that have been processed, of all requests that are not queued."""
+        """The number of processed prompt tokens of all requests that are not queued."""
         working = compat.progress(self._generator)
         queued = compat.uids_by_stage(self._generator)
         return {
@@ -218,22 +225,22 @@ class MlxVlmEngine(Engine):
         reason = response.finish_reason
         # A draft's verification may end a request without a token.
         token = int(response.token) if response.token is not None else NO_TOKEN
-        # A uid that nobody was given is not hidden: the protocol check names it.
+        # An unknown uid is not hidden: the protocol check reports it.
         name = self._ids.get(response.uid, f"unknown uid {response.uid}")
-        if self._guide is not None:
-            self._guide.note(name, token)
+        if self._draft_editor is not None:
+            self._draft_editor.record(name, token)
         return TokenEvent(
             request_id=name,
             token=token,
             logprobs=_row(response.top_logprobs),
-            # With a drafter the library says 0 of every token.
-            token_logprob=float(response.token_logprob) if self._guide is None else None,
+            # With a drafter the library reports 0 for every token.
+            token_logprob=float(response.token_logprob) if self._draft_editor is None else None,
             finish_reason=FinishReason(reason) if reason is not None else None,
         )
 
 
 def _row(pairs: Sequence[tuple[int, float]] | None) -> np.ndarray | None:
-    """``[vocab]`` from all its ``(id, logprob)`` pairs, which come by likelihood."""
+    """``[vocab]`` from all its ``(id, logprob)`` pairs, which are sorted by logprob."""
     if pairs is None:
         return None
     row = np.full(len(pairs), np.nan, np.float32)

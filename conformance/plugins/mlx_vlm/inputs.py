@@ -1,7 +1,7 @@
-"""What the library's processor makes of a request, and the embeddings that its server makes of it.
+"""The processor's output for a request, and the embeddings that the library's server makes of it.
 
-A prompt is text and media. The processor puts tokens of its own in place of each medium; they are
-none of the family's text tokens, so a run of them is where one medium stands.
+A prompt is text and media. The processor replaces each medium by tokens of its own. They are none
+of the family's text tokens, so each run of them is the span of one medium.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mlx_vlm.utils import prepare_inputs
 
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.schedule import Media, Request
-from conformance.plugins.mlx_vlm import stand_ins
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.processor import text_of, word
+from conformance.plugins.mlx_vlm.processor_files import text_of, word
+from conformance.plugins.mlx_vlm.stand_ins import kinds
 
 Part = tuple[int, ...] | Media
 # The names under which ``prepare_inputs`` takes media.
@@ -35,9 +35,9 @@ class Inputs:
 
     Attributes:
         input_ids: int32 ``[1, length]``.
-        pixel_values: what the vision tower gets, ``None`` without images.
+        pixel_values: the input of the vision tower, ``None`` without images.
         attention_mask: ``[1, length]``, all ones.
-        extra: whatever else the processor gave, by name (grids, sizes, features).
+        extra: the processor's other outputs, by name (grids, sizes, features).
     """
 
     input_ids: mx.array
@@ -53,7 +53,7 @@ def compose(
 
     Raises:
         Unsupported: the family takes no such media.
-        ModelError: the processor left out a medium or put one where none was asked for.
+        ModelError: the processor left out a medium or added one.
     """
     media = [part for part in parts if isinstance(part, Media)]
     if not media:
@@ -89,7 +89,7 @@ def inputs_of(loaded: LoadedModel, request: Request) -> Inputs:
     """The processed prompt of a request.
 
     Raises:
-        ModelError: the processor makes other tokens of the prompt's text and media than it says.
+        ModelError: the processor makes other tokens from the prompt's text and media.
     """
     if not request.media:
         ids = mx.array(request.prompt, mx.int32)[None]
@@ -123,28 +123,6 @@ def embed(loaded: LoadedModel, made: Inputs) -> dict[str, Any]:
     return {**made.extra, **given}
 
 
-def embed_together(loaded: LoadedModel, many: Sequence[Inputs]) -> dict[str, Any]:
-    """The keyword arguments for several prompts at once, padded on the left as 0.4 pads them.
-
-    Source: ``mlx_vlm.generate._generate_batch`` of 0.4.4.
-    """
-    longest = max(made.input_ids.shape[1] for made in many)
-    pads = [[(0, 0), (longest - made.input_ids.shape[1], 0)] for made in many]
-    pixels = [made.pixel_values for made in many if made.pixel_values is not None]
-    names = dict.fromkeys(name for made in many for name in made.extra)
-    extra = {
-        name: mx.concatenate([made.extra[name] for made in many if name in made.extra])
-        for name in names
-    }
-    whole = Inputs(
-        mx.concatenate([mx.pad(m.input_ids, p) for m, p in zip(many, pads, strict=True)]),
-        mx.concatenate(pixels) if pixels else None,
-        mx.concatenate([mx.pad(m.attention_mask, p) for m, p in zip(many, pads, strict=True)]),
-        extra,
-    )
-    return embed(loaded, whole)
-
-
 def puts_image_last(loaded: LoadedModel) -> bool:
     """Whether the library's chat template writes the image of a prompt after its text."""
     if "image" not in loaded.family.facts.modalities:
@@ -152,7 +130,7 @@ def puts_image_last(loaded: LoadedModel) -> bool:
     text = word(loaded.family.tokens[0])
     try:
         written = apply_chat_template(loaded.processor, loaded.model.config, text, num_images=1)
-    except Exception:  # noqa: BLE001 - only `batch_generate` needs it, and says so then
+    except Exception:  # noqa: BLE001 - only `batch_generate` needs it, and reports it then
         return False
     return str(written).strip().startswith(text)
 
@@ -169,8 +147,8 @@ def in_numpy(value: Any) -> Any:
 def _process(loaded: LoadedModel, parts: Sequence[Part]) -> Inputs:
     facts = loaded.family.facts
     if facts.stand_in is not None:
-        # Its family may have a processor too, which then only has to load.
-        raw = stand_ins.process(facts.stand_in, loaded.family, parts)
+        # The family may have a processor too, which only has to load then.
+        raw = kinds.process(facts.stand_in, loaded.family, parts)
     elif facts.processor is not None:
         raw = _by_processor(loaded, parts)
     else:
@@ -193,7 +171,7 @@ def _by_processor(loaded: LoadedModel, parts: Sequence[Part]) -> dict[str, Any]:
     media: dict[str, list[Any]] = {}
     for part in parts:
         if isinstance(part, Media):
-            media.setdefault(_ARGUMENTS[part.kind], []).append(_handed(part))
+            media.setdefault(_ARGUMENTS[part.kind], []).append(_as_loaded(part))
             written.append(processor.markers[part.kind])
         else:
             written.append(part)
@@ -213,14 +191,14 @@ def _begin(loaded: LoadedModel) -> int:
     return processor.begin if processor is not None else 0
 
 
-def _handed(part: Media) -> Any:
-    """As the library's processors get it; ``load_video`` gives them channels first."""
+def _as_loaded(part: Media) -> Any:
+    """As the library passes it to processors; ``load_video`` puts channels first."""
     drawn: Any = draw(part)
     return drawn.transpose(0, 3, 1, 2) if part.kind == "video" else drawn
 
 
 def _spans(prompt: tuple[int, ...], text: tuple[int, int]) -> list[tuple[int, int]]:
-    """Where tokens stand that are no text, as runs: first and one past the last place."""
+    """The runs of tokens that are not text, each as a half-open range of indices."""
     low, high = text
     spans, end = [], 0
     for own, run in itertools.groupby(prompt, key=lambda token: not low <= token < high):

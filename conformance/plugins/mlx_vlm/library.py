@@ -27,25 +27,31 @@ from conformance.core.trace import ForwardCall, Stream
 from conformance.plugins.mlx_vlm import (
     checkpoints,
     compat,
-    hearing,
     inputs,
     inventory,
     loading,
+    media_sensitivity,
     quantization,
 )
-from conformance.plugins.mlx_vlm.decoding import cache_of, decode, logprobs_of, one_pass, text_only
 from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.required import hearer, plain
+from conformance.plugins.mlx_vlm.required_media import plain_request, text_model
+from conformance.plugins.mlx_vlm.single_stream import (
+    cache_of,
+    decode,
+    logprobs_of,
+    one_pass,
+    text_only,
+)
 
-# Arguments that say of each place of a prompt what stands there: 0 for text.
-_KINDS = frozenset({"mm_token_type_ids", "token_type_ids"})
-# Arguments that say what each place of a prompt sees: what follows sees what its last place does.
-_VIEWS = frozenset({"cross_attention_mask"})
+# Arguments with the type of each token of a prompt: 0 for text.
+_TOKEN_TYPES = frozenset({"mm_token_type_ids", "token_type_ids"})
+# Arguments with what each token of a prompt attends to: later tokens do as its last one.
+_ATTENDED = frozenset({"cross_attention_mask"})
 
 
 class MlxVlm(Library):
-    """The installed mlx-vlm. Its models are ``LoadedModel`` objects, put back before each run."""
+    """The installed mlx-vlm. Its models are ``LoadedModel`` objects, reset before each run."""
 
     name: ClassVar[str] = "mlx_vlm"
     schemes: ClassVar[tuple[str, ...]] = ("uniform", "turboquant")
@@ -64,12 +70,12 @@ class MlxVlm(Library):
 
     def describe(self, model: LoadedModel) -> Description:
         """See ``Library.describe``: of the language model."""
-        heard = hearer(model)
-        cache = heard.cache()
+        text = text_model(model)
+        cache = text.cache()
         config = model.family.config
         kinds = cache_kinds(cache)
-        rope = rope_kind(config, model.language_model, lambda: heard.forward([1], cache))
-        states = state_kinds(cache, model.language_model, lambda: heard.forward([1, 2], cache))
+        rope = rope_kind(config, model.language_model, lambda: text.forward([1], cache))
+        states = state_kinds(cache, model.language_model, lambda: text.forward([1, 2], cache))
         return Description(kinds, rope, states, cache_kinds(cache[:-1]))
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:
@@ -101,7 +107,7 @@ class MlxVlm(Library):
         return inputs.compose(model, parts)
 
     def processed(self, model: LoadedModel, request: Request) -> dict[str, Any]:
-        """See ``Library.processed``: pixels, and what the processor adds to them."""
+        """See ``Library.processed``: pixels, and the processor's other outputs."""
         made = inputs_of(model, request)
         shown = {} if made.pixel_values is None else {"pixel_values": made.pixel_values}
         return {name: in_numpy(value) for name, value in {**shown, **made.extra}.items()}
@@ -122,8 +128,8 @@ class MlxVlm(Library):
     ) -> Solo:
         """See ``Library.single_stream``: ``generate_step`` with the same inputs.
 
-        It names the ids of a piece ``inputs``; models that call them otherwise are given their
-        prompt whole, or they would have no oracle. ``again`` spares them nothing.
+        It passes the ids of a piece as ``inputs``; models with another name for them get their
+        prompt whole, or they would have no oracle. ``again`` does not work around it.
         """
         model.fresh()
         cache = prefix if prefix is not None else cache_of(model, request, options)
@@ -150,9 +156,9 @@ class MlxVlm(Library):
         made = inputs_of(model, request)
         ids = mx.concatenate([made.input_ids, mx.array([tokens], made.input_ids.dtype)], axis=1)
         extra = dict(made.extra)
-        for name in extra.keys() & _KINDS:
+        for name in extra.keys() & _TOKEN_TYPES:
             extra[name] = mx.pad(extra[name], [(0, 0), (0, len(tokens))])
-        for name in extra.keys() & _VIEWS:
+        for name in extra.keys() & _ATTENDED:
             last = mx.repeat(extra[name][:, -1:], len(tokens), axis=1)
             extra[name] = mx.concatenate([extra[name], last], axis=1)
         whole = inputs.Inputs(ids, made.pixel_values, mx.ones(ids.shape, mx.int32), extra)
@@ -172,9 +178,9 @@ class MlxVlm(Library):
     ) -> np.ndarray:
         """See ``Library.teacher_forced``: text in one pass, all else in the single stream.
 
-        With media what a model makes of a prompt's inputs need not hold for a longer one, nor may
-        the place of an image be in it that a model has written; processors look at each step;
-        quantized caches are read as they are written.
+        With media the inputs of a prompt need not be right for a longer one, and a generated token
+        may not stand for an image; logits processors are called at each step; quantized caches are
+        read as they are written.
         """
         plain = not (request.media or request.processors or options.kv)
         if plain and text_only(model, tokens[:-1]):
@@ -196,7 +202,7 @@ class MlxVlm(Library):
 
     def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:
         """See ``Library.sensitivity``; each kind of media has signals of its own."""
-        return hearing.measure(loading.load(family, dtype=dtype, seed=seed))
+        return media_sensitivity.measure(loading.load(family, dtype=dtype, seed=seed))
 
     def calibrate(self, family: Family) -> bool:
         """See ``Library.calibrate``."""
@@ -209,7 +215,7 @@ class MlxVlm(Library):
     def head_sizes(self, model: LoadedModel) -> frozenset[int]:
         """See ``Library.head_sizes``: as they are after a prompt of two tokens."""
         low, _ = model.family.tokens
-        request = plain(model, (low, low + 1), 1)
+        request = plain_request(model, (low, low + 1), 1)
         used = make_prompt_cache(model.fresh().language_model)
         decode(model, request, 2, 1, cache=used, sampler=None)
         return quantization.head_sizes(used)

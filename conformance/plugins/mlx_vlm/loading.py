@@ -1,4 +1,4 @@
-"""A family's model and processor, made the way a user's are: by ``mlx_vlm.load`` from a folder."""
+"""A family's model and processor, loaded as a user's are: by ``mlx_vlm.load`` from a folder."""
 
 from __future__ import annotations
 
@@ -20,17 +20,11 @@ from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.library import Outline
 from conformance.plugins.mlx_vlm import checkpoints, compat
+from conformance.plugins.mlx_vlm.legacy import processors
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.processor import write_processor
+from conformance.plugins.mlx_vlm.processor_files import write_processor
 
 _TOWERS = ["text", "vision", "perceiver", "projector", "audio"]
-
-# What transformers says where it makes the processor for mlx-vlm 0.4, and what it misses there.
-# Later releases make their own, and families say of their processors only what those read.
-_WANTED = {
-    "torchvision": "torchvision",
-    "Unrecognized image processor": "image_processor_type in its config",
-}
 
 
 def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedModel:
@@ -38,11 +32,11 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
 
     Args:
         dtype: ``float32``, ``float16`` or ``bfloat16``.
-        seed: shifts the weights' seed further than the family's own seed does.
+        seed: is added to the family's own seed.
 
     Raises:
         Unsupported: the installed library has no such model, or says that it can't build it.
-        ModelError: the library failed, or what it loaded is not what was written.
+        ModelError: the library failed, or the loaded weights are not those that were written.
     """
     if family.checkpoint is not None:
         model, processor = checkpoints.load(family, family.checkpoint, dtype=dtype)
@@ -65,19 +59,19 @@ def _loaded(family: Family, folder: Path) -> tuple[Any, Any]:
     if stand_in is None or not stand_in.unloadable:
         try:
             made: tuple[Any, Any] = utils.load(str(folder), strict=True)
-        except ValueError as error:  # of transformers, about processors that 0.4 asks for
-            wanted = next((name for text, name in _WANTED.items() if text in str(error)), None)
-            if wanted is None or not compat.embeds_together():
+        except ValueError as error:
+            missing = processors.missing(error) if compat.embeds_together() else None
+            if missing is None:
                 raise
-            raise Unsupported(f"its processor is not supported without {wanted}") from error
+            raise Unsupported(f"its processor is not supported without {missing}") from error
         return made
     model = utils.load_model(folder, strict=True)
-    # A folder without a config names no model, so its tokenizer is all that is found in it.
-    alone = folder / "tokenizer"
-    alone.mkdir()
-    write_processor(family, alone)
+    # A folder without a config names no model, so only its tokenizer is loaded.
+    tokenizer_folder = folder / "tokenizer"
+    tokenizer_folder.mkdir()
+    write_processor(family, tokenizer_folder)
     ends = getattr(model.config, "eos_token_id", None)
-    return model, utils.load_processor(alone, True, eos_token_ids=ends)
+    return model, utils.load_processor(tokenizer_folder, True, eos_token_ids=ends)
 
 
 def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, mx.array]:

@@ -1,4 +1,4 @@
-"""Images, videos and sounds, drawn from their description: the same on every platform."""
+"""Images, videos and sounds, generated from their description, the same on every platform."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RATE = 16000
 
 
 def draw(media: Media) -> Any:
-    """What a caller would hand in.
+    """The medium as a caller would pass it.
 
     Returns:
         image: a PIL image; video: uint8 ``[frames, height, width, 3]``; audio: float32
@@ -50,7 +50,7 @@ def _video(media: Media) -> npt.NDArray[np.uint8]:
 
 
 def _audio(media: Media) -> npt.NDArray[np.float32]:
-    """Three tones, so that a spectrogram has something to show, and a little noise."""
+    """Three tones, so that a spectrogram is not flat, and a little noise."""
     (samples,) = media.size
     raw = _bytes(media, (samples + 3,)).astype(np.float64) / 255
     time = np.arange(samples) / _RATE

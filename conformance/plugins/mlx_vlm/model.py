@@ -1,9 +1,8 @@
-"""A loaded vision-language model, and its state as it was when it was loaded.
+"""A loaded vision-language model that can be reset to its state after loading.
 
-Models of mlx-vlm keep what they know of the last prompt on themselves (``_rope_deltas``,
-``_position_ids``, masks made once), or in functions that their package makes once (hy_v4's compiled
-selection). A run must neither see what an earlier one left there nor leave anything: each starts
-from ``fresh``.
+Models of mlx-vlm keep state of the last prompt in attributes (``_rope_deltas``, ``_position_ids``,
+masks made once), or in cached functions of their package (hy_v4's compiled selection). Such state
+must not reach the next run: each starts from ``fresh``.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from conformance.core.family import Family
 class LoadedModel:
     """A model with its family's weights, in evaluation mode, and its processor, if it has one.
 
-    ``composed`` holds the prompts that were made of text and media, ``inputs`` what the processor
-    made of each, ``drafters`` the family's drafters as far as they were loaded, by their kind.
+    ``composed`` holds the prompts that were made from text and media, ``inputs`` the processor's
+    output for each, ``drafters`` the family's drafters that were loaded, by their kind.
     """
 
     model: Any
@@ -38,21 +37,21 @@ class LoadedModel:
     composed: dict[Any, Any] = field(default_factory=dict)
     drafters: dict[str, Any] = field(default_factory=dict)
     _loaded: Attributes = field(init=False)
-    _makers: list[Any] = field(default_factory=list)
+    _cached_functions: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         decoder = getattr(self.model, "language_model", self.model)  # a drafter has none
-        self._makers.extend(_remembering(type(decoder).__module__))
+        self._cached_functions.extend(_cached_functions_of(type(decoder).__module__))
         object.__setattr__(self, "_loaded", Attributes(self.model))
 
     @property
     def language_model(self) -> Any:
-        """The part that decodes; what the library's server gives to its batch generator."""
+        """The part that decodes, which the library's server gives to its batch generator."""
         return self.model.language_model
 
     @property
     def takes_pieces(self) -> bool:
-        """Whether ``generate_step`` can prefill the model in pieces, which it names ``inputs``."""
+        """Whether ``generate_step`` can prefill in pieces, which it passes as ``inputs``."""
         names = ("inputs", "inputs_embeds", "cache", "n_to_process", "logits_to_keep")
         try:
             inspect.signature(type(self.language_model).__call__).bind(self, **dict.fromkeys(names))
@@ -61,24 +60,24 @@ class LoadedModel:
         return True
 
     def cache(self) -> list[Any]:
-        """An empty cache for one request, of a model that remembers none."""
+        """An empty cache for one request, after a reset of the model."""
         self.fresh()
         made: list[Any] = make_prompt_cache(self.language_model)
         return made
 
     def forward(self, tokens: Sequence[int], cache: list[Any]) -> mx.array:
-        """Logits ``[length, vocab]`` of text ``tokens``; the cache goes on."""
+        """Logits ``[length, vocab]`` of text ``tokens``; the cache is updated."""
         ids = mx.array(list(tokens), mx.int32)[None]
         logits: mx.array = self.language_model(ids, cache=cache).logits
         return logits[0]
 
     def fresh(self) -> LoadedModel:
-        """Put every attribute of every module back to what it was after loading.
+        """Reset every attribute of every module to what it was after loading.
 
-        What functions of the model's package remember of earlier calls, they forget.
+        Cached functions of the model's package are cleared too.
         """
-        for maker in self._makers:
-            maker.cache_clear()
+        for function in self._cached_functions:
+            function.cache_clear()
         self._loaded.restore()
         return self
 
@@ -87,8 +86,8 @@ class LoadedModel:
         return self._loaded.changed()
 
 
-def _remembering(module: str) -> list[Any]:
-    """The functions of a module's package that remember what they returned (``lru_cache``)."""
+def _cached_functions_of(module: str) -> list[Any]:
+    """The functions of a module's package that have a cache (``lru_cache``)."""
     package = module.rpartition(".")[0] + "."
     inside = [found for name, found in list(sys.modules.items()) if name.startswith(package)]
     values = [value for found in inside for value in vars(found).values()]

@@ -35,5 +35,5 @@ def conformance_engines() -> list[type[Engine]]:
 
 @hookimpl
 def conformance_faults() -> list[Fault]:
-    """What ``faults/`` holds; the library is imported when one is put in."""
+    """Historic defects. They import the library only when they are applied."""
     return list(FAULTS)

@@ -16,8 +16,8 @@ _PLENTY = 1 << 40  # bytes
 def make_manager(caching: PrefixCaching) -> Any:
     """An ``APCManager`` with all its blocks free, in memory alone.
 
-    Whether a prefix is kept must not hang on how much memory this machine happens to have: none is
-    held back for others, and nobody asks (it takes a process each time).
+    Whether a prefix is stored must not depend on the memory of this machine: none is reserved, and
+    the free memory is not measured, which would start a process each time.
 
     Source: ``mlx_vlm.server.app``, where a model is loaded.
 
@@ -45,7 +45,7 @@ def make_manager(caching: PrefixCaching) -> Any:
 
 
 def require(generator: Any) -> None:
-    """See that the generator uses its manager.
+    """Check that the generator uses its manager.
 
     Raises:
         Unsupported: the library has silently turned prefix caching off for this model's caches.
@@ -54,12 +54,12 @@ def require(generator: Any) -> None:
         return
     plan = compat.part("apc").model_apc_plan(generator.model)
     why = {f"{c.type_name}: {c.reason}" for c in plan.components if not c.restorable}
-    words = "; ".join(sorted(why)) or "the model names no caches"
-    raise Unsupported(f"prefix caching is not supported for this model's caches ({words})")
+    reasons = "; ".join(sorted(why)) or "the model names no caches"
+    raise Unsupported(f"prefix caching is not supported for this model's caches ({reasons})")
 
 
 def require_stored(manager: Any, prompt_length: int) -> None:
-    """See that something was stored once a prompt of that length has given its first token.
+    """Check that something was stored when a prompt of that length has its first token.
 
     Raises:
         Unsupported: the library silently stores nothing, of a layer without keys for example.
@@ -73,14 +73,14 @@ def require_stored(manager: Any, prompt_length: int) -> None:
 
 
 def prepare(generator: Any, prompt_length: int) -> None:
-    """What the server tells the cache before it embeds a prompt."""
+    """The server's call of the cache before it embeds a prompt."""
     coordinator = getattr(generator, "apc", None)
     if coordinator is not None:
         coordinator.prepare_prefill(prompt_length, prefill_step_size=generator.prefill_step_size)
 
 
 def semantic_hash(loaded: LoadedModel, made: Inputs) -> int:
-    """The key of all that a prompt holds beside its tokens.
+    """The key of all content of a prompt other than its tokens.
 
     Source: ``mlx_vlm.server.generation.ResponseGenerator.generate``.
     """
@@ -100,8 +100,8 @@ def semantic_hash(loaded: LoadedModel, made: Inputs) -> int:
     )
 
 
-def lent_bytes(manager: Any) -> int:
-    """Bytes of the blocks that are not free: those that some request holds."""
+def used_bytes(manager: Any) -> int:
+    """Bytes of the blocks that are in use by some request."""
     free, block = set(), manager._free_head
     while block is not None and id(block) not in free:
         free.add(id(block))

@@ -1,4 +1,4 @@
-"""Invalid calls of ``BatchGenerator``: each must be refused clearly and change nothing."""
+"""Invalid calls of ``BatchGenerator``: each must raise a clear error and change nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.core.trace import ProbeResult
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.required import plain
+from conformance.plugins.mlx_vlm.required_media import plain_request
 
 _UNKNOWN_UID = 1_000_003
 
@@ -20,7 +20,7 @@ _UNKNOWN_UID = 1_000_003
 def _insert(
     lengths: tuple[int, ...] = (3, 2), embedded: tuple[int, ...] = (), **options: Any
 ) -> Callable[[Any, LoadedModel], object]:
-    """An ``insert`` of prompts of these lengths, each with its embeddings unless told otherwise."""
+    """An ``insert`` of prompts of these lengths, each with its embeddings by default."""
 
     def call(generator: Any, loaded: LoadedModel) -> object:
         prompts = [_prompt(loaded, n)[0] for n in lengths]
@@ -31,9 +31,9 @@ def _insert(
 
 
 def _prompt(loaded: LoadedModel, length: int) -> tuple[list[int], dict[str, Any]]:
-    """So many tokens of text, and what the server would embed of them; of none, none of one."""
+    """``length`` tokens of text, and the server's arguments for them, cut to none for none."""
     low, _ = loaded.family.tokens
-    request = plain(loaded, tuple(range(low, low + max(length, 1))), 1)
+    request = plain_request(loaded, tuple(range(low, low + max(length, 1))), 1)
     given = embed(loaded, inputs_of(loaded, request))
     if length:
         return list(request.prompt), given
@@ -48,7 +48,7 @@ def _construct(**options: Any) -> Callable[[Any, LoadedModel], object]:
 
 
 def _remove(generator: Any, _: LoadedModel) -> None:
-    """``remove`` says by its return value whether it knew the uid."""
+    """``remove`` returns whether it knew the uid."""
     if generator.remove(_UNKNOWN_UID) is False:
         raise KeyError("remove returned False")
 
@@ -70,5 +70,5 @@ PROBES: Mapping[str, Callable[[Any, LoadedModel], object]] = {
 
 
 def probe(generator: Any, loaded: LoadedModel, kind: str) -> ProbeResult:
-    """Make the invalid call ``kind`` on a generator at work and compare its state around it."""
+    """Make the invalid call ``kind`` on a working generator; what it changed is in the result."""
     return watched(kind, lambda: PROBES[kind](generator, loaded), lambda: compat.digest(generator))

@@ -1,13 +1,13 @@
-"""Single-stream caches quantized as the batch generator says that it quantizes its own.
+"""Single-stream caches, quantized as the batch generator documents it for its own.
 
 ``generate_step(kv_bits=...)`` follows another policy (uniform: every layer, once a cache has passed
 the start, after each chunk), so its stream is no oracle for a quantized batch;
-``MlxVlm.policy_stream`` holds the two against each other.
+``MlxVlm.policy_stream`` lets the two be compared.
 
-The policy is stated here a second time and not taken from the library, so that a batch that leaves
-it is seen: keys and values of full attention are quantized on the fly, those of the last layer
-never if there are more than two; TurboQuant leaves a request alone whose prompt is shorter than the
-start, uniform quantization knows no start (``mlx_vlm.generate.ar._make_cache``,
+The policy is written here a second time and not taken from the library, so that a batch with
+another policy is found: keys and values of full attention are quantized on the fly, those of the
+last layer never if there are more than two; TurboQuant quantizes no request whose prompt is shorter
+than the start, uniform quantization has no start (``mlx_vlm.generate.ar._make_cache``,
 ``mlx_vlm.models.cache.should_quantize_kv_layer``).
 """
 
@@ -24,7 +24,7 @@ from conformance.core.options import KvQuant
 from conformance.core.trace import CachedLayer
 from conformance.plugins.mlx_vlm import compat
 
-# Stacks of more layers than these keep their last layer as it is.
+# Models with more layers than these never quantize their last layer.
 _SHALLOW = 2
 
 
@@ -32,9 +32,9 @@ def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
     """A cache for one row with the layers quantized that the batch generator quantizes.
 
     Raises:
-        NotImplementedError: the batch generator refuses one of the model's caches, in its words.
+        NotImplementedError: the batch generator refuses one of the model's caches.
     """
-    _ask(model, kv, prompt_length)
+    _require_supported(model, kv, prompt_length)
     plain = caches.make_prompt_cache(model)
     if is_turbo(kv) and prompt_length < kv.start:
         return list(plain)
@@ -45,12 +45,12 @@ def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
 
 
 def is_turbo(kv: KvQuant) -> bool:
-    """Whether the library takes these options for TurboQuant: by the scheme's name or fractions."""
+    """Whether the library uses TurboQuant for these options: by the scheme's name or fractions."""
     return bool(turboquant_enabled(kv.bits, kv.scheme))
 
 
-def _ask(model: Any, kv: KvQuant, prompt_length: int) -> None:
-    """Ask the library for the batch cache of one row; whatever it refuses, it says."""
+def _require_supported(model: Any, kv: KvQuant, prompt_length: int) -> None:
+    """Make the library's batch cache of one row, so that the library can refuse it."""
     compat.make_batch_cache(model, kv, prompt_length)
 
 
@@ -75,7 +75,7 @@ def layers(entries: list[Any]) -> tuple[CachedLayer, ...]:
 
 
 def nbytes(entry: Any) -> int:
-    """Bytes of a cache's arrays as far as they are in use; what counts rows is left out."""
+    """Bytes of a cache's arrays as far as they are in use, without arrays of one axis."""
     total = 0
     for leaf in _leaves(entry):
         empty = getattr(leaf, "empty", None)  # caches of single models may lack it

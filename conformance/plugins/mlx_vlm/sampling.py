@@ -1,4 +1,4 @@
-"""What mlx-vlm samples with: a request's processors, forced tokens, and an end that never comes."""
+"""What mlx-vlm samples with: logits processors, forced tokens, and no stopping criterion."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def make_processors(processors: tuple[Processor, ...]) -> list[ProcessorFn]:
     return sampling.make_processors(processors, "mlx_vlm", compat.processor_maker())
 
 
-class Forcing:
-    """The generator's one sampler for all rows, which gives each row its own next token."""
+class ForcedRowsSampler:
+    """The generator's one sampler for all rows, which forces the next token of each row."""
 
     def __init__(
         self, token: Callable[[int, int], int], positions: Callable[[], list[int]]
@@ -31,12 +31,12 @@ class Forcing:
     def sample_target(
         self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
     ) -> mx.array:
-        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` counts each row's output tokens."""
+        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` are indices of output tokens."""
         del logprobs, row_ids
         return mx.array([self._token(row, at) for row, at in enumerate(positions)], mx.uint32)
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        """As ``sample_target``, for releases that do not tell the rows' positions (up to 0.5)."""
+        """As ``sample_target``, for releases that pass no positions (up to 0.5)."""
         return self.sample_target(logprobs, row_ids=[], positions=self._positions())
 
 

@@ -36,13 +36,13 @@ class ReferenceMixed(prefill.Mixed):
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """Three, by how prompts are brought in."""
+    """Three, which differ in how they prefill."""
     return [ReferenceSolo, ReferencePadded, ReferenceMixed]
 
 
 @hookimpl
 def conformance_faults() -> list[Fault]:
-    """Historic defects that no library can host. Imported late: they import mlx-lm's parts."""
+    """Historic defects that fit into no library. Imported late, because they import mlx-lm."""
     from conformance.plugins.reference_engine.faults import FAULTS  # noqa: PLC0415
 
     return list(FAULTS)

@@ -1,6 +1,6 @@
-"""Rows' own caches, shown to a model as one batch.
+"""Batch caches that wrap each row's own caches for one forward pass.
 
-Each row keeps the single-stream caches that the library makes for it; for the time of one forward
-pass an object of this package stands around the rows' caches of a layer. It has no state of its
-own that outlives the pass, so no row can come to hold what is another's.
+Each row keeps the single-stream caches that the library makes for it. During a forward pass an
+object of this package wraps the rows' caches of a layer. No state of the wrapper outlives the pass,
+so rows can't get each other's content.
 """

@@ -12,12 +12,12 @@ from conformance.reference.caches import layout
 
 
 class RowwiseArrays(ArraysCache):
-    """States are stacked when the pass begins and split when it has ended.
+    """States are stacked when the pass begins and split when it ends.
 
-    A subclass, because models ask ``isinstance``. ``lengths`` tell a model where each row's tokens
-    end; a row that begins has zeros where others have a state, which is what all models but one
-    (``mlx_lm/models/recurrent_gemma.py:157``) begin with.
-    They stay unset where all rows are of one length, so that nothing is gathered needlessly.
+    A subclass, because models check ``isinstance``. ``lengths`` tell a model where each row's
+    tokens end; they stay unset if all rows have one length, so that nothing is gathered needlessly.
+    A new row has zeros where others have a state, which is the initial state of all models but one
+    (``mlx_lm/models/recurrent_gemma.py:157``).
     """
 
     def __init__(self, caches: Sequence[Any], lengths: Sequence[int]) -> None:
@@ -35,7 +35,7 @@ class RowwiseArrays(ArraysCache):
         return len(self._caches)
 
     def commit(self) -> None:
-        """Give each row the state that the model left for it."""
+        """Give each row its part of the states after the pass."""
         for row, cache in enumerate(self._caches):
             for index in range(len(self.cache)):
                 states = self[index]

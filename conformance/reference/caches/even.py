@@ -1,11 +1,11 @@
-"""Caches whose model reckons with one number for all rows: rows of equal history alone.
+"""Caches whose model uses one offset for all rows: only rows of equal history share a pass.
 
-``ChunkedKVCache`` and caches that a model brings itself have no batched form in the library: the
+``ChunkedKVCache`` and caches that a model defines itself have no batched form in the library: the
 model makes its masks from one offset (``mlx_lm/models/llama4.py:232``,
 ``mlx_lm/models/deepseek_v41.py:974``), and its cache keeps groups that are full for every row at
-once. No padding makes that right for rows of unequal history, so such rows go in passes of their
+once. No padding makes that right for rows of unequal history, so such rows have passes of their
 own; rows of equal history have arrays of equal shapes, which are stacked as they are. All layers of
-such a model are stacked so, and the model sees the caches that it knows.
+such a model are stacked so, and the model gets caches of its own classes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ APART = (
 
 
 def stack(caches: Sequence[Any]) -> Any:
-    """A cache of the same class that holds all rows. The rows' own stay as they are.
+    """A cache of the same class with all rows. The rows' own caches stay as they are.
 
     Raises:
         ValueError: the rows differ in more than their numbers.
@@ -42,7 +42,7 @@ def stack(caches: Sequence[Any]) -> Any:
 
 
 def split(stacked: Any, caches: Sequence[Any]) -> None:
-    """Give each row its own of what ``stacked`` holds after the pass."""
+    """Give each row its part of ``stacked`` after the pass."""
     for name, value in vars(stacked).items():
         for row, cache in enumerate(caches):
             mine = layout.own(value, row) if isinstance(value, mx.array) else value
@@ -50,13 +50,13 @@ def split(stacked: Any, caches: Sequence[Any]) -> None:
 
 
 def numbers(cache: Any) -> tuple[Hashable, ...]:
-    """All of a cache that is no array, and which arrays there are."""
-    told = vars(cache).items()
-    return tuple((name, "array" if isinstance(v, mx.array) else v) for name, v in told)
+    """All attributes of a cache that are no arrays, and the names of its arrays."""
+    items = vars(cache).items()
+    return tuple((name, "array" if isinstance(v, mx.array) else v) for name, v in items)
 
 
 def _used(cache: Any, array: mx.array) -> mx.array:
-    """``array`` without its stock, whose size depends on the pieces that a row came in."""
+    """``array`` without its spare part, whose size depends on the pieces of the prompt."""
     if isinstance(cache, KVCache | ChunkedKVCache):
         return array[..., : cache.offset - getattr(cache, "start_position", 0), :]
     return array

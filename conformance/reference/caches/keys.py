@@ -19,8 +19,8 @@ class RowwiseKeys:
 
     Attributes:
         offset: int32 ``[rows]``, the position of each row's first new token; after an update it
-            is further by the columns of the pass, as a single stream's is.
-        keys: what the last update gave out; ``values`` likewise.
+            it is larger by the columns of the pass, as a single stream's is.
+        keys: the result of the last update; ``values`` likewise.
     """
 
     def __init__(self, caches: Sequence[Any], lengths: Sequence[int]) -> None:
@@ -34,15 +34,15 @@ class RowwiseKeys:
 
     @staticmethod
     def _kept(cache: Any) -> int:
-        """How many keys from before the pass a row's new tokens get to see."""
+        """How many keys from before the pass a row's new tokens can see."""
         return int(cache.offset)
 
     def _fetched(self, cache: Any, fetched: tuple[Any, Any]) -> tuple[Any, Any]:  # noqa: ARG002
-        """Keys and values as the row's cache gave them, in the order in time."""
+        """Keys and values of the row's cache, in the order of time."""
         return fetched
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[Any, Any]:
-        """Give each row's cache its new tokens, and nothing that is padding.
+        """Append its new tokens to each row's cache, and no padding.
 
         Args:
             keys: ``[rows, heads, length, dim]``; ``values`` likewise.
@@ -64,7 +64,7 @@ class RowwiseKeys:
         return self.keys, self.values
 
     def keys_and_values(self) -> tuple[Any, Any]:
-        """What the last update gave out, for layers that share it."""
+        """The result of the last update, for layers that share it."""
         return self.keys, self.values
 
     def make_mask(
@@ -77,11 +77,11 @@ class RowwiseKeys:
         return layout.mask(self._rows, N, window_size or self._window())
 
     def _window(self) -> int | None:
-        """Columns that a query sees where the model does not say it."""
+        """Columns that a query sees if the model does not pass a window."""
         return None
 
     def commit(self) -> None:
-        """Nothing is left to do: the rows' caches were updated in the pass."""
+        """Nothing to do: the rows' caches were updated in the pass."""
 
     @property
     def state(self) -> list[Any]:
@@ -89,26 +89,26 @@ class RowwiseKeys:
         return [cache.state for cache in self._caches if not cache.empty()]
 
     def empty(self) -> bool:
-        """Whether no row holds anything."""
+        """Whether all rows are empty."""
         return all(cache.empty() for cache in self._caches)
 
 
 class RowwiseWindow(RowwiseKeys):
     """``RotatingKVCache`` of each row.
 
-    Which keys are seen is told by columns and not by positions, as the single stream does it: with
+    The mask is made from columns and not from positions, as the single stream does it: with
     ``keep`` the first columns are older than the window.
     """
 
     @staticmethod
     def _kept(cache: Any) -> int:
         stored = 0 if cache.empty() else min(cache.offset, cache.keys.shape[2])
-        # One token overwrites the oldest one; several are put behind what is left for the first.
+        # One token overwrites the oldest; several are appended to what is left for the first.
         return int(min(stored, cache.max_size - 1))
 
     def _fetched(self, cache: Any, fetched: tuple[Any, Any]) -> tuple[Any, Any]:  # noqa: ARG002
-        # The ring's own order would put each row's keys into other columns. The method is the
-        # library's private one: nothing public tells where the ring begins.
+        # The ring's own order would put each row's keys into other columns. The method is private:
+        # nothing public says where the ring begins.
         return cache._temporal_order(cache.keys), cache._temporal_order(cache.values)
 
     def _window(self) -> int | None:
@@ -119,7 +119,7 @@ class RowwiseQuantized(RowwiseKeys):
     """``QuantizedKVCache`` of each row: codes, scales and biases are split and stacked alike.
 
     Attributes:
-        bits: the model's attention looks here; ``group_size`` likewise.
+        bits: read by the model's attention; ``group_size`` likewise.
     """
 
     def __init__(self, caches: Sequence[Any], lengths: Sequence[int]) -> None:

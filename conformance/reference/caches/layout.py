@@ -1,13 +1,13 @@
-"""Where a row's keys stand in the padded batch, and which of them each query may see.
+"""The columns of a row's keys in the padded batch, and which of them each query may see.
 
-Position ``p`` of every row stands in column ``p``, and padding is on the right, of queries and of
-keys: what a model does with absolute columns (blocks, sinks, learned positions) is then right::
+Position ``p`` of every row is in column ``p``, and padding is on the right, of queries and of keys:
+so what a model does with absolute columns (blocks, sinks, learned positions) is right::
 
     row of 3 + 2 tokens   k k k n n . .      k: kept from before   n: new   .: padding
     row of 0 + 4 tokens   n n n n . . .
     row of 6 + 1 tokens   k k k k k k n
 
-A rotating cache gives its keys in their order in time, so that their columns are positions less
+A rotating cache returns its keys in the order of time, so that their columns are positions minus
 the same number for each key of the row.
 """
 
@@ -56,7 +56,7 @@ def mask(rows: Sequence[Row], length: int, window: int | None) -> mx.array:
 
     Args:
         length: columns of queries; a row's last ``length - row.new`` are padding, and see what its
-            last real query sees, so that nothing is undefined there.
+            last real query sees, so that no value is undefined.
 
     Returns: bool ``[rows, 1, length, width]``.
     """

@@ -7,10 +7,10 @@ from typing import Any
 
 
 class RowwiseList:
-    """Each cache of the list stands for the rows' caches at that place.
+    """Each cache of the list wraps the rows' caches at that index.
 
     Args:
-        wrap: makes the batch cache for one place, of whatever kind it is.
+        wrap: makes the batch cache for one index, of any kind.
     """
 
     def __init__(
@@ -36,5 +36,5 @@ class RowwiseList:
         return [cache.state for cache in self.caches if not cache.empty()]
 
     def empty(self) -> bool:
-        """Whether no row holds anything."""
+        """Whether all rows are empty."""
         return all(cache.empty() for cache in self.caches)

@@ -40,16 +40,16 @@ def must_be_even(caches: Sequence[Any]) -> bool:
 
 
 def history(caches: Sequence[Any]) -> tuple[Hashable, ...]:
-    """What must be equal of rows that can only be stacked."""
+    """What must be equal in rows that can only be stacked."""
     return tuple(even.numbers(leaf) for leaf in leaves(caches))
 
 
 def signature(caches: Sequence[Any]) -> tuple[str, ...]:
-    """What kinds of caches a row has: rows of other kinds can't be in one pass with it."""
+    """The kinds of caches of a row: rows of other kinds can't share a pass with it."""
     return tuple(type(leaf).__name__ for leaf in leaves(caches))
 
 
 def shapes(caches: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
-    """Of a row's recurrent states; ``None`` for one that has not begun, which goes with any."""
+    """The shapes of a row's recurrent states; ``None`` for a state not set yet, which fits any."""
     states = [leaf.cache for leaf in leaves(caches) if isinstance(leaf, library.ArraysCache)]
     return tuple(None if s is None else tuple(s.shape) for own in states for s in own)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.backend.module_hooks import Held
+from conformance.backend.module_hooks import CacheState
 from conformance.tools.explain.rows import relative
 
 
@@ -42,8 +42,8 @@ class EntryDifference:
 
 
 def entry_differences(
-    got: Held,
-    want: Held,
+    got: CacheState,
+    want: CacheState,
     *,
     row: int,
     done: int,
@@ -80,14 +80,14 @@ def entry_differences(
                 yield EntryDifference(got.place, got.kind, name, row, None, error)
 
 
-def _in_use(want: Held, name: str, array: np.ndarray) -> np.ndarray:
+def _in_use(want: CacheState, name: str, array: np.ndarray) -> np.ndarray:
     """What a single stream's array says; of a buffer of tokens that fill no pool yet, those."""
     pooling = "remainder" in want.counts and name.startswith("buf")
     used: np.ndarray = array[0][: int(want.counts["remainder"][0])] if pooling else array[0]
     return used
 
 
-def _counts(got: Held, *, row: int, done: int, ahead: int) -> Iterator[EntryDifference]:
+def _counts(got: CacheState, *, row: int, done: int, ahead: int) -> Iterator[EntryDifference]:
     """A row's next position is ``done``, and what its columns hold before them is padding.
 
     Of an empty batch counts may already hold the padding of the prompts to come.
@@ -109,7 +109,7 @@ def _counts(got: Held, *, row: int, done: int, ahead: int) -> Iterator[EntryDiff
             )
 
 
-def _padding(got: Held, done: int) -> tuple[int, int] | None:
+def _padding(got: CacheState, done: int) -> tuple[int, int] | None:
     """Least and most columns before a row's first one; ``None`` where the cache tells too little.
 
     Of a window a row needs no more columns than the next token may see.
@@ -124,13 +124,13 @@ def _padding(got: Held, done: int) -> tuple[int, int] | None:
     return max(used - done, 0), max(used - needed, 0)
 
 
-def _used(got: Held) -> int:
+def _used(got: CacheState) -> int:
     """How many columns are in use; once a ring has gone round, all."""
     rotated = "rotated" in got.counts and bool(got.counts["rotated"][0])
     return int(got.counts["max_size" if rotated else "_idx"][0])
 
 
-def _columns(want: Held, array: np.ndarray, done: int, *, exact: bool) -> np.ndarray | None:
+def _columns(want: CacheState, array: np.ndarray, done: int, *, exact: bool) -> np.ndarray | None:
     """``[n, features]``: the last columns of a single stream up to its ``done``-th token."""
     if array.ndim != 4 or "offset" not in want.counts:
         return None
@@ -153,7 +153,7 @@ def _columns(want: Held, array: np.ndarray, done: int, *, exact: bool) -> np.nda
 
 
 def _missing(
-    got: Held,
+    got: CacheState,
     name: str,
     mine: np.ndarray,
     wanted: np.ndarray,
@@ -185,7 +185,7 @@ def _missing(
         next_one = int(later[0]) + 1
 
 
-def _in_order_of_time(got: Held, columns: np.ndarray) -> np.ndarray:
+def _in_order_of_time(got: CacheState, columns: np.ndarray) -> np.ndarray:
     """The columns as they follow each other; of a ring the oldest comes first."""
     if "max_size" not in got.counts or "_idx" not in got.counts:
         return columns

@@ -83,7 +83,7 @@ def _of_input(strange: Strange) -> Where:
 
 def _of_embeddings(recording: Recording, one: Pass, spans: Sequence[Span]) -> Where | None:
     """Whether a row of a model that is given embeddings was given other ones than alone."""
-    whole = one.heard[-1] if one.heard else None
+    whole = one.calls[-1] if one.calls else None
     if whole is None or whole.path or whole.given is None or whole.given.ndim != 3:
         return None
     for span in spans:
@@ -104,18 +104,18 @@ def _of_embeddings(recording: Recording, one: Pass, spans: Sequence[Span]) -> Wh
 def _entries(recording: Recording, one: Pass, spans: Sequence[Span], step: int) -> Iterator[Where]:
     """Cache entries that differ before a pass, layer by layer and row by row."""
     drafted = recording.trace.steps[step].output.drafted
-    for number, held in enumerate(one.held):
+    for number, held in enumerate(one.caches):
         for span in spans:
             single = recording.alone[span.request_id]
             later = [(at, p) for at, p in single.passes if at >= span.position]
             if not later:
                 continue
             at, nearest = min(later, key=lambda pair: pair[0])
-            if number >= len(nearest.held):
+            if number >= len(nearest.caches):
                 continue
             for found in entry_differences(
                 held,
-                nearest.held[number],
+                nearest.caches[number],
                 row=span.row,
                 done=span.position,
                 exact=at == span.position,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.backend.module_hooks import Heard, Pass
+from conformance.backend.module_hooks import ModuleCall, Pass
 from conformance.report.explanation import LayerError, Where
 from conformance.tools.explain.alignment import Span
 from conformance.tools.explain.recording import Recording
@@ -34,19 +34,19 @@ class Differing:
 
 def differing(recording: Recording, one: Pass, spans: Sequence[Span]) -> Iterator[Differing]:
     """The modules of a pass whose outputs differ, or the ones around that gave their inputs."""
-    right: Heard | None = None
-    for index, heard in enumerate(one.heard):
+    right: ModuleCall | None = None
+    for index, call in enumerate(one.calls):
         for span in spans:
-            given, made = errors(heard, span, recording.alone[span.request_id])
-            level = recording.level.of(heard.path)
+            given, made = errors(call, span, recording.alone[span.request_id])
+            level = recording.level.of(call.path)
             wrong = [(p, e) for p, e in made if not e <= level]
             if not wrong:
                 continue
             position, error = wrong[0]
             blamed = _blamed(recording, one, index, span, position)
             detail = f"the last that is right is {_name(right)}" if right else ""
-            if blamed is not heard:
-                detail += f", the first that is given something else is {_name(heard)}"
+            if blamed is not call:
+                detail += f", the first that is given something else is {_name(call)}"
             where = Where(
                 f"module:{blamed.path}:{blamed.kind}",
                 span.request_id,
@@ -57,8 +57,8 @@ def differing(recording: Recording, one: Pass, spans: Sequence[Span]) -> Iterato
                 detail=detail.removeprefix(", "),
             )
             shows = _shows(recording, one, index, span, position)
-            yield Differing(where, shows, own=bool(given) and blamed is heard)
-        right = heard
+            yield Differing(where, shows, own=bool(given) and blamed is call)
+        right = call
 
 
 def _shows(recording: Recording, one: Pass, index: int, span: Span, position: int) -> bool:
@@ -67,53 +67,53 @@ def _shows(recording: Recording, one: Pass, index: int, span: Span, position: in
     Attention may multiply in another order for one token than for several, or for few: then the
     modules within it are given other things, and the outcome is the same.
     """
-    path, single = one.heard[index].path, recording.alone[span.request_id]
-    around = [h for h in one.heard[index:] if (path + ".").startswith(h.path + ".")]
-    within = [heard for heard in around if _LAYER.match(heard.path)]
+    path, single = one.calls[index].path, recording.alone[span.request_id]
+    around = [h for h in one.calls[index:] if (path + ".").startswith(h.path + ".")]
+    within = [call for call in around if _LAYER.match(call.path)]
     if not within:
         return True
-    layer = min(within, key=lambda heard: len(heard.path))
+    layer = min(within, key=lambda call: len(call.path))
     _, made = errors(layer, span, single)
     level = recording.level.of(layer.path)
     return not made or any(p == position and not e <= level for p, e in made)
 
 
-def _blamed(recording: Recording, one: Pass, index: int, span: Span, position: int) -> Heard:
+def _blamed(recording: Recording, one: Pass, index: int, span: Span, position: int) -> ModuleCall:
     """The call at ``index``, or the innermost around it that was given what it is given alone.
 
     A call ends before the one within which it was made.
     """
-    heard = one.heard[index]
-    given, _ = errors(heard, span, recording.alone[span.request_id])
-    if all(p != position or e <= recording.level.of(heard.path) for p, e in given):
-        return heard
-    for outer in range(index + 1, len(one.heard)):
-        path = one.heard[outer].path
-        if not path or heard.path.startswith(path + "."):
+    call = one.calls[index]
+    given, _ = errors(call, span, recording.alone[span.request_id])
+    if all(p != position or e <= recording.level.of(call.path) for p, e in given):
+        return call
+    for outer in range(index + 1, len(one.calls)):
+        path = one.calls[outer].path
+        if not path or call.path.startswith(path + "."):
             return _blamed(recording, one, outer, span, position)
-    return heard
+    return call
 
 
 def layers(recording: Recording, one: Pass, spans: Sequence[Span]) -> tuple[LayerError, ...]:
     """The largest error of each layer's output; of a pass that fits nobody there is none."""
     found: dict[str, float] = {}
-    for heard in one.heard:
-        if not _LAYER.match(heard.path):
+    for call in one.calls:
+        if not _LAYER.match(call.path):
             continue
-        if any(path != heard.path and heard.path.startswith(path + ".") for path in found):
+        if any(path != call.path and call.path.startswith(path + ".") for path in found):
             continue
         for span in spans:
-            _, made = errors(heard, span, recording.alone[span.request_id])
+            _, made = errors(call, span, recording.alone[span.request_id])
             for _, error in made:
-                found[heard.path] = max(found.get(heard.path, 0.0), error)
+                found[call.path] = max(found.get(call.path, 0.0), error)
     # What stands in a list within a layer ended before the layer itself did.
     outer = [path for path in found if not any(path.startswith(other + ".") for other in found)]
     noise = recording.level.noise
     return tuple(LayerError(p, finite(found[p]), noise.get(p, 0.0)) for p in outer)
 
 
-def _name(heard: Heard) -> str:
-    return heard.path or "the whole model"
+def _name(call: ModuleCall) -> str:
+    return call.path or "the whole model"
 
 
 def _number(path: str) -> int | None:

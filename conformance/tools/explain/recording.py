@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.backend.module_hooks import Pass, listening
+from conformance.backend.module_hooks import Pass, record_calls
 from conformance.core.engine import Capability, Engine
 from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Schedule
@@ -30,7 +30,7 @@ class Level:
     floor: float
 
     def of(self, path: str) -> float:
-        """For the module at ``path``; one that was not heard gets that of the noisiest."""
+        """For the module at ``path``; one that was not recorded gets that of the noisiest."""
         return max(FACTOR * self.noise.get(path, self._worst), self.floor)
 
     @property
@@ -73,7 +73,7 @@ def record(subject: Subject, engine: type[Engine], schedule: Schedule, dtype: st
     tree = subject.library.decoder(subject.model)
     subject.library.churn()
     ends: list[int] = []
-    with subject.around(schedule.name), listening(tree) as passes:
+    with subject.around(schedule.name), record_calls(tree) as passes:
         trace = play(
             _counting(engine, passes, ends),
             subject.model,
@@ -136,7 +136,7 @@ def _plain(request: Request, history: tuple[int, ...]) -> Request:
 def _alone(
     subject: Subject, request: Request, options: EngineOptions, tokens: tuple[int, ...]
 ) -> Alone:
-    with listening(subject.library.decoder(subject.model)) as passes:
+    with record_calls(subject.library.decoder(subject.model)) as passes:
         subject.library.single_stream(
             subject.model, request, options=options, steps=len(tokens), forced=tokens
         )
@@ -147,9 +147,9 @@ def _level(subject: Subject, request: Request, tokens: tuple[int, ...], dtype: s
     """How far perturbations of one unit in the last place move each module's output."""
     library, tree = subject.library, subject.library.decoder(subject.model)
     options = EngineOptions()
-    with listening(tree, caches=False) as right:
+    with record_calls(tree, caches=False) as right:
         library.teacher_forced(subject.model, request, tokens, options=options)
-    with listening(tree, caches=False) as moved:
+    with record_calls(tree, caches=False) as moved:
         for seed in range(2):
             library.teacher_forced(
                 subject.model, request, tokens, options=options, ulps=2.0, seed=seed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from conformance.backend.module_hooks import Heard, Pass
+from conformance.backend.module_hooks import ModuleCall, Pass
 from conformance.tools.explain.alignment import Alignment, Span
 
 # A module, and the how-manieth of its calls in a pass.
@@ -22,7 +22,7 @@ class Alone:
         given: for each place of the tree what it was given at each position, ``[features]``.
         made: what it made of it.
         axes: on which axis each place has the positions: of ``given`` and of ``made``.
-        passes: as they were heard, with the number of tokens before each.
+        passes: as they were recorded, with the number of tokens before each.
     """
 
     given: dict[Place, dict[int, np.ndarray]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Alone:
 
 
 def alone(passes: Sequence[Pass], sequence: tuple[int, ...]) -> Alone:
-    """The positions of a single stream, of what was heard of it."""
+    """The positions of a single stream, of all recorded passes of it."""
     alignment = Alignment({"alone": sequence})
     pairs: list[tuple[Pass, Span]] = []
     for one in passes:
@@ -41,11 +41,11 @@ def alone(passes: Sequence[Pass], sequence: tuple[int, ...]) -> Alone:
     found = Alone(passes=[(span.position, one) for one, span in pairs])
     found.axes = _axes(pairs)
     for one, span in pairs:
-        for heard in one.heard:
-            place = (heard.path, heard.turn)
+        for call in one.calls:
+            place = (call.path, call.turn)
             given, made = found.axes.get(place, (None, None))
-            _put(found.given.setdefault(place, {}), heard.given, given, span)
-            _put(found.made.setdefault(place, {}), heard.made, made, span)
+            _put(found.given.setdefault(place, {}), call.given, given, span)
+            _put(found.made.setdefault(place, {}), call.made, made, span)
     return found
 
 
@@ -78,21 +78,21 @@ def relative(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def errors(
-    heard: Heard, span: Span, single: Alone
+    call: ModuleCall, span: Span, single: Alone
 ) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
     """By position the relative error of what a module was given, and of what it made.
 
     Nothing of a module that was given a thing of another size: it was asked for something else.
     """
-    place = (heard.path, heard.turn)
+    place = (call.path, call.turn)
     given, made = single.axes.get(place, (None, None))
-    rows, alone_rows = vectors(heard.given, given, span), single.given.get(place, {})
+    rows, alone_rows = vectors(call.given, given, span), single.given.get(place, {})
     there = (alone_rows.get(span.position + index) for index in range(span.count))
     if rows is not None and any(row is not None and row.shape != rows.shape[1:] for row in there):
         return [], []
     return (
         _errors(rows, alone_rows, span),
-        _errors(vectors(heard.made, made, span), single.made.get(place, {}), span),
+        _errors(vectors(call.made, made, span), single.made.get(place, {}), span),
     )
 
 
@@ -100,11 +100,11 @@ def noise(right: Iterable[Pass], perturbed: Iterable[Pass]) -> dict[str, float]:
     """By path the largest relative error that a perturbation of the same passes made."""
     found: dict[str, float] = {}
     for one, other in zip(right, perturbed, strict=True):
-        for heard, moved in zip(one.heard, other.heard, strict=False):
-            if heard.made is None or moved.made is None or heard.path != moved.path:
+        for call, moved in zip(one.calls, other.calls, strict=False):
+            if call.made is None or moved.made is None or call.path != moved.path:
                 continue
-            error = relative(moved.made, heard.made)
-            found[heard.path] = max(found.get(heard.path, 0.0), error)
+            error = relative(moved.made, call.made)
+            found[call.path] = max(found.get(call.path, 0.0), error)
     return found
 
 
@@ -125,10 +125,10 @@ def _errors(
 
 def _axes(pairs: Sequence[tuple[Pass, Span]]) -> dict[Place, tuple[int | None, int | None]]:
     """The axis whose length is that of each pass, for what each place was given and made."""
-    shapes: dict[Place, list[tuple[int, Heard]]] = {}
+    shapes: dict[Place, list[tuple[int, ModuleCall]]] = {}
     for one, span in pairs:
-        for heard in one.heard:
-            shapes.setdefault((heard.path, heard.turn), []).append((span.count, heard))
+        for call in one.calls:
+            shapes.setdefault((call.path, call.turn), []).append((span.count, call))
     return {
         place: (
             _axis([(n, h.given) for n, h in seen]),

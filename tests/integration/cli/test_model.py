@@ -93,7 +93,7 @@ def test_prompts_dtype_and_the_kept_oracle_are_the_user_s(run, folders, tmp_path
     damaged = min(path for path in kept if path.parent.name == "streams")
     damaged.write_bytes(damaged.read_bytes()[:-9])
     second = run(folders["plain"], *chosen)
-    assert f"{damaged}: the kept oracle is damaged" in second.err
+    assert f"{damaged}: the cached oracle is damaged" in second.err
     assert second.verdicts() == first.verdicts()
     now = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npz")}
     assert now.keys() == kept.keys()

@@ -1,4 +1,4 @@
-"""What a model is made of, told from its config, its modules and one pass."""
+"""What a model is made of, from its config, its modules and one pass."""
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -45,7 +45,7 @@ def test_each_kind_of_cache_is_named_once_in_the_order_of_layers():
         ),
     ],
 )
-def test_positions_are_told(config, model, forward, kind):
+def test_positions_are_reported(config, model, forward, kind):
     assert rope_kind(config, model, forward) == kind
 
 
@@ -71,7 +71,7 @@ class Convolving(nn.Module):
         ([(1, 3, 4)], ("recurrence",)),
     ],
 )
-def test_the_tail_of_a_convolution_is_told_from_a_recurrence(shapes, kinds):
+def test_the_tail_of_a_convolution_is_no_recurrence(shapes, kinds):
     cache = ArraysCache(3)
 
     def forward():
@@ -81,7 +81,7 @@ def test_the_tail_of_a_convolution_is_told_from_a_recurrence(shapes, kinds):
     assert state_kinds([KVCache(), CacheList(cache)], Convolving(), forward) == kinds
 
 
-def test_a_model_with_keys_alone_has_no_states():
+def test_a_model_with_keys_only_has_no_states():
     def forward():
         raise AssertionError
 

@@ -33,7 +33,7 @@ def test_buffers_are_filled_with_nan_and_with_huge_numbers(monkeypatch):
         assert any(value == 1e9 for value in filled)
 
 
-def test_live_arrays_are_left_alone():
+def test_live_arrays_are_left_unchanged():
     x = mx.arange(256).astype(mx.float32)
     mx.eval(x)
     churn(rounds=3)
@@ -41,11 +41,11 @@ def test_live_arrays_are_left_alone():
 
 
 def test_the_host_says_what_is_available(tmp_path):
-    told = tmp_path / "meminfo"
-    told.write_text("MemTotal:  100 kB\nMemFree:  10 kB\nMemAvailable:  64 kB\n")
-    assert memory._free_of_host(told) == 64 * 1024
-    told.write_text("MemTotal:  100 kB\n")
-    assert memory._free_of_host(told) is None
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:  100 kB\nMemFree:  10 kB\nMemAvailable:  64 kB\n")
+    assert memory._free_of_host(meminfo) == 64 * 1024
+    meminfo.write_text("MemTotal:  100 kB\n")
+    assert memory._free_of_host(meminfo) is None
     assert memory._free_of_host(tmp_path / "nowhere") is None
 
 

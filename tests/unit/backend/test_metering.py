@@ -95,7 +95,7 @@ def test_two_meters_both_count():
 
 
 @pytest.mark.parametrize("evaluate", [True, False])
-def test_the_output_and_live_caches_are_evaluated_inside_only_if_asked(monkeypatch, evaluate):
+def test_the_output_and_live_caches_are_evaluated_inside_only_on_request(monkeypatch, evaluate):
     evaluated = []
     monkeypatch.setattr(mx, "eval", lambda *arrays: evaluated.append(arrays))
     model = Model()

@@ -11,11 +11,11 @@ from conformance.core.errors import ModelError
 
 
 class Model(nn.Module):
-    def __init__(self, **told):
+    def __init__(self, **settings):
         super().__init__()
         self.embedding = nn.Embedding(12, 4)
-        if told:
-            self.args = SimpleNamespace(**told)
+        if settings:
+            self.args = SimpleNamespace(**settings)
 
     def __call__(self, tokens):
         return self.embedding.as_linear(self.embedding(tokens))
@@ -31,13 +31,13 @@ def test_its_arguments_are_its_config():
     assert found == {"vocab_size": 32, "model_type": "mine", "sliding_window": 8}
 
 
-def test_without_arguments_a_call_tells_the_vocabulary():
+def test_without_arguments_a_call_gives_the_vocabulary():
     found = config_of(Model())
     assert found["vocab_size"] == 12
     assert found["model_type"] == __name__.rpartition(".")[2]
 
 
-def test_a_model_that_tells_nothing_is_refused():
+def test_a_model_without_a_vocabulary_is_refused():
     class Mute(Model):
         def __call__(self, tokens):
             raise ValueError("needs an image")

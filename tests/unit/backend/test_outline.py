@@ -1,4 +1,4 @@
-"""Models of any size, told from their modules alone."""
+"""Models of any size, from their modules alone."""
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -58,7 +58,7 @@ def test_lists_within_layers_have_places_of_their_own():
     assert len(kinds(layer)["layers.*.experts"]) == 2
 
 
-def test_caches_before_the_last_are_told_apart():
+def test_caches_before_the_last_are_distinguished():
     found = kinds(Layer(), Layer(), caches=[KV(), Ring()])
     assert found["caches"] == {"KV", "Ring"}
     assert found["caches before the last"] == {"KV"}

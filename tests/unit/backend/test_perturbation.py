@@ -11,7 +11,7 @@ EPS = {mx.float32: 2.0**-23, mx.bfloat16: 2.0**-7, mx.float16: 2.0**-10}
 
 
 class Layer(nn.Module):
-    """Hands its input on, alone or with a count."""
+    """Returns its input, by itself or with a count."""
 
     def __init__(self, *, pair=False):
         super().__init__()
@@ -56,12 +56,12 @@ def test_the_embedding_and_each_layer_is_reached():
     model = Model()
     base = np.array(model(TOKENS))
     for name in ("embed", "layers"):
-        alone = Model()
+        single = Model()
         if name == "embed":
-            alone.layers = [_Plain(), _Plain(pair=True)]
+            single.layers = [_Plain(), _Plain(pair=True)]
         else:
-            alone.embed = _PlainEmbedding()
-        assert not np.array_equal(noisy(alone), base)
+            single.embed = _PlainEmbedding()
+        assert not np.array_equal(noisy(single), base)
 
 
 class _Plain:
@@ -110,7 +110,7 @@ def test_classes_are_restored_even_after_an_exception():
     assert np.array_equal(np.array(model(TOKENS)), np.ones((1, 3, 4)))
 
 
-def test_what_is_no_floating_array_is_left_alone():
+def test_what_is_no_floating_array_is_left_unchanged():
     model = Model()
     with perturbed(model, ulps=1.0, seed=0):
         _, count, whole = model.layers[1](mx.ones((1, 2)))

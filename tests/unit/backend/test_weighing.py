@@ -40,7 +40,7 @@ def test_computed_arrays_wait_for_nothing():
     assert pending_edges([Cache(batch())]) == 0
 
 
-def test_a_sum_that_nobody_computes_grows():
+def test_a_sum_that_is_not_evaluated_grows():
     total = mx.zeros(1)
     edges = []
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""What an invalid call raised and what it changed are both told."""
+"""What an invalid call raised and what it changed are both in the result."""
 
 from conformance.core.invalid_call import watched
 

@@ -149,7 +149,7 @@ def test_the_wide_rule_wants_three_steps_and_half_of_them():
     assert judge(*[WIDE_FACTOR - 0.1] * 9).within_noise
 
 
-def test_the_worst_step_and_the_first_bad_one_are_told_apart():
+def test_the_worst_step_and_the_first_bad_one_are_distinguished():
     found = judge(1.0, 6.0, 50.0, 5.0)
     assert (found.first_bad_step, found.worst_step) == (1, 2)
     assert found.ratio.tolist() == pytest.approx([1.0, 6.0, 50.0, 5.0])
@@ -273,7 +273,7 @@ def test_a_spike_in_one_run_of_many_is_noise_at_its_step():
 
 
 def test_runs_that_move_nothing_leave_the_floor():
-    """A void measurement is no proof of silence: the oracle raises before it comes to this."""
+    """A void measurement proves nothing: the oracle raises before."""
     _, base = moved(0.0, 0.0)
     found = numerics.envelope_of(np.stack([base] * 8), base, floor=EXACT)
     assert found.top.tolist() == found.full.tolist() == [EXACT] * 2
@@ -302,7 +302,7 @@ class Measured:
     def __init__(self, *levels, few=0):
         self.levels = levels
         self.few = few  # so many of the first levels are of few runs
-        self.asked = []
+        self.calls = []
 
     def settle(self, nats, floor=EXACT):
         got, want = moved(nats)
@@ -311,29 +311,29 @@ class Measured:
         return numerics.settle(lambda n: numerics.deviation(got, want, n), flat, makers)
 
     def give(self, level):
-        self.asked.append(level)
-        return envelope(level, few=len(self.asked) <= self.few)
+        self.calls.append(level)
+        return envelope(level, few=len(self.calls) <= self.few)
 
 
 def test_the_floor_is_enough_for_what_is_well_within_it():
     noise = Measured(8 * EXACT, 16 * EXACT)
     found, used = noise.settle(ENOUGH * EXACT)
-    assert (found.within_noise, used.measured, noise.asked) == (True, False, [])
+    assert (found.within_noise, used.measured, noise.calls) == (True, False, [])
 
 
-def test_what_is_not_well_within_the_floor_is_held_against_the_measured_noise():
+def test_what_is_not_well_within_the_floor_is_compared_with_the_measured_noise():
     """Else the worst figure of right engines would be one over a floor, just below the limit."""
     noise = Measured(2 * EXACT, 16 * EXACT)
     found, used = noise.settle(0.99 * FACTOR * EXACT)
     assert used.measured
     assert found.ratio[0] == pytest.approx(0.99 * FACTOR / 2)
-    assert noise.asked == [2 * EXACT]
+    assert noise.calls == [2 * EXACT]
 
 
-def test_what_is_not_well_within_few_runs_is_held_against_many():
+def test_what_is_not_well_within_few_runs_is_compared_with_many():
     noise = Measured(EXACT, 3 * EXACT)
     found, _ = noise.settle(0.99 * FACTOR * EXACT)
-    assert noise.asked == [EXACT, 3 * EXACT]
+    assert noise.calls == [EXACT, 3 * EXACT]
     assert found.ratio[0] == pytest.approx(0.99 * FACTOR / 3)
 
 
@@ -342,17 +342,17 @@ def test_many_runs_that_show_no_more_leave_the_verdict():
     assert not Measured(EXACT, EXACT).settle(1.01 * FACTOR * EXACT)[0].within_noise
 
 
-def test_what_lies_within_few_runs_asks_for_no_more():
+def test_what_lies_within_few_runs_needs_no_more():
     noise = Measured(4 * EXACT, 8 * EXACT, few=1)
     found, _ = noise.settle(4 * EXACT)
-    assert (found.within_noise, noise.asked) == (True, [4 * EXACT])
+    assert (found.within_noise, noise.calls) == (True, [4 * EXACT])
 
 
 def test_what_leaves_few_runs_is_judged_by_the_usual_noise():
-    """So a ratio above one is of the usual noise, and few runs alone never judge a defect."""
+    """So a ratio above one is of the usual noise, and few runs never judge a defect."""
     noise = Measured(EXACT, 2 * EXACT, few=1)
     found, used = noise.settle(1.01 * ENOUGH * EXACT)
-    assert noise.asked == [EXACT, 2 * EXACT]
+    assert noise.calls == [EXACT, 2 * EXACT]
     assert (found.within_noise, used.usual) == (True, True)
     assert found.ratio[0] == pytest.approx(1.01 * ENOUGH / 2)
 
@@ -372,7 +372,7 @@ def test_a_defect_is_measured_once_and_no_more():
     noise = Measured(EXACT, 1.0)
     found, _ = noise.settle(2 * HOPELESS * EXACT)
     assert not found.within_noise
-    assert noise.asked == [EXACT]
+    assert noise.calls == [EXACT]
 
 
 def test_a_difference_far_beyond_the_floor_may_still_be_noise():
@@ -383,4 +383,4 @@ def test_a_difference_far_beyond_the_floor_may_still_be_noise():
 def test_nothing_is_measured_for_nan():
     noise = Measured(1.0, 10.0)
     assert not noise.settle(np.nan)[0].within_noise
-    assert noise.asked == []
+    assert noise.calls == []

@@ -15,7 +15,7 @@ from conformance.core.sensitivity import (
 )
 
 
-def heard(*, signals=(1.0,), roundings=(), distinct=8, repeats=1, logit_std=3.0):
+def measured(*, signals=(1.0,), roundings=(), distinct=8, repeats=1, logit_std=3.0):
     return Sensitivity(
         distinct=distinct,
         repeats=repeats,
@@ -26,39 +26,39 @@ def heard(*, signals=(1.0,), roundings=(), distinct=8, repeats=1, logit_std=3.0)
 
 
 def test_ratio_is_weakest_signal_over_largest_rounding():
-    result = heard(signals=(1.0, 0.02), roundings=(1e-4, 5e-5))
+    result = measured(signals=(1.0, 0.02), roundings=(1e-4, 5e-5))
     assert result.weakest.where == "cache 1"
     assert result.ratio == pytest.approx(200)
     assert result.sensitive
 
 
 def test_noise_has_a_floor():
-    assert heard(roundings=(0.0,)).noise == 1e-5
-    assert heard(roundings=()).noise == 1e-5
+    assert measured(roundings=(0.0,)).noise == 1e-5
+    assert measured(roundings=()).noise == 1e-5
 
 
-def test_a_deaf_entry_is_not_sensitive():
-    assert not heard(signals=(3.0, 0.0)).sensitive
-    assert not heard(signals=()).sensitive
+def test_an_entry_without_effect_is_not_sensitive():
+    assert not measured(signals=(3.0, 0.0)).sensitive
+    assert not measured(signals=()).sensitive
 
 
-def test_nan_is_silence_not_loudness():
-    assert heard(signals=(3.0, math.nan)).ratio == 0.0
+def test_nan_counts_as_zero():
+    assert measured(signals=(3.0, math.nan)).ratio == 0.0
 
 
 @pytest.mark.parametrize("nats", [0.5, math.nan, math.inf])
 def test_a_rearrangement_beyond_rounding_is_a_disagreement_not_noise(nats):
-    result = heard(roundings=(1e-5, nats))
+    result = measured(roundings=(1e-5, nats))
     assert result.noise == 1e-5
     assert [found.rearrangement for found in result.disagreements] == ["r1"]
 
 
 def test_score_is_three_only_when_all_is_well():
-    assert heard().score == pytest.approx(3.0)
-    assert heard(distinct=2).score < 3.0
-    assert heard(repeats=12).score < 3.0
-    assert heard(logit_std=0.1).score < 3.0
-    assert heard(signals=(1e-4,)).score < 3.0
+    assert measured().score == pytest.approx(3.0)
+    assert measured(distinct=2).score < 3.0
+    assert measured(repeats=12).score < 3.0
+    assert measured(logit_std=0.1).score < 3.0
+    assert measured(signals=(1e-4,)).score < 3.0
 
 
 def test_change_looks_at_the_references_top_tokens_only():
@@ -81,8 +81,8 @@ def test_longest_repeat():
 def test_combine_keeps_the_worst_of_each():
     both = combine(
         (
-            heard(signals=(1.0, 2.0), roundings=(1e-6,), distinct=9),
-            heard(signals=(3.0, 0.5), roundings=(2e-6,), distinct=7, repeats=4),
+            measured(signals=(1.0, 2.0), roundings=(1e-6,), distinct=9),
+            measured(signals=(3.0, 0.5), roundings=(2e-6,), distinct=7, repeats=4),
         )
     )
     assert [signal.nats for signal in both.signals] == [1.0, 0.5]

@@ -1,4 +1,4 @@
-"""Weights: the same bits everywhere, one stream per parameter, loud by default."""
+"""Weights: the same bits everywhere, one stream per parameter, large enough by default."""
 
 import numpy as np
 import pytest

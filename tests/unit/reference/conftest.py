@@ -1,4 +1,4 @@
-"""A tiny model in mlx with a layer of each kind, and what it gives for one request alone."""
+"""A tiny model in mlx with a layer of each kind, and its single stream."""
 
 import copy
 
@@ -102,7 +102,7 @@ def tiny():
 
 @pytest.fixture
 def solo():
-    """Tokens and logprobs of a greedy request alone, one token a call from the first one on."""
+    """Tokens and logprobs of the greedy single stream, one token a call from the first one on."""
 
     def decode(model, prompt, steps, caches=None):
         caches = copy.deepcopy(caches) if caches else make_prompt_cache(model)

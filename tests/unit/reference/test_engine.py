@@ -1,4 +1,4 @@
-"""What the engine tells of itself, and that it takes in no more than it may."""
+"""The state that the engine reports, and the limits of its batches."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def submit(engine, *names, **more):
     engine.insert([Submission(Request(name, (1, 2, 3), 4, **more)) for name in names])
 
 
-def test_no_more_prompts_and_rows_than_it_was_told(tiny):
+def test_no_more_prompts_and_rows_than_the_options_allow(tiny):
     engine = make(tiny("keys"), prefill_batch_size=2, completion_batch_size=3)
     submit(engine, *"abcde")
     engine.step()
@@ -39,7 +39,7 @@ def test_rows_are_places_in_the_decode_pass(tiny):
     assert engine.rows() == {"b": 0, "c": 1}
 
 
-def test_bytes_are_of_live_rows_alone(tiny):
+def test_bytes_are_of_live_rows_only(tiny):
     engine = make(tiny("keys", "state"))
     assert engine.cache_bytes() == 0
     submit(engine, *"ab")
@@ -52,7 +52,7 @@ def test_bytes_are_of_live_rows_alone(tiny):
     assert engine.cache_bytes() == 0
 
 
-def test_layers_are_told_of_the_rows_that_decode(tiny):
+def test_layers_are_those_of_the_rows_that_decode(tiny):
     engine = make(tiny("keys", "state"))
     submit(engine, "a")
     assert not engine.layers()
@@ -69,13 +69,13 @@ def test_an_insert_that_is_refused_takes_nothing(tiny):
     assert not engine.stages()
 
 
-def test_makers_are_asked_for_each_request(tiny):
-    asked = []
-    engine = make(tiny("keys"), maker=asked.append)
+def test_makers_are_called_for_each_request(tiny):
+    made_for = []
+    engine = make(tiny("keys"), maker=made_for.append)
     sampler = Sampler("seeded", {"seed": 1})
     submit(engine, "a", sampler=sampler)
     submit(engine, "b")
-    assert asked == [sampler, None]
+    assert made_for == [sampler, None]
 
 
 def test_an_extract_is_a_copy(tiny):

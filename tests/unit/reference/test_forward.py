@@ -6,7 +6,7 @@ import pytest
 from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.reference.caches import layout
-from conformance.reference.forward import Feed, alone, forward
+from conformance.reference.forward import Feed, forward, single_row
 from conformance.reference.forward import _groups as groups
 
 PROMPTS = ((3, 1, 4, 1, 5, 9), (2, 6), (5,), (3, 5, 8, 9, 7, 9, 3))
@@ -26,11 +26,11 @@ def worst(got, want):
     return max(float(mx.abs(g - w).max()) for g, w in zip(got, want, strict=True))
 
 
-def test_rows_together_are_what_they_are_alone(model):
+def test_rows_together_are_what_they_are_in_single_streams(model):
     batch, singles = feeds(model), feeds(model)
-    assert worst(forward(model, batch), [alone(model, feed) for feed in singles]) < 1e-4
+    assert worst(forward(model, batch), [single_row(model, feed) for feed in singles]) < 1e-4
     got = forward(model, go_on(batch))
-    want = [alone(model, feed) for feed in go_on(singles)]
+    want = [single_row(model, feed) for feed in go_on(singles)]
     assert worst(got, want) < 1e-4
     assert [row.shape[0] for row in got] == [len(new) for new in NEXT]
 
@@ -63,9 +63,9 @@ def test_a_wrong_mask_shows(tiny, monkeypatch, wrong):
     batch, singles = feeds(model), feeds(model)
     forward(model, batch)
     for feed in singles:
-        alone(model, feed)
+        single_row(model, feed)
     monkeypatch.setattr(layout, "mask", wrong)
-    want = [alone(model, feed) for feed in go_on(singles)]
+    want = [single_row(model, feed) for feed in go_on(singles)]
     assert worst(forward(model, go_on(batch)), want) > 1e-2
 
 
@@ -75,7 +75,7 @@ def test_a_wrong_length_of_a_state_shows(tiny, monkeypatch):
     monkeypatch.setattr("mlx_lm.models.cache.ArraysCache.make_mask", lambda self, n: None)
     forward(model, batch)
     for feed in singles:
-        alone(model, feed)
+        single_row(model, feed)
     states = [np.array(feed.caches[0][0]) for feed in batch]
     want = [np.array(feed.caches[0][0]) for feed in singles]
     assert np.allclose(states[3], want[3])
@@ -97,4 +97,4 @@ def test_rows_that_must_not_be_padded_go_with_those_of_as_many_tokens(tiny):
     batch = [Feed(make_prompt_cache(model), prompt, pads=False) for prompt in prompts]
     got = forward(model, batch)
     assert model.calls == [(2, 2), (1, 1)]
-    assert worst(got, [alone(model, feed) for feed in feeds(model, prompts)]) < 1e-4
+    assert worst(got, [single_row(model, feed) for feed in feeds(model, prompts)]) < 1e-4

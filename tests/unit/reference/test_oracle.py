@@ -77,7 +77,7 @@ def test_no_stop_sequence_is_complete_before_the_end(tokens, stops):
 # --------------------------------------------------------------------------------------- streams
 
 
-def test_a_stream_is_made_once_however_often_it_is_asked_for():
+def test_a_stream_is_made_once_however_often_it_is_used():
     library = ToyLibrary()
     oracle = oracle_of(library)
     first = oracle.solo(ask(), DEFAULT, None)
@@ -112,7 +112,10 @@ def test_requests_that_choose_otherwise_have_streams_of_their_own(more):
     oracle = oracle_of(library)
     oracle.solo(ask(), DEFAULT, None)
     oracle.solo(ask(**more), DEFAULT, None)
-    assert library.streams == [("a", MIN_STEPS), ("a", 4)]  # no more than asked: nobody shares it
+    assert library.streams == [
+        ("a", MIN_STEPS),
+        ("a", 4),
+    ]  # no more than needed: no other request shares it
 
 
 def test_stop_sequences_do_not_make_another_stream():
@@ -219,7 +222,7 @@ def test_a_right_stream_agrees_with_the_pass_without_a_cache():
     assert not oracle.doubtful
 
 
-def test_a_stream_that_is_off_is_found_out_and_remembered():
+def test_a_stream_that_is_off_is_found_and_stays_doubtful():
     oracle = oracle_of(ForgetfulLibrary())
     found = oracle.check_stateless(ask(), DEFAULT)
     assert found.deviation.first_bad_step == 0
@@ -237,7 +240,7 @@ def test_the_pass_ends_where_the_library_cannot_say_more():
     assert len(found.deviation.difference) == 2
 
 
-def test_a_last_bit_is_excused_by_the_floor_alone():
+def test_a_last_bit_is_excused_by_the_floor():
     library = ShakyLibrary()
     found = oracle_of(library).check_stateless(ask(), DEFAULT)
     assert found.deviation.within_noise
@@ -252,7 +255,7 @@ def test_a_last_bit_is_excused_by_the_floor_alone():
         Request("b", (1,), 2, continues=Continuation("a")),
     ],
 )
-def test_what_the_pass_without_a_cache_cannot_say_is_not_asked(request_):
+def test_what_the_pass_without_a_cache_cannot_compute_is_skipped(request_):
     assert oracle_of(ToyLibrary()).check_stateless(request_, DEFAULT) is None
 
 

@@ -1,4 +1,4 @@
-"""The three ways of prefill: what each calls, and that a row gives what it gives alone."""
+"""The three ways of prefill: what each calls, and that a row gives what its single stream gives."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def submit(engine, prompts, steps=3):
 
 
 def run(engine, streams=None, *, steps=99):
-    """Step until nobody is live; tokens and logprobs of each request."""
+    """Step until no request is live; tokens and logprobs of each request."""
     streams = {} if streams is None else streams
     for _ in range(steps):
         if not engine.stages():
@@ -58,7 +58,7 @@ def check(model, solo, streams, prompts, steps=3):
 
 
 @pytest.mark.parametrize("piece", [2, 3, 2048])
-def test_rows_of_all_lengths_late_ones_too_are_what_they_are_alone(
+def test_rows_of_all_lengths_late_ones_too_are_what_they_are_in_single_streams(
     model, solo, engine_class, piece
 ):
     engine = engine_class(model, EngineOptions(prefill_step_size=piece, completion_batch_size=4))
@@ -71,7 +71,7 @@ def test_rows_of_all_lengths_late_ones_too_are_what_they_are_alone(
     assert engine.cache_bytes() == 0
 
 
-def test_removed_rows_are_silent_and_harm_nobody(model, solo, engine_class):
+def test_removed_rows_give_no_output_and_change_nothing(model, solo, engine_class):
     options = EngineOptions(prefill_step_size=2, prefill_batch_size=2, completion_batch_size=3)
     engine = engine_class(model, options)
     submit(engine, PROMPTS, STEPS)
@@ -131,7 +131,7 @@ def test_tokens_are_forced(model, solo, engine_class):
     assert np.abs(events[3].logprobs - want[0]).max() < 1e-4
 
 
-def test_a_row_that_keeps_its_neighbours_caches_is_told(tiny, solo, monkeypatch):
+def test_a_row_that_keeps_its_neighbours_caches_is_reported(tiny, solo, monkeypatch):
     """What these tests look at does change when rows share a cache."""
     model = tiny("state")
     shared = ArraysCache(1)

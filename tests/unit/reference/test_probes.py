@@ -29,13 +29,13 @@ def test_each_invalid_call_is_refused_and_changes_nothing(engine, kind):
     assert result.changed == ()
 
 
-def test_a_call_that_is_taken_and_what_it_changes_is_told(engine, monkeypatch):
+def test_a_call_that_is_taken_and_what_it_changes_is_reported(engine, monkeypatch):
     monkeypatch.setattr("conformance.reference.validation.check_requests", lambda *args: None)
     result = engine.probe("zero_max_tokens")
     assert result.error is None
     assert [change.partition(":")[0] for change in result.changed] == ["queue"]
 
 
-def test_the_engine_tells_its_probes(engine):
+def test_the_engine_lists_its_probes(engine):
     assert engine.probes() == tuple(probes.PROBES)
     assert {kind.split("_")[0] for kind in probes.PROBES} >= {"mismatched", "unknown", "zero"}

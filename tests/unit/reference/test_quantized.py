@@ -32,22 +32,22 @@ ENGINES = [type(base.__name__, (Plain, base), {}) for base in (Solo, Padded, Mix
 
 @pytest.mark.parametrize("engine_class", ENGINES, ids=lambda engine: engine.__name__)
 @pytest.mark.parametrize("kv", [EIGHT, FROM_FIVE], ids=["8 bits", "4 bits from 5 tokens on"])
-def test_each_row_is_what_it_is_alone_in_as_many_bits(tiny, solo, engine_class, kv):
+def test_each_row_is_what_a_quantized_single_stream_is(tiny, solo, engine_class, kv):
     model = tiny("keys", "window", "list")
     engine = engine_class(model, EngineOptions(prefill_step_size=3, kv=kv))
     engine.insert([Submission(Request(name, prompt, 4)) for name, prompt in PROMPTS.items()])
-    streams, told = {}, []
+    streams, quantized_layers = {}, []
     while engine.stages():
         for event in engine.step().events:
             streams.setdefault(event.request_id, []).append(event)
-        told.append(tuple(layer.quantized for layer in engine.layers()))
+        quantized_layers.append(tuple(layer.quantized for layer in engine.layers()))
     for name, prompt in PROMPTS.items():
         caches = quantized.from_the_start(make_prompt_cache(model), kv, len(prompt))
         want = solo(model, prompt, 4, caches)[1]
         got = np.stack([event.logprobs for event in streams[name]])
         assert np.abs(got - want).max() < 1e-3
-    assert (True, False, True) in told
-    # Bits that nobody dropped would be no quantization.
+    assert (True, False, True) in quantized_layers
+    # Bits that were not dropped would be no quantization.
     assert np.abs(want - solo(model, prompt, 4)[1]).max() > 1e-3
 
 

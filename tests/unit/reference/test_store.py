@@ -1,4 +1,4 @@
-"""What an oracle keeps on disk: the same again, whole or not at all, and never of another model."""
+"""The oracle cache: results are read as written, whole or not at all, of one model."""
 
 import dataclasses
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
-from conformance.reference.store import folder_of, keep, sweep, why_unwritable, write_whole
+from conformance.reference.store import folder_of, oracle_cache, sweep, why_unwritable, write_whole
 
 MADE_BY = {"mlx": "1.0", "device": "cpu", "dtype": "float32"}
 KEY = (b'{"prompt":[1,2]}', 1, None, None, None)
@@ -19,14 +19,14 @@ NOISE = Envelope(np.array([1e-6, 2e-6]), np.array([3e-6, 4e-6]), 1e-7)
 
 
 @pytest.fixture
-def kept(tmp_path):
-    return lambda digest="ab" * 32, **more: keep(tmp_path, digest, {**MADE_BY, **more})
+def cache(tmp_path):
+    return lambda digest="ab" * 32, **more: oracle_cache(tmp_path, digest, {**MADE_BY, **more})
 
 
-def test_what_was_kept_is_there_in_the_next_run(kept):
-    kept().streams[KEY] = STREAM
-    kept().envelopes[KEY, 8] = NOISE
-    again, noise = kept().streams[KEY], kept().envelopes[KEY, 8]
+def test_what_was_cached_is_there_in_the_next_run(cache):
+    cache().streams[KEY] = STREAM
+    cache().envelopes[KEY, 8] = NOISE
+    again, noise = cache().streams[KEY], cache().envelopes[KEY, 8]
     assert again.tokens == STREAM.tokens
     assert again.logprobs.dtype == np.float32
     assert np.array_equal(again.logprobs, STREAM.logprobs)
@@ -35,28 +35,28 @@ def test_what_was_kept_is_there_in_the_next_run(kept):
     assert (noise.floor, noise.measured, noise.few) == (NOISE.floor, True, False)
 
 
-def test_noise_of_few_runs_stays_so(kept):
-    kept().envelopes[KEY, 2] = dataclasses.replace(NOISE, few=True)
-    assert kept().envelopes[KEY, 2].few
+def test_noise_of_few_runs_stays_so(cache):
+    cache().envelopes[KEY, 2] = dataclasses.replace(NOISE, few=True)
+    assert cache().envelopes[KEY, 2].few
 
 
-def test_another_request_is_not_there(kept):
-    kept().streams[KEY] = STREAM
-    assert kept().streams.get((*KEY[:1], 2, None, None, None)) is None
-    assert kept().envelopes.get((KEY, 8)) is None
+def test_another_request_is_not_there(cache):
+    cache().streams[KEY] = STREAM
+    assert cache().streams.get((*KEY[:1], 2, None, None, None)) is None
+    assert cache().envelopes.get((KEY, 8)) is None
 
 
 @pytest.mark.parametrize(
     "other", [{"digest": "cd" * 32}, {"dtype": "bfloat16"}, {"mlx": "1.1"}, {"device": "gpu"}]
 )
-def test_another_model_or_machine_is_not_asked(kept, other):
-    kept().streams[KEY] = STREAM
-    assert kept(**other).streams.get(KEY) is None
+def test_another_model_or_machine_is_not_used(cache, other):
+    cache().streams[KEY] = STREAM
+    assert cache(**other).streams.get(KEY) is None
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "foreign"])
-def test_a_damaged_file_is_told_and_made_again(kept, tmp_path, damage):
-    kept().streams[KEY] = STREAM
+def test_a_damaged_file_is_reported_and_made_again(cache, tmp_path, damage):
+    cache().streams[KEY] = STREAM
     (file,) = tmp_path.rglob("*.npz")
     whole = bytearray(file.read_bytes())
     if damage == "flipped":
@@ -64,38 +64,38 @@ def test_a_damaged_file_is_told_and_made_again(kept, tmp_path, damage):
         whole[at] ^= 1
     changed = {"cut": whole[:-30], "flipped": whole, "emptied": b"", "foreign": b"PK nonsense"}
     file.write_bytes(changed[damage])
-    opened = kept()
-    with pytest.warns(UserWarning, match="the kept oracle is damaged .* it is made again"):
+    opened = cache()
+    with pytest.warns(UserWarning, match="the cached oracle is damaged .* it is made again"):
         assert opened.streams.get(KEY) is None
     opened.streams[KEY] = STREAM
-    assert kept().streams[KEY].tokens == STREAM.tokens
+    assert cache().streams[KEY].tokens == STREAM.tokens
 
 
-def test_a_file_under_another_s_name_is_not_believed(kept, tmp_path):
-    kept().streams[KEY] = STREAM
+def test_a_file_under_another_s_name_is_not_believed(cache, tmp_path):
+    cache().streams[KEY] = STREAM
     (file,) = tmp_path.rglob("*.npz")
-    opened = kept()
+    opened = cache()
     other = (b"other", 1, None, None, None)
     opened.streams[other] = STREAM
     (second,) = set(tmp_path.rglob("*.npz")) - {file}
     second.write_bytes(file.read_bytes())
-    with pytest.warns(UserWarning, match="answers another request"):
-        assert kept().streams.get(other) is None
+    with pytest.warns(UserWarning, match="of another request"):
+        assert cache().streams.get(other) is None
 
 
-def test_a_sweep_takes_damaged_files_out_and_leaves_the_others(kept, tmp_path):
-    opened = kept()
+def test_a_sweep_takes_damaged_files_out_and_leaves_the_others(cache, tmp_path):
+    opened = cache()
     opened.streams[KEY] = STREAM
     opened.envelopes[KEY, False] = NOISE
     (file,) = tmp_path.rglob("streams/*.npz")
     file.write_bytes(file.read_bytes()[:40])
-    (told,) = sweep(folder_of(tmp_path, "ab" * 32))
-    assert told.startswith(f"{file}: the kept oracle is damaged")
+    (removed,) = sweep(folder_of(tmp_path, "ab" * 32))
+    assert removed.startswith(f"{file}: the cached oracle is damaged")
     assert not file.exists()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert kept().streams.get(KEY) is None
-        assert kept().envelopes.get((KEY, False)) is not None
+        assert cache().streams.get(KEY) is None
+        assert cache().envelopes.get((KEY, False)) is not None
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -112,11 +112,11 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
+def test_a_cache_that_cannot_be_written_is_ignored(tmp_path):
     (tmp_path / "file").write_text("in the way")
     cache = tmp_path / "file" / "cache"
-    streams = keep(cache, "ab" * 32, MADE_BY).streams
-    with pytest.warns(UserWarning, match=r"nothing can be kept there \(Not a directory\)"):
+    streams = oracle_cache(cache, "ab" * 32, MADE_BY).streams
+    with pytest.warns(UserWarning, match=r"nothing can be cached there \(Not a directory\)"):
         streams[KEY] = STREAM
     assert streams[KEY] is STREAM
     assert "Not a directory" in why_unwritable(cache)
@@ -124,7 +124,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
 
 
 def test_two_runs_share_a_cache(tmp_path):
-    """Both write the same answers over and over; whoever reads finds a whole one."""
+    """Both write the same file over and over; each read finds a whole one."""
     path, whole = tmp_path / "x", b"abc" * 30_000
     over = threading.Event()
 
@@ -147,13 +147,13 @@ def test_two_runs_share_a_cache(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["x"]
 
 
-def test_a_pickle_in_the_cache_is_damage(kept, tmp_path):
+def test_a_pickle_in_the_cache_is_damage(cache, tmp_path):
     """NumPy would run it if it were allowed to."""
-    kept().streams[KEY] = STREAM
+    cache().streams[KEY] = STREAM
     (file,) = tmp_path.rglob("*.npz")
     np.savez(file, key=np.array([Hostile(tmp_path / "mark")], dtype=object))
     with pytest.warns(UserWarning, match="is damaged"):
-        assert kept().streams.get(KEY) is None
+        assert cache().streams.get(KEY) is None
     assert not (tmp_path / "mark").exists()
 
 

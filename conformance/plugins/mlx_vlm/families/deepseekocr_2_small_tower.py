@@ -1,17 +1,14 @@
-"""deepseekocr_2 of the library with towers that a test can afford.
+"""deepseekocr_2 of the library with towers that a test can afford: ``small_sam`` and its like.
 
-The library's have the released model's sizes whatever the config says
-(models/deepseekocr_2/config.py:88, models/deepseekocr_2/deepseekocr_2.py:37), and 256 or 144
-queries. Everything else is the library's own.
+The library's second encoder has the released model's sizes whatever the config says
+(models/deepseekocr_2/config.py:88), and 256 or 144 queries. Everything else is the library's own.
 """
 
 from __future__ import annotations
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
-from mlx.nn.layers.convolution import Conv2d
 from mlx_vlm.models.deepseekocr.language import LanguageModel
-from mlx_vlm.models.deepseekocr.sam import SAMEncoder
 from mlx_vlm.models.deepseekocr_2 import deepseekocr_2, vision
 from mlx_vlm.models.deepseekocr_2.config import (
     ModelConfig,
@@ -22,6 +19,8 @@ from mlx_vlm.models.deepseekocr_2.config import (
 )
 from mlx_vlm.models.deepseekocr_2.vision import VisionModel
 
+from conformance.plugins.mlx_vlm.small_sam import SmallSAM
+
 __all__ = [
     "LanguageModel",
     "Model",
@@ -31,24 +30,6 @@ __all__ = [
     "VisionConfig",
     "VisionModel",
 ]
-
-
-class _SAM(SAMEncoder):
-    """Blocks with windows and one without; its two last convolutions are 256 and 512 wide there."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(
-            img_size=128,
-            embed_dim=32,
-            depth=3,
-            num_heads=2,
-            out_chans=32,
-            window_size=3,
-            global_attn_indexes=(1,),
-            final_out_chans=width,
-        )
-        self.net_2 = Conv2d(32, 48, kernel_size=3, stride=2, padding=1, bias=False)
-        self.net_3 = Conv2d(48, width, kernel_size=3, stride=2, padding=1, bias=False)
 
 
 class _Encoder(vision.Qwen2Decoder2Encoder):
@@ -91,5 +72,5 @@ class Model(deepseekocr_2.Model):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         width = config.vision_config.hidden_size
-        self.sam_model = _SAM(width)
+        self.sam_model = SmallSAM(width)
         self.vision_model = _Vision(width)

@@ -1,12 +1,7 @@
-"""deepseekocr of the library with a SAM encoder that a test can afford.
-
-The library's encoder has the released model's sizes whatever the config says
-(models/deepseekocr/deepseekocr.py:103). Everything else is the library's own.
-"""
+"""deepseekocr of the library with a SAM encoder that a test can afford: ``small_sam``."""
 
 from __future__ import annotations
 
-from mlx.nn.layers.convolution import Conv2d
 from mlx_vlm.models.deepseekocr import deepseekocr
 from mlx_vlm.models.deepseekocr.config import (
     ModelConfig,
@@ -15,8 +10,9 @@ from mlx_vlm.models.deepseekocr.config import (
     VisionConfig,
 )
 from mlx_vlm.models.deepseekocr.language import LanguageModel
-from mlx_vlm.models.deepseekocr.sam import SAMEncoder
 from mlx_vlm.models.deepseekocr.vision import VisionModel
+
+from conformance.plugins.mlx_vlm.small_sam import SmallSAM
 
 __all__ = [
     "LanguageModel",
@@ -29,27 +25,9 @@ __all__ = [
 ]
 
 
-class _SAM(SAMEncoder):
-    """Blocks with windows and one without; its two last convolutions are 256 and 512 wide there."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(
-            img_size=128,
-            embed_dim=32,
-            depth=3,
-            num_heads=2,
-            out_chans=32,
-            window_size=3,
-            global_attn_indexes=(1,),
-            final_out_chans=width,
-        )
-        self.net_2 = Conv2d(32, 48, kernel_size=3, stride=2, padding=1, bias=False)
-        self.net_3 = Conv2d(48, width, kernel_size=3, stride=2, padding=1, bias=False)
-
-
 class Model(deepseekocr.Model):
     """The library's, with the small encoder in place of its own, which is never evaluated."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.sam_model = _SAM(config.vision_config.hidden_size)
+        self.sam_model = SmallSAM(config.vision_config.hidden_size)

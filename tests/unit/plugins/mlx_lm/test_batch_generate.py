@@ -28,7 +28,7 @@ def solo(model, request):
     )
 
 
-def test_one_step_gives_all_answers(model, engine):
+def test_one_step_gives_all_tokens(model, engine):
     engine.insert([Submission(LONG), Submission(SHORT)])
     assert engine.stages() == {"long": Stage.QUEUED, "short": Stage.QUEUED}
     output = engine.step()
@@ -49,7 +49,7 @@ def test_a_step_without_requests_does_nothing(engine):
     assert engine.step().events == ()
 
 
-def test_what_is_removed_before_the_call_is_not_answered(engine):
+def test_what_is_removed_before_the_call_is_not_run(engine):
     engine.insert([Submission(LONG), Submission(SHORT)])
     engine.remove(["long"])
     assert {event.request_id for event in engine.step().events} == {"short"}

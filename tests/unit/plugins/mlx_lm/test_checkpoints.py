@@ -31,7 +31,7 @@ def parameters(model):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_it_is_loaded_in_the_dtype_that_is_asked_for(folder, dtype):
+def test_it_is_loaded_in_the_dtype_of_the_arguments(folder, dtype):
     model = load(folder, dtype)
     assert {value.dtype for value in parameters(model).values()} == {getattr(mx, dtype)}
     assert not model.training

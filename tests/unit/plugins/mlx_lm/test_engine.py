@@ -109,7 +109,7 @@ def test_forced_logprobs_are_those_of_the_fed_tokens(model, solo):
     assert np.abs(trace.stream("long").logprobs - want.logprobs).max() < 1e-4
 
 
-def test_a_removed_request_is_silent_and_the_other_goes_on(model, solo):
+def test_a_removed_request_gives_no_output_and_the_other_goes_on(model, solo):
     removal = Removal(("long",), Trigger("long", Stage.DECODE, 1))
     trace = run(model, Arrival((LONG, SHORT)), removals=[removal])
     assert trace.stream("long").tokens == solo(LONG).tokens[:1]
@@ -166,7 +166,7 @@ def inserted(model, monkeypatch):
     engine.close()
 
 
-def test_options_are_left_out_where_nobody_asks_for_them(inserted):
+def test_options_are_left_out_where_no_request_has_them(inserted):
     assert inserted(Submission(LONG), Submission(SHORT)) == {"max_tokens": [4, 2]}
 
 
@@ -204,7 +204,7 @@ def test_closing_closes_the_generator(model, monkeypatch):
     assert closed == [1]
 
 
-def test_an_id_that_nobody_was_given_is_not_hidden(model):
+def test_an_unknown_id_is_not_hidden(model):
     engine = MlxLmEngine(model, PIECES)
     engine.insert([Submission(SHORT)])
     engine._ids.clear()

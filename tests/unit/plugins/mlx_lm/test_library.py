@@ -101,7 +101,7 @@ def test_a_perturbed_pass_moves_a_little_and_alike_for_a_seed(library, model):
     assert np.array_equal(forced(), base)  # and leaves no trace
 
 
-def test_a_model_that_answers_for_the_last_token_only_is_told(library):
+def test_a_model_with_logits_of_the_last_token_only_is_reported(library):
     class Short:
         layers = ()
 

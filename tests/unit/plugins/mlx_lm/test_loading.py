@@ -104,10 +104,10 @@ def test_shipped_recipes_are_sensitive(name):
     assert not measured.disagreements
 
 
-def test_planted_deaf_recipe_is_reported():
-    """Attention whose output projection is zero hears nothing of its cache."""
-    deaf = Recipe(rules=(WeightRule("*o_proj.weight"),))
-    measured = measure(load(family("llama", weights=deaf)), prompts=1)
+def test_planted_insensitive_recipe_is_reported():
+    """Attention whose output projection is zero reads nothing of its cache."""
+    insensitive = Recipe(rules=(WeightRule("*o_proj.weight"),))
+    measured = measure(load(family("llama", weights=insensitive)), prompts=1)
     assert measured.ratio < 10
     assert not measured.sensitive
 

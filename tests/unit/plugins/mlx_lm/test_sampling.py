@@ -67,7 +67,7 @@ def test_a_stateful_sampler_is_made_anew():
     assert draws(make_sampler(description)) == draws(make_sampler(description))
 
 
-def test_an_unknown_sampler_is_told_with_those_there_are():
+def test_an_unknown_sampler_is_reported_with_the_known_ones():
     with pytest.raises(ScheduleError) as raised:
         make_sampler(Sampler("beam"))
     assert str(raised.value) == "mlx_lm: no sampler of kind 'beam'; there are seeded, library"
@@ -90,7 +90,7 @@ def test_several_processors_stay_in_order():
     assert make_processors(()) == []
 
 
-def test_an_unknown_processor_is_told():
+def test_an_unknown_processor_is_reported():
     with pytest.raises(ScheduleError) as raised:
         make_processors((Processor("oracle"),))
     assert str(raised.value) == "mlx_lm: no processor of kind 'oracle'; there are grammar, library"
@@ -98,16 +98,16 @@ def test_an_unknown_processor_is_told():
 
 def test_a_grammar_moves_on_by_what_came_out_and_forbids_by_minus_infinity():
     (processor,) = make_processors((Processor("grammar", {"seed": 1, "states": 11}),))
-    alone = Grammar(1, 11)
+    single = Grammar(1, 11)
     for tokens in ([3, 4], [3, 4, 7], [3, 4, 7, 1]):
-        alone.advance(tokens)
+        single.advance(tokens)
         logits = processor(mx.array(tokens), mx.zeros((1, 8), mx.bfloat16))
         assert logits.dtype == mx.bfloat16
-        allowed = alone.allowed(8)
+        allowed = single.allowed(8)
         assert logits.tolist() == [[0.0 if may else -math.inf for may in allowed]]
 
 
 def test_each_request_has_a_grammar_of_its_own():
-    asked = (Processor("grammar", {"seed": 1, "states": 11}),)
-    (one,), (other,) = make_processors(asked), make_processors(asked)
+    wanted = (Processor("grammar", {"seed": 1, "states": 11}),)
+    (one,), (other,) = make_processors(wanted), make_processors(wanted)
     assert one.grammar is not other.grammar

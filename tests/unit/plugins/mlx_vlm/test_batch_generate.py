@@ -19,7 +19,7 @@ def shown(model, name, *, content=0, size=(16, 16), last=True):
     return Request(name, prompt, 3, media=media)
 
 
-def answer(model, *requests, forced=None):
+def decode(model, *requests, forced=None):
     engine = MlxVlmBatchGenerate(model, EngineOptions())
     engine.insert([Submission(r, (forced or {}).get(r.request_id)) for r in requests])
     assert set(engine.stages().values()) == {Stage.QUEUED}
@@ -41,7 +41,7 @@ def test_it_cannot_be_joined_or_left():
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_each_request_gets_its_single_stream(library, model, order):
     requests = [(ONE, TWO)[index] for index in order]
-    output = answer(model, *requests)
+    output = decode(model, *requests)
     for request in requests:
         options = EngineOptions()
         want = library.single_stream(model, request, options=options, steps=request.max_tokens)
@@ -54,13 +54,13 @@ def test_each_request_gets_its_single_stream(library, model, order):
 
 def test_rows_are_forced_apart(model):
     forced = {"one": (11, 12, 13, 14), "two": (15, 16)}
-    output = answer(model, ONE, TWO, forced=forced)
+    output = decode(model, ONE, TWO, forced=forced)
     assert {n: tuple(e.token for e in of(output, n)) for n in forced} == forced
 
 
 def test_images_of_two_sizes_and_a_text_keep_their_rows(library, model):
     small, large = shown(model, "small"), shown(model, "large", content=1, size=(24, 16))
-    output = answer(model, ONE, large, small)
+    output = decode(model, ONE, large, small)
     for request in (ONE, large, small):
         options = EngineOptions()
         want = library.single_stream(model, request, options=options, steps=request.max_tokens)
@@ -69,8 +69,8 @@ def test_images_of_two_sizes_and_a_text_keep_their_rows(library, model):
 
 def test_an_image_where_the_function_would_not_put_it_is_refused(model):
     with pytest.raises(Unsupported, match="the prompt of 'first' as it is"):
-        answer(model, shown(model, "first", last=False))
+        decode(model, shown(model, "first", last=False))
     middle = [(5, 6), Media("image", (16, 16)), (7,)]
     prompt, media = compose(model, middle)
     with pytest.raises(Unsupported, match="one image beside the text"):
-        answer(model, Request("middle", prompt, 2, media=media))
+        decode(model, Request("middle", prompt, 2, media=media))

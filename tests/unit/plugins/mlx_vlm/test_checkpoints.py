@@ -56,7 +56,7 @@ def test_a_file_that_the_library_would_rewrite_is_refused_untouched(tmp_path):
     assert snapshot(tmp_path) == before
 
 
-def test_what_does_not_fit_is_told_in_the_library_s_words(tmp_path, folder):
+def test_what_does_not_fit_is_reported_with_the_librarys_message(tmp_path, folder):
     config = json.loads((folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "intermediate_size": 999}))
     (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_told_in_the_library_s_words(tmp_path, folder):
 
 
 def test_a_processor_that_trusts_by_itself_runs_no_code_of_the_folder(tmp_path, monkeypatch):
-    """``processing_inkling.py`` says ``trust_remote_code=True`` whatever it is told."""
+    """``processing_inkling.py`` says ``trust_remote_code=True`` whatever it is passed."""
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     folder = make_folder(tmp_path / "hostile", library="mlx_vlm", family="inkling")
     mark, path = tmp_path / "mark", folder / "tokenizer_config.json"
@@ -74,8 +74,8 @@ def test_a_processor_that_trusts_by_itself_runs_no_code_of_the_folder(tmp_path, 
         "from transformers import PreTrainedTokenizerFast\n"
         "class T(PreTrainedTokenizerFast): ...\n"
     )
-    told = {**json.loads(path.read_text()), "auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}}
-    path.write_text(json.dumps(told))
+    changed = {**json.loads(path.read_text()), "auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}}
+    path.write_text(json.dumps(changed))
     family = Family("hostile", Facts(library="mlx_vlm"), {}, "", Checkpoint(str(folder)))
     with contextlib.suppress(ModelError):  # the library may do without that tokenizer, or not
         Subject.load(MlxVlm(), family, dtype="float32", seed=0, phases=Phases())

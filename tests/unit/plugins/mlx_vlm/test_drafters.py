@@ -7,7 +7,7 @@ from mlx_vlm.speculative import dflash
 
 from conformance.core.options import Drafting
 from conformance.core.verdict import Verdict
-from conformance.plugins.mlx_vlm.drafters import Guide, drafter_of
+from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.scenarios.speculative import SPECULATIVE
 
 TEXT = (1, 100)
@@ -27,64 +27,64 @@ def lfm2():
     return load_subject("lfm2")
 
 
-def drafts(guide, drafter, produced, last, rounds=1):
+def drafts(editor, drafter, produced, last, rounds=1):
     """What is drafted for rows that gave ``produced`` and end with ``last``."""
     found = []
     for _ in range(rounds):
-        guide.begin_step(list(produced))
+        editor.begin_step(list(produced))
         found.append(drafter.draft_block(mx.array(last), None, None, 4, None).tolist())
     return found if rounds > 1 else found[0]
 
 
 def guided(right, **hints):
     drafter = Drafter()
-    guide = Guide(drafter, Drafting("dflash", 4, right), TEXT)
+    editor = DraftEditor(drafter, Drafting("dflash", 4, right), TEXT)
     for name, tokens in hints.items():
-        guide.expect(name, tokens)
-        guide.note(name, tokens[0])
-    return guide, drafter
+        editor.add(name, tokens)
+        editor.record(name, tokens[0])
+    return editor, drafter
 
 
 def test_each_row_has_its_own_number_of_right_tokens_in_each_round():
-    guide, drafter = guided((3, 0), a=(10, 11, 12, 13, 14), b=(20, 21, 22, 23, 24))
-    first, second = drafts(guide, drafter, ("a", "b"), (10, 20), rounds=2)
+    editor, drafter = guided((3, 0), a=(10, 11, 12, 13, 14), b=(20, 21, 22, 23, 24))
+    first, second = drafts(editor, drafter, ("a", "b"), (10, 20), rounds=2)
     assert first == [[11, 12, 13], [22, 22, 23]], "b's first is wrong, and the others are right"
     assert second == [[12, 12, 13], [21, 22, 23]]
-    assert guide.drafted == {"a": 3, "b": 3}
+    assert editor.drafted == {"a": 3, "b": 3}
 
 
 def test_a_row_is_known_by_its_last_token_and_a_row_that_has_ended_by_none():
-    guide, drafter = guided((3,), a=(10, 11, 12, 13), b=(20, 21, 22, 23))
-    assert drafts(guide, drafter, ("a", "b"), (99, 20)) == [[0, 0, 0], [21, 22, 23]]
-    assert guide.drafted == {"b": 3}
+    editor, drafter = guided((3,), a=(10, 11, 12, 13), b=(20, 21, 22, 23))
+    assert drafts(editor, drafter, ("a", "b"), (99, 20)) == [[0, 0, 0], [21, 22, 23]]
+    assert editor.drafted == {"b": 3}
 
 
 def test_rows_may_be_drafted_for_one_after_the_other():
-    guide, drafter = guided((3,), a=(10, 11, 12, 13), b=(20, 21, 22, 23))
-    guide.begin_step(["a", "b"])
+    editor, drafter = guided((3,), a=(10, 11, 12, 13), b=(20, 21, 22, 23))
+    editor.begin_step(["a", "b"])
     assert drafter.draft_block(10, None, None, 4, None).tolist() == [[11, 12, 13]]
     assert drafter.draft_block(20, None, None, 4, None).tolist() == [[21, 22, 23]]
 
 
 def test_past_the_last_token_that_is_known_the_draft_is_the_drafters_own():
-    guide, drafter = guided((3,), a=(10, 11))
-    assert drafts(guide, drafter, ("a",), (10,)) == [[11, 0, 0]]
+    editor, drafter = guided((3,), a=(10, 11))
+    assert drafts(editor, drafter, ("a",), (10,)) == [[11, 0, 0]]
 
 
 def test_a_wrong_token_is_a_token_of_the_text():
-    guide, drafter = guided((0,), a=(98, 99, 7))
-    assert drafts(guide, drafter, ("a",), (98,)) == [[1, 7, 0]]
+    editor, drafter = guided((0,), a=(98, 99, 7))
+    assert drafts(editor, drafter, ("a",), (98,)) == [[1, 7, 0]]
 
 
 def test_without_a_plan_drafts_are_only_counted():
-    guide, drafter = guided((), a=(10, 11, 12, 13))
-    assert drafts(guide, drafter, ("a",), (10,)) == [[0, 0, 0]]
-    assert guide.drafted == {"a": 3}
+    editor, drafter = guided((), a=(10, 11, 12, 13))
+    assert drafts(editor, drafter, ("a",), (10,)) == [[0, 0, 0]]
+    assert editor.drafted == {"a": 3}
 
 
 def test_a_drafter_is_loaded_once_and_put_back_each_time(lfm2):
     drafter = drafter_of(lfm2.model, "dflash")
-    Guide(drafter.model, Drafting("dflash"), TEXT)
+    DraftEditor(drafter.model, Drafting("dflash"), TEXT)
     assert "draft_block" in vars(drafter.model)
     again = drafter_of(lfm2.model, "dflash")
     assert again is drafter

@@ -103,13 +103,13 @@ def test_forced_rows_that_join_late_are_fed_theirs(library, model):
 
 def test_a_processor_is_of_its_own_request(library, model):
     biased = (Processor("library", {"logit_bias": {"9": 99.0}}),)
-    loud = Request("loud", SHORT.prompt, 2, processors=biased)
-    trace = run(library, model, Arrival((loud, LONG)))
-    assert trace.stream("loud").tokens == (9, 9)
+    short = Request("short", SHORT.prompt, 2, processors=biased)
+    trace = run(library, model, Arrival((short, LONG)))
+    assert trace.stream("short").tokens == (9, 9)
     assert trace.stream("long").tokens == solo(library, model, LONG).tokens
 
 
-def test_removal_in_decode_leaves_the_other_row_alone(library, model):
+def test_removal_in_decode_leaves_the_other_row_unchanged(library, model):
     removal = Removal(("short",), Trigger("short", Stage.DECODE, 1))
     trace = run(library, model, Arrival((LONG, SHORT)), removals=[removal])
     assert len(trace.events("short")) == 1
@@ -122,7 +122,7 @@ def test_all_bytes_are_given_back(library, model):
     assert trace.cache_bytes_at_end == 0
 
 
-def test_a_run_starts_from_a_model_that_remembers_nothing(library, model, image):
+def test_a_run_starts_from_a_reset_model(library, model, image):
     first = run(library, model, Arrival((image,)))
     again = run(library, model, Arrival((image,)))
     assert np.array_equal(first.stream("image").logprobs, again.stream("image").logprobs)

@@ -8,7 +8,7 @@ from conformance.core.schedule import Media
 from conformance.plugins.mlx_vlm.media import draw
 
 
-def test_shapes_are_those_that_were_asked_for():
+def test_shapes_are_those_of_the_description():
     assert draw(Media("image", (6, 4))).size == (6, 4)
     assert draw(Media("video", (3, 6, 4))).shape == (3, 4, 6, 3)
     audio = draw(Media("audio", (400,)))

@@ -39,18 +39,18 @@ def test_fresh_keeps_the_parameters(model):
     assert model.fresh().language_model.model.embed_tokens.weight is weight
 
 
-def test_fresh_makes_functions_forget_what_they_remember(model):
+def test_fresh_clears_cached_functions(model):
     calls = []
 
     @functools.lru_cache
-    def remembers(x):
+    def cached(x):
         calls.append(x)
 
-    model._makers.append(remembers)
-    remembers(1)
+    model._cached_functions.append(cached)
+    cached(1)
     model.fresh()
-    remembers(1)
-    model._makers.remove(remembers)
+    cached(1)
+    model._cached_functions.remove(cached)
     assert calls == [1, 1]
 
 
@@ -80,5 +80,5 @@ def test_what_an_image_shows_it_shows_to_generated_tokens_too(library):
         compose(crossing, [(5, 6, 7), image, rest]) for rest in ((9, 8), (9, 8, 11))
     )
     after = library.stateless(crossing, Request("a", short, 2, media=media), (11,))
-    told = library.stateless(crossing, Request("a", long, 2, media=same), ())
-    np.testing.assert_allclose(after, told, atol=1e-4)
+    expected = library.stateless(crossing, Request("a", long, 2, media=same), ())
+    np.testing.assert_allclose(after, expected, atol=1e-4)

@@ -44,15 +44,15 @@ def test_the_manager_holds_what_was_asked_for_and_nothing_on_disk():
     assert made.memory_reserve_bytes == 0
 
 
-def test_lent_bytes_are_those_of_blocks_that_are_not_free():
+def test_used_bytes_are_those_of_blocks_that_are_not_free():
     manager = prefix_caching.make_manager(PrefixCaching(blocks=3, block_size=2))
     keys = [mx.zeros((1, 1, 5, 2))]
-    lent = manager.store_kv_blocks([1, 2, 3, 4, 5], keys, keys)
-    assert prefix_caching.lent_bytes(manager) == 2 * 2 * (2 * 2 * 4)
-    manager.release(lent[:1])
-    assert prefix_caching.lent_bytes(manager) == 2 * (2 * 2 * 4)
-    manager.release(lent[1:])
-    assert prefix_caching.lent_bytes(manager) == 0
+    used = manager.store_kv_blocks([1, 2, 3, 4, 5], keys, keys)
+    assert prefix_caching.used_bytes(manager) == 2 * 2 * (2 * 2 * 4)
+    manager.release(used[:1])
+    assert prefix_caching.used_bytes(manager) == 2 * (2 * 2 * 4)
+    manager.release(used[1:])
+    assert prefix_caching.used_bytes(manager) == 0
 
 
 def test_a_model_whose_caches_cannot_be_restored_is_refused(llama, monkeypatch):
@@ -103,7 +103,7 @@ def off_by_one(monkeypatch):
     monkeypatch.setattr(apc, "apc_lookup_plan", lookup)
 
 
-def forget_parent(monkeypatch):
+def drop_parent(monkeypatch):
     """A block is known by its own tokens, whatever stood before it."""
     real = apc._hash_tokens
     monkeypatch.setattr(apc, "_hash_tokens", lambda parent, tokens, extra: real(0, tokens, extra))
@@ -135,7 +135,7 @@ def key_by_text(monkeypatch):
     [
         ("llama", off_by_one, "in_turn"),
         ("lfm2", off_by_one, "in_turn"),
-        ("llama", forget_parent, "in_turn"),
+        ("llama", drop_parent, "in_turn"),
         ("llama", block_of_another_row, "late"),
         ("lfm2", alias_snapshot, "in_turn"),
         ("shown", key_by_text, "image_in_turn"),

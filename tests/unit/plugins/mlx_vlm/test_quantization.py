@@ -31,7 +31,7 @@ def subject():
 
 
 class Layers:
-    """What the library asks of a model to make its caches."""
+    """What the library needs of a model to make its caches."""
 
     def __init__(self, *kinds):
         self._kinds = kinds
@@ -63,7 +63,7 @@ def test_two_layers_are_both_quantized():
     assert kinds(quantization.make_cache(Layers(PLAIN, PLAIN), UNIFORM, 5)) == [EIGHT, EIGHT]
 
 
-def test_sliding_layers_are_left_alone():
+def test_sliding_layers_are_left_unchanged():
     made = quantization.make_cache(Layers(rotating, PLAIN, rotating, PLAIN), UNIFORM, 5)
     assert kinds(made) == [caches.RotatingKVCache, EIGHT, caches.RotatingKVCache, PLAIN]
 
@@ -74,7 +74,7 @@ def test_a_list_of_caches_is_quantized_inside():
     assert kinds(last.caches) == [PLAIN, caches.RotatingKVCache]
 
 
-def test_turboquant_leaves_a_prompt_alone_that_is_shorter_than_the_start():
+def test_turboquant_leaves_a_prompt_unquantized_that_is_shorter_than_the_start():
     model = Layers(PLAIN, PLAIN, PLAIN)
     assert kinds(quantization.make_cache(model, FROM_START, START - 1)) == [PLAIN] * 3
     assert kinds(quantization.make_cache(model, FROM_START, START))[0] is TURBOQUANT
@@ -82,7 +82,7 @@ def test_turboquant_leaves_a_prompt_alone_that_is_shorter_than_the_start():
     assert kinds(quantization.make_cache(model, uniform, START - 1))[0] is EIGHT
 
 
-def test_bits_and_groups_are_the_ones_asked_for():
+def test_bits_and_groups_are_those_of_the_options():
     first, *_ = quantization.make_cache(Layers(PLAIN, PLAIN), KvQuant(4, 64), 5)
     assert (first.bits, first.group_size) == (4, 64)
     first, *_ = quantization.make_cache(Layers(PLAIN, PLAIN), KvQuant(4, scheme="turboquant"), 5)
@@ -115,8 +115,8 @@ def test_bytes_are_those_in_use(bits):
     # The published 3.6 and 6.4 times: a float32 scale and bias for each 64 elements.
     share = quantization.nbytes(quantized) / quantization.nbytes(plain)
     assert share == (bits + 1) / 32
-    told = quantization.layers([quantized, plain])
-    assert [layer.quantized for layer in told] == [True, False]
+    described = quantization.layers([quantized, plain])
+    assert [layer.quantized for layer in described] == [True, False]
 
 
 def test_noise_is_measured_with_quantized_caches(subject):

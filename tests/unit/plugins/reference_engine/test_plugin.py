@@ -1,4 +1,4 @@
-"""The reference engines are offered, decode mlx-lm's families, and are asked for by name."""
+"""The reference engines are offered, decode mlx-lm's families, and are selected by name."""
 
 import mlx.core as mx
 import pytest

@@ -22,7 +22,7 @@ def chunked():
 
 
 @pytest.mark.parametrize("kind", [KVCache, chunked])
-def test_a_stacked_pass_leaves_each_row_what_it_would_have_alone(kind):
+def test_a_stacked_pass_leaves_each_row_what_a_single_row_would_have(kind):
     rows = [filled(kind, 3, value=1.0), filled(kind, 3, value=2.0)]
     stacked = even.stack(rows)
     new = mx.concatenate([mx.full((1, 1, 1, 2), v) for v in (1.0, 2.0)])

@@ -1,4 +1,4 @@
-"""Keys and values: each row's cache holds and gives what it would hold and give alone."""
+"""Keys and values: each row's cache is what a single row would have."""
 
 import copy
 
@@ -39,7 +39,7 @@ def plain(pair):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lengths", [(1, 1, 1), (5, 1, 2), (3, 3, 3)])
-def test_each_row_fetches_what_it_would_alone(kind, lengths):
+def test_each_row_fetches_what_a_single_row_would(kind, lengths):
     make, rowwise = KINDS[kind]
     before = (7, 0, 3)
     caches = [make() for _ in before]

@@ -23,7 +23,7 @@ def test_a_window_is_counted_in_columns_of_the_row():
     assert shown(layout.mask(ROWS, 3, 2)) == [[".xx", ".xx", ".xx"], ["x..", "xx.", ".xx"]]
 
 
-def test_padded_keys_are_seen_by_nobody():
+def test_padded_keys_are_masked():
     mask = layout.mask((Row(4, 1), Row(0, 1)), 1, None)
     assert shown(mask) == [["xxxxx"], ["x...."]]
 

@@ -19,19 +19,19 @@ def test_each_kind_has_its_batch_cache():
     assert type(wrap.wrap([CacheList(KVCache())], [1])) is RowwiseList
 
 
-def test_kinds_that_nobody_can_pad_must_be_even():
+def test_kinds_that_cannot_be_padded_must_be_even():
     assert not wrap.must_be_even([KVCache(), CacheList(ArraysCache(1))])
     assert wrap.must_be_even([KVCache(), ChunkedKVCache(4)])
     assert wrap.must_be_even([CacheList(object())])
 
 
-def test_rows_of_other_kinds_are_told_apart():
+def test_rows_of_other_kinds_are_distinguished():
     plain, quantized = [CacheList(KVCache(), KVCache())], [CacheList(KVCache(), QuantizedKVCache())]
     assert wrap.signature(plain) != wrap.signature(quantized)
     assert wrap.signature(plain) == wrap.signature([KVCache(), KVCache()])
 
 
-def test_histories_are_told_apart():
+def test_histories_are_distinguished():
     short, long = KVCache(), KVCache()
     long.offset = 3
     assert wrap.history([short]) != wrap.history([long])

@@ -122,7 +122,7 @@ def test_weights_that_do_not_fit_are_told_before_they_are_read(opened, library, 
 def test_a_cache_that_cannot_be_written_is_told_and_done_without(registry, folder, tmp_path):
     (tmp_path / "file").write_text("in the way")
     found = open_checkpoint(registry, Given(folder, cache=tmp_path / "file" / "cache"), ("right",))
-    assert "cache: nothing can be kept there (Not a directory)" in found.told[-1]
+    assert "cache: nothing can be cached there (Not a directory)" in found.told[-1]
     assert found.registry.families["toy", "My_Model-8bit"].checkpoint.digest
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conformance.backend.module_hooks import Held
+from conformance.backend.module_hooks import CacheState
 from conformance.tools.explain.entries import entry_differences
 
 DONE = 3
@@ -14,7 +14,9 @@ def alone(**counts):
     """A single stream that holds ``DONE`` tokens, and room for another."""
     keys = KEYS.copy()
     keys[:, :, DONE:] = 0
-    return Held("2", "KVCache", {"offset": np.array([counts.pop("offset", DONE)])}, {"keys": keys})
+    return CacheState(
+        "2", "KVCache", {"offset": np.array([counts.pop("offset", DONE)])}, {"keys": keys}
+    )
 
 
 def batch(*, columns=None, offset=DONE, padding=2, row=1, **arrays):
@@ -28,7 +30,7 @@ def batch(*, columns=None, offset=DONE, padding=2, row=1, **arrays):
         "left_padding": np.array([0, padding]),
         "_idx": np.array([5]),
     }
-    return Held("2", "BatchKVCache", counts, {"keys": keys, **arrays})
+    return CacheState("2", "BatchKVCache", counts, {"keys": keys, **arrays})
 
 
 def found(got, want, *, exact=True, counted=True):
@@ -98,8 +100,8 @@ def test_of_a_window_a_row_may_keep_no_more_than_is_seen(padding, right):
 
 def test_states_are_compared_only_with_those_of_the_same_moment():
     states = {"cache.0": np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)}
-    got = Held("1", "ArraysCache", {}, states)
-    want = Held("1", "ArraysCache", {}, {"cache.0": np.array([[3.0, 5.0]], np.float32)})
+    got = CacheState("1", "ArraysCache", {}, states)
+    want = CacheState("1", "ArraysCache", {}, {"cache.0": np.array([[3.0, 5.0]], np.float32)})
     assert found(got, want) == [("cache.0", None)]
     assert found(got, want, exact=False) == []
 
@@ -107,25 +109,25 @@ def test_states_are_compared_only_with_those_of_the_same_moment():
 def test_of_a_ring_the_last_columns_are_wanted_in_the_order_of_time():
     keys = np.array([4.0, 5.0, 3.0], np.float32).reshape(1, 1, 3, 1)  # position 2 is the oldest
     counts = {"offset": np.array([5]), "_idx": np.array([2]), "max_size": np.array([3])}
-    want = Held("0", "RotatingKVCache", counts, {"keys": keys})
+    want = CacheState("0", "RotatingKVCache", counts, {"keys": keys})
     row = np.array([9.0, 4.0, 5.0], np.float32).reshape(1, 1, 3, 1)
-    got = Held("0", "BatchRotatingKVCache", {}, {"keys": row})
+    got = CacheState("0", "BatchRotatingKVCache", {}, {"keys": row})
 
     def missing(held):
         options = {"row": 0, "done": 5, "exact": True, "level": 1e-4, "counted": True}
         return [d.column for d in entry_differences(held, want, **options)]
 
     assert missing(got) == []
-    spoilt = Held("0", "BatchRotatingKVCache", {}, {"keys": row + np.float32(2) * (row == 4)})
+    spoilt = CacheState("0", "BatchRotatingKVCache", {}, {"keys": row + np.float32(2) * (row == 4)})
     assert missing(spoilt) == [3]
 
 
 def test_of_an_empty_batch_padding_to_come_is_no_news():
     counts = {"offset": np.array([-2]), "left_padding": np.array([2]), "_idx": np.array([0])}
     options = {"row": 0, "exact": True, "level": 1e-4, "counted": True}
-    empty = Held("0", "BatchKVCache", counts, {})
+    empty = CacheState("0", "BatchKVCache", counts, {})
     assert list(entry_differences(empty, alone(offset=0), done=0, **options)) == []
-    full = Held("0", "BatchKVCache", {**counts, "_idx": np.array([3])}, {})
+    full = CacheState("0", "BatchKVCache", {**counts, "_idx": np.array([3])}, {})
     found = entry_differences(full, alone(offset=0), done=0, **options)
     assert [(d.part, d.got, d.expected) for d in found] == [
         ("offset", "-2", "0"),
@@ -136,7 +138,7 @@ def test_of_an_empty_batch_padding_to_come_is_no_news():
 def pooling(counts, tokens):
     """A pooled cache with room for two tokens that fill no pool yet."""
     buffer = np.array([tokens], np.float32)[..., None]
-    return Held(
+    return CacheState(
         "1.1", "PoolingCache", {n: np.array([c]) for n, c in counts.items()}, {"buf": buffer}
     )
 
@@ -151,7 +153,7 @@ def two_rows(held):
     """The cache's row twice."""
     arrays = {name: np.concatenate([a, a]) for name, a in held.arrays.items()}
     counts = {name: np.concatenate([c, c]) for name, c in held.counts.items()}
-    return Held(held.place, held.kind, counts, arrays)
+    return CacheState(held.place, held.kind, counts, arrays)
 
 
 def test_a_cache_that_counts_pools_says_nothing_of_tokens():
@@ -173,7 +175,7 @@ def test_an_empty_array_differs_nowhere():
 )
 def test_padding_may_be_yet_to_come_in_the_pass_that_begins(offset, padding, right):
     counts = {"offset": np.array([offset]), "left_padding": np.array([padding])}
-    got = Held("0", "BatchKVCache", {**counts, "_idx": np.array([5])}, {})
+    got = CacheState("0", "BatchKVCache", {**counts, "_idx": np.array([5])}, {})
     options = {"row": 0, "exact": True, "level": 1e-4, "counted": True, "ahead": 2}
     found = list(entry_differences(got, alone(offset=0), done=0, **options))
     assert (found == []) is right
@@ -182,8 +184,8 @@ def test_padding_may_be_yet_to_come_in_the_pass_that_begins(offset, padding, rig
 def test_a_window_of_one_row_that_has_gone_round_begins_at_its_oldest_column():
     keys = KEYS[:, :, [2, 0, 1]]
     counts = {"offset": np.array([DONE]), "_idx": np.array([1]), "max_size": np.array([3])}
-    got = Held("2", "RotatingKVCache", counts, {"keys": keys})
+    got = CacheState("2", "RotatingKVCache", counts, {"keys": keys})
     options = {"row": 0, "done": DONE, "exact": True, "level": 1e-4, "counted": False}
     assert list(entry_differences(got, alone(), **options)) == []
-    early = Held("2", "RotatingKVCache", {**counts, "_idx": np.array([3])}, {"keys": keys})
+    early = CacheState("2", "RotatingKVCache", {**counts, "_idx": np.array([3])}, {"keys": keys})
     assert [d.misplaced for d in entry_differences(early, alone(), **options)] == [True]

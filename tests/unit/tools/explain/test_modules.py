@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conformance.backend.module_hooks import Heard, Pass
+from conformance.backend.module_hooks import ModuleCall, Pass
 from conformance.core.trace import Trace
 from conformance.tools.explain.alignment import Span
 from conformance.tools.explain.modules import differing
@@ -17,11 +17,11 @@ SPAN = Span(0, "a", 0, 1, 0)
 
 def passed(**wrong):
     """A pass of one token; ``given`` and ``made`` are the paths that are given or make others."""
-    heard = [
-        Heard(path, "Module", 0, number(path in wrong["given"]), number(path in wrong["made"]))
+    calls = [
+        ModuleCall(path, "Module", 0, number(path in wrong["given"]), number(path in wrong["made"]))
         for path in PATHS
     ]
-    return Pass(np.array([[5]]), (), heard)
+    return Pass(np.array([[5]]), (), calls)
 
 
 def number(wrong):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from conformance.backend.module_hooks import Heard, Pass
+from conformance.backend.module_hooks import ModuleCall, Pass
 from conformance.tools.explain.alignment import Span
 from conformance.tools.explain.rows import alone, errors, noise, relative
 
@@ -14,8 +14,8 @@ SEQUENCE = (5, 6, 7)
 
 def passed(tokens, **made):
     """A pass in which the modules made these arrays, of the embedding's output."""
-    heard = [Heard(path, "Module", 0, None, np.float32(array)) for path, array in made.items()]
-    return Pass(np.array(tokens), (), heard)
+    calls = [ModuleCall(path, "Module", 0, None, np.float32(array)) for path, array in made.items()]
+    return Pass(np.array(tokens), (), calls)
 
 
 def of_positions(*positions):
@@ -42,11 +42,11 @@ def test_positions_go_on_over_passes(single):
 def test_a_row_with_padding_is_held_against_its_positions(single):
     batch = np.full((2, 3, 2), np.nan, np.float32)
     batch[1, 1:] = of_positions(0, 1)[0]
-    heard = Heard("plain", "Module", 0, None, batch)
-    _, right = errors(heard, Span(1, "a", 1, 2, 0), single)
+    call = ModuleCall("plain", "Module", 0, None, batch)
+    _, right = errors(call, Span(1, "a", 1, 2, 0), single)
     assert right == [(0, 0.0), (1, 0.0)]
     batch[1, 2, 0] += 6
-    _, wrong = errors(heard, Span(1, "a", 1, 2, 0), single)
+    _, wrong = errors(call, Span(1, "a", 1, 2, 0), single)
     assert wrong == [(0, 0.0), (1, 0.5)]
 
 
@@ -59,8 +59,8 @@ def test_positions_may_stand_on_another_axis():
 def test_what_has_no_positions_is_left_alone():
     flat = np.zeros((1, 7), np.float32)
     single = alone([passed([[5, 6]], flat=flat), passed([[7]], flat=flat)], SEQUENCE)
-    heard = Heard("flat", "Module", 0, None, np.ones((2, 7), np.float32))
-    assert errors(heard, Span(0, "a", 0, 2, 0), single) == ([], [])
+    call = ModuleCall("flat", "Module", 0, None, np.ones((2, 7), np.float32))
+    assert errors(call, Span(0, "a", 0, 2, 0), single) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_what_is_given_things_of_another_size_is_asked_for_something_else(single
     single.axes["plain", 0] = (1, 1)
     made = np.float32(of_positions(7))
     for size, compared in ((2, 1), (3, 0)):
-        heard = Heard("plain", "Module", 0, np.zeros((1, 1, size), np.float32), made)
-        given, found = errors(heard, Span(0, "a", 0, 1, 0), single)
+        call = ModuleCall("plain", "Module", 0, np.zeros((1, 1, size), np.float32), made)
+        given, found = errors(call, Span(0, "a", 0, 1, 0), single)
         assert (len(given), len(found)) == (compared, compared)
 
 
 def test_what_is_given_in_some_passes_alone_is_compared_in_those():
     first, second = passed([[5, 6]]), passed([[7]])
-    first.heard.append(Heard("", "Model", 0, np.float32(of_positions(0, 1)), None))
-    second.heard.append(Heard("", "Model", 0, None, None))
+    first.calls.append(ModuleCall("", "Model", 0, np.float32(of_positions(0, 1)), None))
+    second.calls.append(ModuleCall("", "Model", 0, None, None))
     assert set(alone([first, second], SEQUENCE).given["", 0]) == {0, 1}

@@ -1,9 +1,9 @@
-"""The shipped recipe hears its media; a planted deaf one is reported."""
+"""The shipped recipe is sensitive to its media; a planted insensitive one is reported."""
 
 import msgspec
 
 from conformance.core.family import Recipe, WeightRule, load_family
-from conformance.plugins.mlx_vlm import hearing, inventory
+from conformance.plugins.mlx_vlm import inventory, media_sensitivity
 from conformance.plugins.mlx_vlm.loading import load
 
 FAMILIES = inventory.FAMILIES
@@ -12,17 +12,17 @@ FAMILIES = inventory.FAMILIES
 def measured(**changes):
     family = load_family(FAMILIES / "qwen2_vl.json")
     facts = msgspec.structs.replace(family.facts, **changes)
-    return hearing.measure(load(msgspec.structs.replace(family, facts=facts)))
+    return media_sensitivity.measure(load(msgspec.structs.replace(family, facts=facts)))
 
 
 def media(found):
     return {signal.where: signal.nats for signal in found.signals if signal.kind == "media"}
 
 
-def test_every_kind_of_media_is_heard():
+def test_every_kind_of_media_has_an_effect():
     found = measured()
-    heard = media(found)
-    assert heard.keys() == {
+    signals = media(found)
+    assert signals.keys() == {
         "another image",
         "a token of the image missing",
         "text after the image one position later",
@@ -30,7 +30,7 @@ def test_every_kind_of_media_is_heard():
         "a token of the video missing",
         "text after the video one position later",
     }
-    assert min(heard.values()) > 1000 * found.noise
+    assert min(signals.values()) > 1000 * found.noise
     assert found.ratio >= 1000
 
 

@@ -1,4 +1,4 @@
-"""How loudly a vision-language model answers to small defects, in text and around its media."""
+"""The sensitivity of a vision-language model to small defects, in text and around its media."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from conformance.backend import sensitivity as text
+from conformance.backend import sensitivity as text_signals
 from conformance.backend.checkpoint import library_errors
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity, Signal, change
 from conformance.plugins.mlx_vlm.inputs import Part, compose, embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.required import hearer
+from conformance.plugins.mlx_vlm.required_media import text_model
 
 _STEPS = 6
 _BEFORE, _AFTER = 3, 5
-# Places of a medium that are left out, one after the other: of more, so many at equal distances.
+# The most places of a medium that are left out, one at a time; of more, at equal distances.
 _MOST_PLACES = 24
 
 
 def measure(loaded: LoadedModel) -> Sensitivity:
-    """The sensitivity of a model: its text, and for each kind of media what of it is heard.
+    """The sensitivity of a model to defects of its text and of each kind of media.
 
     Raises:
         Unsupported: the library says that this machine can't run the model.
         ModelError: the library failed to run the model.
     """
-    found = text.measure(hearer(loaded))
+    found = text_signals.measure(text_model(loaded))
     signals = list(found.signals)
     for kind in loaded.family.facts.modalities:
         if kind != "text":
@@ -66,7 +66,7 @@ def _request(loaded: LoadedModel, media: Media) -> Request:
     words = tuple(int(token) for token in span)
     parts: list[Part] = [words[:_BEFORE], media, words[_BEFORE:]]
     prompt, placed = compose(loaded, parts)
-    return Request("heard", prompt, _STEPS, media=placed)
+    return Request("sensitivity", prompt, _STEPS, media=placed)
 
 
 def _run(
@@ -74,7 +74,7 @@ def _run(
 ) -> np.ndarray:
     """Logprobs ``[steps, vocab]`` after the prompt; ``tokens`` are fed, or chosen where missing."""
     cache = loaded.cache()
-    embed(loaded, inputs_of(loaded, request))  # for what models keep of it beside the arguments
+    embed(loaded, inputs_of(loaded, request))  # for the state that models keep
     if "rope_deltas" in kwargs and hasattr(loaded.language_model, "_rope_deltas"):
         loaded.language_model._rope_deltas = kwargs["rope_deltas"]
     if (
@@ -88,7 +88,7 @@ def _run(
     for step in range(_STEPS - 1):
         if step == len(tokens):
             tokens.append(int(np.array(rows[-1].astype(mx.float32)).argmax()))
-        # What ``generate_step`` hands on from one step to the next.
+        # What ``generate_step`` passes on from one step to the next.
         kept = {n: getattr(output, n, None) for n in ("cross_attention_states", "encoder_outputs")}
         kept = {name: value for name, value in kept.items() if value is not None}
         output = loaded.language_model(mx.array([[tokens[step]]]), cache=cache, **kept)
@@ -101,12 +101,12 @@ def _run(
 def _dropped(
     kwargs: dict[str, Any], swapped: dict[str, Any], span: tuple[int, int]
 ) -> Iterator[dict[str, Any]]:
-    """An argument with one of the places in which the two media differ like the mean of all.
+    """An argument with the mean of all places in one of those in which the two media differ.
 
-    Zeros would be no better: some models divide by a place's size.
+    Zeros would be no better: some models divide by the norm of a place.
 
     Places are the last axis but one: of embeddings, of deep visual features, of the states that
-    cross attention looks at. A medium without places in the prompt has all of the embeddings'.
+    cross attention reads. A medium without places in the prompt has all places of the embeddings.
     """
     for name, value in kwargs.items():
         layers, others = _layers(value), _layers(swapped.get(name))
@@ -118,17 +118,17 @@ def _dropped(
         places: Any = np.array(differs.reshape(-1, differs.shape[-1])).any(axis=0)
         if name == "inputs_embeds" and span[0] < span[1]:
             places[: span[0]] = places[span[1] :] = False
-        heard = np.flatnonzero(places).tolist()
-        for place in heard[:: -(-len(heard) // _MOST_PLACES) or 1]:
+        differing = np.flatnonzero(places).tolist()
+        for place in differing[:: -(-len(differing) // _MOST_PLACES) or 1]:
             keep = (mx.arange(layers[0].shape[-2]) != place)[:, None]
             kept = [mx.where(keep, x, x.mean(axis=-2, keepdims=True)) for x in layers]
             yield {name: kept if isinstance(value, list) else kept[0]}
-        if heard:
+        if differing:
             return
 
 
 def _layers(value: Any) -> list[mx.array]:
-    """An argument's arrays, all of one shape: it may be one, or one for each of some layers."""
+    """An argument's arrays, if all have one shape: a single one, or one for each of some layers."""
     found = value if isinstance(value, list) else [value]
     arrays = [x for x in found if isinstance(x, mx.array) and x.ndim > 1]
     same = len(arrays) == len(found) and len({x.shape for x in arrays}) == 1
@@ -136,7 +136,7 @@ def _layers(value: Any) -> list[mx.array]:
 
 
 def _later(kwargs: dict[str, Any], end: int) -> dict[str, Any]:
-    """Positions after the medium one further."""
+    """Positions after the medium one later."""
     positions = kwargs["position_ids"]
     later = (mx.arange(positions.shape[-1]) >= end).astype(positions.dtype)
     return {**kwargs, "position_ids": positions + later}

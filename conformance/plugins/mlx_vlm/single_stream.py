@@ -1,4 +1,4 @@
-"""One request alone: the library's single stream, and a pass over all of its tokens."""
+"""The library's single stream of one request, and one pass over all of its tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conformance.plugins.mlx_vlm.sampling import make_processors
 
 
 def text_only(model: LoadedModel, tokens: tuple[int, ...]) -> bool:
-    """Whether none of the tokens could be taken for the place of an image in a prompt."""
+    """Whether no token could be mistaken for the placeholder of an image."""
     low, high = model.family.tokens
     mixed = model.family.facts.modalities != ("text",)
     return not mixed or all(low <= token < high for token in tokens)
@@ -43,7 +43,7 @@ def decode(
     sampler: Callable[[mx.array], mx.array] | None,
     **options: Any,
 ) -> Stream:
-    """The library's own single stream, ``steps`` tokens of it with their logprobs."""
+    """The first ``steps`` tokens of the library's own single stream, with their logprobs."""
     made = inputs_of(model, request)
     tokens, rows = [], []
     for token, logprobs in compat.generation().generate_step(
@@ -66,7 +66,7 @@ def decode(
 
 
 def one_pass(model: LoadedModel, tokens: tuple[int, ...]) -> np.ndarray:
-    """Logprobs ``[length, vocab]`` of a prefill of all tokens, or as many as the model gives."""
+    """Logprobs ``[length, vocab]`` of a prefill of all tokens, or of as many as it returns."""
     cache = model.cache()
     made = inputs_of(model, Request("whole", tokens, 1))
     output = model.language_model(made.input_ids, cache=cache, **inputs.embed(model, made))

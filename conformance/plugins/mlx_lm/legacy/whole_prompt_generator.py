@@ -1,8 +1,8 @@
-"""The batch generator of mlx-lm up to 0.31.1, seen as the later ones are.
+"""The ``BatchGenerator`` of mlx-lm up to 0.31.1 under the names of later releases.
 
-It brings prompts in whole, within one ``next()``: nothing of it is ever seen in prefill. It gives
-one list, takes stop tokens for all requests alike, and knows neither pieces of a prompt nor the
-tokens of a cache that a request goes on from.
+One ``next()`` prefills whole prompts, so no request is ever seen in prefill. It returns one list,
+takes the same stop tokens for all requests, and knows neither pieces of a prompt nor the tokens of
+the cache that a request continues from.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from mlx_lm.generate import BatchGenerator
 from conformance.core.errors import Unsupported
 
 
-class OneStepGenerator:
-    """A ``BatchGenerator`` of that time under the names of 0.31.2, as far as ``compat`` reads them.
+class WholePromptGenerator:
+    """An old ``BatchGenerator`` under the names of 0.31.2, as far as ``compat`` reads them.
 
-    Its arguments go on to it unchanged.
+    Its arguments are passed on unchanged.
     """
 
     _prompt_batch = SimpleNamespace(
@@ -33,7 +33,7 @@ class OneStepGenerator:
 
     @property
     def model(self) -> Any:
-        """What it decodes."""
+        """The model that it decodes."""
         return self._inner.model
 
     @property
@@ -73,12 +73,12 @@ class OneStepGenerator:
         all_tokens: Sequence[Sequence[int]] | None = None,
         **options: Any,
     ) -> list[int]:
-        """Its own ``insert``; ``all_tokens`` are remembered here, as it keeps none."""
+        """Its own ``insert``; ``all_tokens`` are kept here, because it does not keep them."""
         before = [list(tokens) for tokens in all_tokens or [[]] * len(prompts)]
         uids = list(self._inner.insert([list(p) for p in prompts], max_tokens, **options))
-        # No strict zip: of an invalid call it may take some requests and drop others.
-        for uid, kept, prompt in zip(uids, before, prompts, strict=False):
-            self._tokens[uid] = kept + list(prompt)
+        # Not a strict zip: an invalid call may insert some requests and drop others.
+        for uid, earlier, prompt in zip(uids, before, prompts, strict=False):
+            self._tokens[uid] = earlier + list(prompt)
         return uids
 
     def insert_segments(
@@ -91,11 +91,11 @@ class OneStepGenerator:
         """
         if any(len(pieces) > 1 for pieces in segments):
             raise Unsupported("this mlx-lm's BatchGenerator does not support prompts in pieces")
-        # A prompt that is kept to its end leaves no piece: the library is given an empty one.
+        # Nothing is left of a prompt that is cached to its end: the library gets an empty one.
         return self.insert([pieces[0] if pieces else [] for pieces in segments], **options)
 
     def next(self) -> tuple[list[Any], list[Any]]:
-        """The prompts that were brought in, and the tokens that came out."""
+        """The prompts that were prefilled, and the tokens that were generated."""
         queued = [entry[0] for entry in self._unprocessed_sequences]
         responses = [self._response(given) for given in self._inner.next()]
         left = {entry[0] for entry in self._unprocessed_sequences}
@@ -112,7 +112,7 @@ class OneStepGenerator:
         self._inner.remove(list(uids))
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[list[Any], list[int]]]:
-        """Cache and tokens of rows that decode; one that waits has only what it came with."""
+        """Cache and tokens of rows that decode; of a queued request the cache it came with."""
         batch = self._inner.active_batch
         rows = {uid: row for row, uid in enumerate(batch.uids)} if batch is not None else {}
         waiting = {entry[0]: entry[3] for entry in self._unprocessed_sequences}

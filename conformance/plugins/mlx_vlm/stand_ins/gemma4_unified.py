@@ -1,4 +1,4 @@
-"""Stands in for the processor of ``gemma4_unified``: the library's own parts, made small.
+"""The stand-in for the processor of ``gemma4_unified``: the library's own parts, made small.
 
 ``mlx_vlm.load`` puts an image processor of default sizes in place of the configured one, which
 makes about 280 tokens of every image.
@@ -6,7 +6,6 @@ makes about 280 tokens of every image.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -14,9 +13,10 @@ import numpy as np
 
 from conformance.core.schedule import Media
 from conformance.plugins.mlx_vlm.media import draw
+from conformance.plugins.mlx_vlm.stand_ins.parts import Parts, inputs, joined
 
 
-def process(args: dict[str, Any], parts: Sequence[tuple[int, ...] | Media]) -> dict[str, Any]:
+def process(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     """As ``Gemma4UnifiedProcessor``, without the time stamps before the frames of a video.
 
     Args:
@@ -29,18 +29,16 @@ def process(args: dict[str, Any], parts: Sequence[tuple[int, ...] | Media]) -> d
             drawn: Any = draw(part)
             media[part.kind].append(drawn.transpose(0, 3, 1, 2) if part.kind == "video" else drawn)
     data, counts = _features(args, media)
-    ids: list[int] = []
+    runs: list[list[int]] = []
     for part in parts:
         if isinstance(part, Media):
             start, stop = ("boa", "eoa") if part.kind == "audio" else ("boi", "eoi")
             frames, tokens = counts[part.kind].pop(0)
-            ids += [args[start], *[args[part.kind]] * tokens, args[stop]] * frames
-        else:
-            ids += part
+            runs.append([args[start], *[args[part.kind]] * tokens, args[stop]] * frames)
+    ids = joined(parts, runs)
     kinds = {args["image"]: 1, args["video"]: 2, args["audio"]: 3}
     data["mm_token_type_ids"] = np.array([[kinds.get(token, 0) for token in ids]], np.int32)
-    made = {name: mx.array(value) for name, value in data.items()}
-    return {"input_ids": mx.array(ids, mx.int32)[None], **made}
+    return inputs(ids, **{name: mx.array(value) for name, value in data.items()})
 
 
 def _features(

@@ -1,8 +1,8 @@
-"""The batch generator of mlx-vlm 0.4, seen as the later ones are.
+"""The ``BatchGenerator`` of mlx-vlm 0.4 under the names of later releases.
 
 Its one user, ``batch_generate``, gives it prompts that were padded and embedded together, and so
-does this. It brings prompts in whole, within one ``next()``: nothing of it is ever seen in prefill.
-It cannot remove a request, and knows neither processors nor quantized caches.
+does this class. One ``next()`` prefills whole prompts, so no request is ever seen in prefill. It
+cannot remove a request, and knows neither processors nor quantized caches.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from conformance.core.errors import Unsupported
 _MARK = object()
 
 
-class OneStepGenerator:
-    """A ``BatchGenerator`` of that time under the names of 0.5, as far as ``compat`` reads them.
+class WholePromptGenerator:
+    """An old ``BatchGenerator`` under the names of 0.5, as far as ``compat`` reads them.
 
     Args:
         model: the language model.
-        processor: what its generator needs of one.
+        processor: what the generator needs of a processor.
         embed: makes the keyword arguments for several requests' inputs at once.
         sampler: ``[rows, vocab]`` logprobs in, ``[rows]`` tokens out.
-        top_logprobs_k: only as many as the vocabulary has: it gives them all.
+        top_logprobs_k: the size of the vocabulary; the generator always returns all logprobs.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class OneStepGenerator:
             prefill_batch_size=prefill_batch_size,
             prefill_step_size=prefill_step_size,
         )
-        # Requests are given to the generator when it can bring them in: their embeddings can't wait
-        # there. So it counts uids of its own.
+        # The generator gets requests when it can prefill them, because it can't queue embeddings.
+        # So uids are counted here.
         self._waiting: list[tuple[int, list[int], int, Any]] = []
         self._uids: dict[int, int] = {}
-        self._entering: list[int] = []
+        self._prefilled: list[int] = []
         self.uid_count = 0
 
     @property
@@ -66,10 +66,10 @@ class OneStepGenerator:
 
     @property
     def _prompt_batch(self) -> SimpleNamespace | None:
-        """The rows that come in, while their first token is being drawn."""
-        if not self._entering:
+        """The rows of the prefill, while their first token is sampled."""
+        if not self._prefilled:
             return None
-        return SimpleNamespace(uids=self._entering, prompt_cache=[], max_tokens=[])
+        return SimpleNamespace(uids=self._prefilled, prompt_cache=[], max_tokens=[])
 
     @property
     def _generation_batch(self) -> SimpleNamespace:
@@ -80,7 +80,7 @@ class OneStepGenerator:
             max_tokens=batch.max_tokens if batch is not None else [],
             _num_tokens=batch.num_tokens if batch is not None else [],
             _current_tokens=_MARK,
-            _next_tokens=None if self._entering else _MARK,
+            _next_tokens=None if self._prefilled else _MARK,
         )
 
     def insert(
@@ -90,7 +90,7 @@ class OneStepGenerator:
         prompt_kwargs: Sequence[dict[str, Any]],
         **options: Any,
     ) -> list[int]:
-        """Take requests; ``prompt_kwargs`` has each one's ``inputs``, not yet embedded.
+        """Queue requests; ``prompt_kwargs`` has the ``inputs`` of each, not yet embedded.
 
         Raises:
             Unsupported: a request has logits processors.
@@ -107,7 +107,7 @@ class OneStepGenerator:
         return uids
 
     def next(self) -> tuple[list[Any], list[Any]]:
-        """Its own ``next``, with the embeddings of those that it brings in."""
+        """Its own ``next``, with the embeddings of the prompts that it prefills."""
         active = self._inner.active_batch
         free = self._inner.completion_batch_size - (len(active) if active is not None else 0)
         size = self._inner.prefill_batch_size
@@ -119,8 +119,8 @@ class OneStepGenerator:
             self._waiting = self._waiting[size:]
             prompts = [prompt for _, prompt, _, _ in group]
             own = self._inner.insert(prompts, [most for _, _, most, _ in group])
-            self._entering = [uid for uid, *_ in group]
-            self._uids |= dict(zip(own, self._entering, strict=True))
+            self._prefilled = [uid for uid, *_ in group]
+            self._uids |= dict(zip(own, self._prefilled, strict=True))
             given = self._embed([inputs for *_, inputs in group])
         return [], [self._response(response) for response in self._inner.next(**given)]
 
@@ -133,13 +133,13 @@ class OneStepGenerator:
         raise Unsupported(f"this mlx-vlm's BatchGenerator does not support removing {uid}")
 
     def close(self) -> None:
-        """It holds nothing that has to be given back."""
+        """It holds nothing that has to be freed."""
 
     def _sample(self, logprobs: mx.array) -> mx.array:
-        """The first call after rows came in is for them, every other for those that decode."""
-        drawn = self._sampler(logprobs)
-        self._entering = []
-        return drawn
+        """The first call after a prefill is for its rows, every other for those that decode."""
+        sampled = self._sampler(logprobs)
+        self._prefilled = []
+        return sampled
 
     def _response(self, given: Any) -> SimpleNamespace:
         row = given.logprobs.astype(mx.float32).tolist()  # [vocab]

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 
 from conformance.core.errors import FamilyError
 from conformance.core.family import Facts, Family, Processor, Tokenizer
-from conformance.plugins.mlx_vlm.processor import text_of, write_processor
+from conformance.plugins.mlx_vlm.processor_files import text_of, write_processor
 
 
 def family(**tokenizer):
@@ -39,11 +39,11 @@ def test_the_chat_template_adds_nothing(tmp_path):
     assert tokenizer(plain).input_ids == [5, 6]
 
 
-def test_two_special_tokens_of_one_id_are_told(tmp_path):
+def test_two_special_tokens_of_one_id_are_reported(tmp_path):
     with pytest.raises(FamilyError, match="two have one id"):
         write_processor(family(special={"<a>": 31, "<b>": 31}), tmp_path)
 
 
-def test_a_role_of_no_special_token_is_told(tmp_path):
+def test_a_role_of_no_special_token_is_reported(tmp_path):
     with pytest.raises(FamilyError, match="pad_token is '<pad>'"):
         write_processor(family(roles={"pad_token": "<pad>"}), tmp_path)

@@ -1,7 +1,7 @@
 """The files that a family's real processor is made from: a tiny tokenizer and JSON configs.
 
-Every token id is a word of its own (``t17``), so token ids and texts are the same thing in two
-spellings; the special tokens have the texts that the library's processor looks for.
+Every token id has a word of its own (``t17``), so a text and its token ids say the same. The
+special tokens have the texts that the library's processor looks for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def write_processor(family: Family, folder: Path) -> None:
     """Write ``tokenizer.json``, ``tokenizer_config.json`` and the family's own JSON files.
 
     Raises:
-        FamilyError: two special tokens have one id, or a role names no special token.
+        FamilyError: two special tokens have the same id, or a role names no special token.
     """
     made = family.facts.processor or Processor()
     special, roles = made.tokenizer.special, made.tokenizer.roles
@@ -45,11 +45,11 @@ def write_processor(family: Family, folder: Path) -> None:
     tokenizer.pre_tokenizer = WhitespaceSplit()
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
     if made.tokenizer.kind != _ANY_KIND:
-        # A class that splits text by rules of its own leaves alone what was added as a whole.
+        # Classes that split text by rules of their own do not split added tokens.
         tokenizer.add_tokens([AddedToken(text, normalized=False) for text in words])
     tokenizer.save(str(folder / "tokenizer.json"))
     if "pad_token" not in roles:
-        # Text that is padded in one call of the tokenizer; any token will do, it is masked.
+        # The tokenizer may be called with padding; any token will do, it is masked.
         roles = {"pad_token": word(0), **roles}
     config: dict[str, Any] = {
         "tokenizer_class": made.tokenizer.kind,
@@ -61,7 +61,7 @@ def write_processor(family: Family, folder: Path) -> None:
 
 
 def _template(made: Processor) -> str:
-    """A chat template that adds nothing: the text of each part, or the marker of its medium."""
+    """A chat template that adds nothing: the text of each part, or its medium's marker."""
     cases = [
         "{%- elif part.type.startswith('" + kind + "') -%}" + f" {marker} "
         for kind, marker in made.markers.items()

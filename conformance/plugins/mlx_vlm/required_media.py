@@ -1,4 +1,4 @@
-"""Models of which every request holds a medium: what stands for a prompt of text alone."""
+"""Models whose every request needs media: how they get a prompt of text alone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from conformance.plugins.mlx_vlm.inputs import compose, embed, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 
 
-def plain(loaded: LoadedModel, tokens: tuple[int, ...], max_tokens: int) -> Request:
-    """A request of these tokens, after the medium that every request of the family must hold."""
+def plain_request(loaded: LoadedModel, tokens: tuple[int, ...], max_tokens: int) -> Request:
+    """A request of these tokens, after the medium that each request of the family must have."""
     kind = loaded.family.facts.required
     if not kind:
         return Request("plain", tokens, max_tokens)
@@ -23,15 +23,15 @@ def plain(loaded: LoadedModel, tokens: tuple[int, ...], max_tokens: int) -> Requ
     return Request("plain", prompt, max_tokens, media=media)
 
 
-class Shown:
-    """A model that is shown one medium before all that it hears; else as ``LoadedModel``."""
+class ModelWithMedium:
+    """A model whose calls all attend to one fixed medium; else as ``LoadedModel``."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         low, _ = loaded.family.tokens
-        made = inputs_of(loaded, plain(loaded, (low, low + 1), 1))
+        made = inputs_of(loaded, plain_request(loaded, (low, low + 1), 1))
         output = loaded.language_model(made.input_ids, **embed(loaded.fresh(), made))
         self._loaded = loaded
-        self._states = output.encoder_outputs
+        self._encoder_outputs = output.encoder_outputs
 
     @property
     def family(self) -> Family:
@@ -48,14 +48,14 @@ class Shown:
         return self._loaded.cache()
 
     def forward(self, tokens: Sequence[int], cache: list[Any]) -> mx.array:
-        """Logits ``[length, vocab]`` of all ``tokens`` of the decoder; the cache goes on."""
+        """Logits ``[length, vocab]`` of all ``tokens`` of the decoder; the cache is updated."""
         ids = mx.array(list(tokens), mx.int32)[None]
         model = self._loaded.language_model
-        output = model(decoder_input_ids=ids, encoder_outputs=self._states, cache=cache)
+        output = model(decoder_input_ids=ids, encoder_outputs=self._encoder_outputs, cache=cache)
         logits: mx.array = output.logits
         return logits[0]
 
 
-def hearer(loaded: LoadedModel) -> LoadedModel | Shown:
-    """What takes text in: the model itself, if it can without a medium."""
-    return Shown(loaded) if loaded.family.facts.required else loaded
+def text_model(loaded: LoadedModel) -> LoadedModel | ModelWithMedium:
+    """A model that takes text alone: the model itself, if it needs no medium."""
+    return ModelWithMedium(loaded) if loaded.family.facts.required else loaded

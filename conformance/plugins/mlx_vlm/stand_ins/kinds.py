@@ -1,0 +1,50 @@
+"""All stand-ins by the names that families use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conformance.core.errors import FamilyError
+from conformance.core.family import Family, StandIn
+from conformance.plugins.mlx_vlm.stand_ins import crops, gemma4_unified, grids, tiles, whole_images
+from conformance.plugins.mlx_vlm.stand_ins.parts import Parts
+
+Maker = Callable[[dict[str, Any], Parts], dict[str, Any]]
+
+
+def process(stand_in: StandIn, family: Family, parts: Parts) -> dict[str, Any]:
+    """What ``mlx_vlm.utils.prepare_inputs`` would give, made by the family's stand-in.
+
+    ``input_ids``, ``pixel_values`` and whatever else ``get_input_embeddings`` of the model takes.
+
+    Raises:
+        FamilyError: there is no stand-in of that kind.
+    """
+    if stand_in.kind not in MAKERS:
+        raise FamilyError(
+            f"{family.path or family.name}: conformance.stand_in.kind {stand_in.kind!r} is none "
+            f"of {', '.join(MAKERS)}"
+        )
+    return MAKERS[stand_in.kind](stand_in.args, parts)
+
+
+MAKERS: Mapping[str, Maker] = {
+    "deepseek_ocr": tiles.deepseek_ocr,
+    "falcon": grids.falcon,
+    "fixed": whole_images.fixed,
+    "florence2": whole_images.florence2,
+    "gemma4_unified": gemma4_unified.process,
+    "got": whole_images.got,
+    "grids": grids.grids,
+    "hunyuan_vl": grids.hunyuan_vl,
+    "jina_vlm": crops.jina_vlm,
+    "molmo2": crops.molmo2,
+    "molmo_point": crops.molmo_point,
+    "moondream": crops.moondream,
+    "naflex": grids.naflex,
+    "spatial_shapes": grids.spatial_shapes,
+    "squares_and_whole": tiles.squares_and_whole,
+    "tiles_and_thumbnail": crops.tiles_and_thumbnail,
+    "whole_page": whole_images.whole_page,
+}

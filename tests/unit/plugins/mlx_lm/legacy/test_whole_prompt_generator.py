@@ -1,0 +1,87 @@
+"""The generator of mlx-lm 0.31.1 looks like a later one, so that ``compat`` can read it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from conformance.core.errors import Unsupported
+from conformance.core.schedule import Stage
+from conformance.plugins.mlx_lm import compat
+from conformance.plugins.mlx_lm.legacy import whole_prompt_generator
+
+
+class Old:
+    """Prefills one queued prompt in each ``next()``, and decodes what it has."""
+
+    def __init__(self, model, **options):
+        self.model, self.options = model, options
+        self.uid_count, self.prompt_cache_nbytes = 0, 0
+        self.unprocessed_prompts, self.uids = [], []
+
+    @property
+    def active_batch(self):
+        if not self.uids:
+            return None
+        lists = dict.fromkeys(("max_tokens", "samplers", "logits_processors", "num_tokens"), ())
+        return SimpleNamespace(
+            uids=self.uids, cache=["c"], extract_cache=lambda row: f"row {row}", **lists
+        )
+
+    def insert(self, prompts, max_tokens=None, **options):
+        uids = list(range(self.uid_count, self.uid_count + len(prompts)))
+        self.uid_count += len(prompts)
+        entries = zip(uids, prompts, strict=True)
+        self.unprocessed_prompts += [(uid, prompt, 9, "prefix") for uid, prompt in entries]
+        return uids
+
+    def next(self):
+        if self.unprocessed_prompts:
+            self.uids = [*self.uids, self.unprocessed_prompts.pop(0)[0]]
+        row = {"logprobs": None, "finish_reason": None, "prompt_cache": None}
+        return [SimpleNamespace(uid=uid, token=100 + uid, **row) for uid in self.uids]
+
+    def remove(self, uids):
+        self.uids = [uid for uid in self.uids if uid not in uids]
+
+
+@pytest.fixture
+def generator(monkeypatch):
+    monkeypatch.setattr(whole_prompt_generator, "BatchGenerator", Old)
+    return whole_prompt_generator.WholePromptGenerator("model", prefill_step_size=3)
+
+
+def test_a_request_goes_from_the_queue_to_decode(generator):
+    first, second = generator.insert([[1, 2, 3], [4]])
+    assert compat.uids_by_stage(generator) == dict.fromkeys((first, second), Stage.QUEUED)
+    prompts, responses = generator.next()
+    assert compat.uids_by_stage(generator) == {first: Stage.DECODE, second: Stage.QUEUED}
+    assert [(p.uid, p.progress, p.end_of_prompt) for p in prompts] == [(first, (3, 3), True)]
+    assert [(r.uid, r.all_tokens) for r in responses] == [(first, [1, 2, 3, 100])]
+    assert compat.decode_rows(generator) == [first]
+    assert compat.decode_caches(generator) == ["c"]
+
+
+def test_tokens_before_the_prompt_are_part_of_the_row(generator):
+    (uid,) = generator.insert([[3]], all_tokens=[[1, 2]])
+    _, (response,) = generator.next()
+    assert response.all_tokens == [1, 2, 3, 100]
+    assert generator.extract_cache([uid]) == {uid: ("row 0", [1, 2, 3, 100])}
+
+
+def test_a_queued_request_has_the_cache_that_it_came_with(generator):
+    (uid,) = generator.insert([[1]])
+    assert generator.extract_cache([uid]) == {uid: ("prefix", [])}
+
+
+def test_prompts_in_pieces_are_not_supported(generator):
+    assert generator.insert_segments([[[1, 2]], []]) == [0, 1]
+    with pytest.raises(Unsupported, match="does not support prompts in pieces"):
+        generator.insert_segments([[[1], [2]]])
+
+
+def test_the_digest_sees_a_removed_row(generator):
+    (uid,) = generator.insert([[1, 2]])
+    generator.next()
+    before = compat.digest(generator)
+    generator.remove([uid])
+    assert compat.digest(generator)["decode batch"] != before["decode batch"]
