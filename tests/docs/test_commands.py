@@ -24,7 +24,7 @@ def workspace(tmp_path_factory):
     shutil.copy(ROOT / "tests/configs/Qwen3-8B.json", folder / "config.json")
     shutil.copy(ROOT / "conformance/plugins/mlx_lm/families/llama.json", folder / "mine.json")
     make_folder(folder / "checkpoint")
-    for name in ("golden", "corpus", "docs/repro"):
+    for name in ("golden", "corpus", "expectations/scripts"):
         shutil.copytree(ROOT / name, folder / name)
     (folder / "examples").symlink_to(ROOT / "examples")
     llama = "--engine mlx_lm --family llama --scenario ragged"

@@ -1,4 +1,4 @@
-"""The scripts of docs/defects/: each belongs to an entry of expectations/ and shows its defect."""
+"""Each entry of expectations/ has a script that shows its defect, by hand or from `repro`."""
 
 import ast
 import importlib.metadata
@@ -8,15 +8,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from conformance.app.cli.choices import case_settings
+from conformance.app.pytest_plugin.setup import make_setup
 from conformance.checks.expectations import Defect, load_expectations
+from conformance.core.errors import NoScriptError
 from conformance.core.verdict import Verdict
 from conformance.scenarios import LADDER
 from conformance.tools.explore.replay import CORPUS
+from conformance.tools.repro.known import written
+from conformance.tools.repro.tables import found_before
 
 ROOT = Path(__file__).parents[2]
 DEFECTS = load_expectations().defects
+BY_HAND = [entry for entry in DEFECTS if entry.by_hand]
+WRITTEN = [entry for entry in DEFECTS if not entry.script]
+FOUND = found_before()
 LIBRARIES = {"mlx", "mlx_lm", "mlx_vlm"}
 PLACE = re.compile(r"(?P<package>\w+)/(?P<path>[\w/-]+\.py):(?P<line>\d+)")
 
@@ -26,14 +35,15 @@ def unpaired(root, defects):
     there = {str(path.relative_to(root)) for path in (root / "docs" / "defects").rglob("*.py")}
     # Those of cache classes have entries of their own: tests/integration/cli/test_caches.py.
     there = {name for name in there if not name.startswith("docs/defects/caches/")}
-    named = {entry.script for entry in defects}
-    missing = [f"{e.id}: there is no {e.script}" for e in defects if e.script not in there]
+    by_hand = [entry for entry in defects if entry.by_hand]
+    named = {entry.script for entry in by_hand}
+    missing = [f"{e.id}: there is no {e.script}" for e in by_hand if e.script not in there]
     return missing + [f"{script}: no entry names it" for script in sorted(there - named)]
 
 
-def foreign_imports(path):
+def foreign_imports(text):
     """Packages that the script imports though an upstream reader need not have them."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(text)
     names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
     names |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     return sorted({name.split(".")[0] for name in names} - LIBRARIES - sys.stdlib_module_names)
@@ -83,6 +93,28 @@ def script_problem(script, *, active):
     return ""
 
 
+def written_problem(setup, entry, made, *, active):
+    """What is wrong with the script that the command writes for the entry; empty if nothing."""
+    try:
+        text, ended = written(setup.session, entry, made, python=sys.executable)
+    except NoScriptError as error:
+        return str(error) if active else ""
+    if not active:
+        return f"the defect shows, though the entry is for other releases: {ended.output}"
+    if foreign := foreign_imports(text):
+        return f"it imports {foreign}"
+    said = "".join((ast.get_docstring(ast.parse(text)) or "").split())
+    unsaid = [place[0] for place in PLACE.finditer(entry.where) if place[0] not in said]
+    return f"its docstring does not name {unsaid}" if unsaid else ""
+
+
+@pytest.fixture(scope="module")
+def setup():
+    return make_setup(
+        case_settings(engines=("*",), family_files=(), expectations=None, no_expectations=False)
+    )
+
+
 def by_id(entries):
     return [pytest.param(entry, id=entry.id) for entry in entries]
 
@@ -96,9 +128,9 @@ def test_entries_name_scenarios_that_there_are():
     assert {name for entry in DEFECTS for name in entry.verdicts} <= known
 
 
-@pytest.mark.parametrize("entry", by_id(DEFECTS))
+@pytest.mark.parametrize("entry", by_id(BY_HAND))
 def test_the_script_needs_nothing_but_the_library(entry):
-    assert foreign_imports(ROOT / entry.script) == []
+    assert foreign_imports((ROOT / entry.script).read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("entry", by_id(e for e in DEFECTS if is_active(e)))
@@ -106,10 +138,20 @@ def test_the_entry_points_at_a_line_of_the_installed_release(entry):
     assert place_problem(entry) == ""
 
 
-@pytest.mark.parametrize("script", sorted({entry.script for entry in DEFECTS}))
+@pytest.mark.parametrize("script", sorted({entry.script for entry in BY_HAND}))
 def test_the_script_shows_the_defect_where_an_entry_says_so(script):
-    active = any(is_active(entry) for entry in DEFECTS if entry.script == script)
+    active = any(is_active(entry) for entry in BY_HAND if entry.script == script)
     assert script_problem(ROOT / script, active=active) == ""
+
+
+def test_what_is_written_has_been_found_before():
+    assert [e.id for e in WRITTEN if e.id not in FOUND or FOUND[e.id].reduction is None] == []
+
+
+# A family's models stay loaded from one entry to the next.
+@pytest.mark.parametrize("entry", by_id(sorted(WRITTEN, key=lambda e: FOUND[e.id].case)))
+def test_the_script_that_is_written_shows_the_defect(setup, entry):
+    assert written_problem(setup, entry, FOUND[entry.id], active=is_active(entry)) == ""
 
 
 # The rules themselves, on planted scripts and entries ---------------------------------------------
@@ -157,8 +199,8 @@ def test_a_pair_is_told_from_a_lone_entry_and_a_lone_script(script, tmp_path):
         ("from . import helper\n", [""]),
     ],
 )
-def test_foreign_imports_are_found(script, text, found):
-    assert foreign_imports(script(text)) == found
+def test_foreign_imports_are_found(text, found):
+    assert foreign_imports(text) == found
 
 
 @pytest.mark.parametrize(
@@ -195,3 +237,25 @@ def test_how_a_script_ends_is_judged(script, text, active, problem):
     found = script_problem(script(text), active=active)
     assert problem in found
     assert bool(problem) == bool(found)
+
+
+def test_a_written_script_that_does_not_show_the_defect_is_told(setup):
+    """Prompts of one length have no padding, which this defect needs."""
+    entry = next(entry for entry in WRITTEN if entry.id == "mamba-padded-state")
+    made = FOUND[entry.id]
+    assert written_problem(setup, entry, made, active=True) == ""
+    assert "though the entry is for other releases" in written_problem(
+        setup, entry, made, active=False
+    )
+    elsewhere = msgspec.structs.replace(entry, where="mlx_lm/models/mamba.py:1")
+    ragged = made.reduction.schedule
+    (arrival,) = ragged.arrivals
+    rows = [msgspec.structs.replace(row, prompt=(5, 6, 7)) for row in arrival.requests]
+    even = msgspec.structs.replace(
+        ragged, arrivals=(msgspec.structs.replace(arrival, requests=tuple(rows)),)
+    )
+    right = msgspec.structs.replace(
+        made, reduction=msgspec.structs.replace(made.reduction, schedule=even)
+    )
+    assert "does not show it" in written_problem(setup, elsewhere, right, active=True)
+    assert written_problem(setup, elsewhere, right, active=False) == ""

@@ -116,6 +116,18 @@ def test_prompts_that_batch_generate_embeds_together(repro, tmp_path):
     assert right.returncode == 0, right.stdout + right.stderr
 
 
+def test_the_script_of_a_known_defect_is_the_same_each_time(repro, tmp_path):
+    known = "recurrent-gemma-padded-state"
+    first = repro(known, "--out", "repro.py")
+    assert first.returncode == 0, first.stderr
+    text = (tmp_path / "repro.py").read_text()
+    assert imported(text) == {"mlx", "mlx_lm"}
+    assert "mlx_lm/models/recurrent_gemma.py:" in text
+    assert "nats apart" in first.stderr
+    # Of another engine, whose entry says that this script shows it, too.
+    assert repro(f"reference-{known}").stdout == text
+
+
 def test_a_sweep_goes_on_from_its_own_table(repro, tmp_path):
     known = ("--known", "finished-caches-hold-the-batch", "--to", "found")
     done = repro(*known)
@@ -172,6 +184,9 @@ def test_a_defect_that_ends_its_process_is_told_and_the_others_are_tried(repro, 
         (["mlx_lm/llama/raged/float32/0"], "there is no case"),
         ([CASE, "--schedule", "no_such"], "there is no schedule 'no_such'"),
         (["--known", "no-such-defect"], "no known defect matches"),
+        (["no-such-defect"], "no known defect matches"),
+        (["mamba*"], "--known takes globs"),
+        (["phi3small-masks-rows"], "written by hand: docs/defects/mlx_vlm/phi3small_masks_rows.py"),
     ],
 )
 def test_what_cannot_be_said_is_one_sentence(arguments, words):

@@ -63,7 +63,7 @@ from conformance.run.registry import build_registry
     type=EXISTING_FOLDER,
     metavar="DIR",
     help="Add the scripts of this folder that `conformance repro --out` wrote; a case's page says "
-    "how they are named. Those of known defects serve all of their cases: docs/defects.",
+    "how they are named. Those of `repro --known` serve all cases of a known defect.",
 )
 @family_files_option
 def command(

@@ -9,8 +9,8 @@ import click
 
 from conformance.app.cli.choices import case_options, case_settings, jobs_option, writable
 from conformance.app.cli.one_case import case_of
-from conformance.app.cli.repro_known import known_scripts
-from conformance.app.pytest_plugin.setup import make_setup
+from conformance.app.cli.repro_known import known_script, known_scripts
+from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.checks.expectations import Defect, Expectations
 from conformance.core.verdict import CaseId
 from conformance.report.jsonl import write_lines
@@ -74,18 +74,18 @@ def command(
     expectations: Path | None,
     no_expectations: bool,
 ) -> None:
-    """Write a failing case as a script of at most 60 lines with mlx and the library only.
+    """Write a failing case, or a known defect, as a script with mlx and the library only.
 
-    The script prints single stream and batch side by side and exits 1 while the defect is there. It
-    is run once before it is given out. With --known the same is done for known defects, as a table;
-    exit code 1 if one of them has no script that shows it. With --to it goes on from the table of
-    an earlier call.
+    CASE_ID is a case's, or a known defect's. The script has at most 60 lines. It prints single
+    stream and batch side by side and exits 1 while the defect is there. It is run once before it is
+    given out. With --known the same is done for known defects, as a table; exit code 1 if one of
+    them has no script that shows it. With --to it goes on from the table of an earlier call.
     """
     if (case_id is None) == (known is None):
         raise click.UsageError("name a case, or known defects by --known")
     setup = make_setup(
         case_settings(
-            engines=(CaseId.parse(case_id).engine,) if case_id else ("*",),
+            engines=(CaseId.parse(case_id).engine,) if case_id and "/" in case_id else ("*",),
             family_files=family_files,
             expectations=expectations,
             no_expectations=no_expectations,
@@ -94,19 +94,30 @@ def command(
     if known is not None:
         ctx.exit(known_scripts(setup, known, folder=to, python=python, tried=tried, jobs=jobs))
     assert case_id is not None
-    case = case_of(setup, case_id)
-    wanted = Wanted(
-        schedules=(schedule,) if schedule else (), entry=_entry(setup.expectations, case, schedule)
-    )
-    found = find(setup.session, case, wanted, seconds=seconds)
-    found = with_plain_config(setup.session, found)
-    text, ended = shown_by(found, python=python, unittest=unittest)
+    if "/" in case_id:
+        text, said = _of_case(setup, case_id, schedule, seconds, python=python, unittest=unittest)
+    elif schedule is None:
+        text, said = known_script(setup, case_id, python=python, unittest=unittest)
+    else:
+        raise click.UsageError("--schedule is of a case, not of a known defect")
     if out is None:
         click.echo(text, nl=False)
     else:
         write_lines(writable(out, "--out"), text.splitlines())
-        click.echo(f"{out}: {text.count(chr(10))} lines, {len(found.requests)} requests")
-    click.echo(ended.output, err=True)
+        click.echo(f"{out}: {text.count(chr(10))} lines")
+    click.echo(said, err=True)
+
+
+def _of_case(
+    setup: Setup, name: str, schedule: str | None, seconds: float, *, python: str, unittest: bool
+) -> tuple[str, str]:
+    """The case's script, and what it printed."""
+    case = case_of(setup, name)
+    named = (schedule,) if schedule else ()
+    wanted = Wanted(schedules=named, entry=_entry(setup.expectations, case, schedule))
+    found = with_plain_config(setup.session, find(setup.session, case, wanted, seconds=seconds))
+    text, ended = shown_by(found, python=python, unittest=unittest)
+    return text, ended.output
 
 
 def _entry(known: Expectations | None, case: CaseId, schedule: str | None) -> Defect | None:

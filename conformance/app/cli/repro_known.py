@@ -13,14 +13,20 @@ from rich.table import Table
 from conformance.app.cli.parallel import as_they_come
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import Setup, make_setup
-from conformance.checks.expectations import Defect
-from conformance.core.errors import ConformanceError, ReproError
+from conformance.checks.expectations import Defect, Expectations
+from conformance.core.errors import ConformanceError, NoScriptError, ReproError
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
-from conformance.tools.repro.known import KnownScript, killed, script_of
-from conformance.tools.repro.tables import read_table, table_lines, tried_before, without
+from conformance.tools.repro.known import KnownScript, killed, script_of, written
+from conformance.tools.repro.tables import (
+    TABLE,
+    found_before,
+    read_folder,
+    table_lines,
+    tried_before,
+    without,
+)
 
-_TABLE = "table.jsonl"
 _WIDE = 400
 
 
@@ -60,7 +66,7 @@ def known_scripts(
     names = select(entries, (pattern,), what="known defect")
     # Those of one family one after the other: its model stays loaded.
     ordered = sorted((entries[name] for name in names), key=lambda e: (e.package, e.families))
-    made = _read(folder)
+    made = read_folder(folder) if folder is not None else {}
     left = [entry for entry in ordered if not tried and not tried_before(made, entry)]
     work = [_Try(setup.settings, entry.id, python) for entry in left]
     found = as_they_come(_tried, work, jobs=jobs, died=_died)
@@ -79,6 +85,28 @@ def known_scripts(
     return 0 if all(item.shows for item in asked) and len(asked) == len(ordered) else 1
 
 
+def known_script(setup: Setup, name: str, *, python: str, unittest: bool) -> tuple[str, str]:
+    """The script of the known defect of that id, or of the one that it names, and what it printed.
+
+    Raises:
+        ConformanceError: there is no such defect, or no script of it; says why.
+    """
+    known = {entry.id: entry for entry in (setup.expectations or Expectations()).defects}
+    if name not in (matching := select(known, (name,), what="known defect")):
+        raise ReproError(f"{name!r} matches {len(matching)} known defects; --known takes globs")
+    entry = known[name]
+    if entry.by_hand:
+        raise ReproError(f"{name}: its script is written by hand: {entry.script}")
+    entry = known[entry.script or name]
+    made = _script(setup, entry, python)
+    if not made.shows:
+        raise NoScriptError(made.reason, made.group)
+    if not unittest:
+        return made.script, made.said
+    text, tried = written(setup.session, entry, made, unittest=True, python=python)
+    return text, tried.output
+
+
 @cache
 def _setup(settings: Settings) -> Setup:
     """Made once in each process; families stay loaded in its session."""
@@ -87,7 +115,12 @@ def _setup(settings: Settings) -> Setup:
 
 def _tried(work: _Try) -> KnownScript:
     setup = _setup(work.settings)
-    return script_of(setup.session, _entry(setup, work.entry), python=work.python)
+    return _script(setup, _entry(setup, work.entry), work.python)
+
+
+def _script(setup: Setup, entry: Defect, python: str) -> KnownScript:
+    before = found_before(setup.settings.expectations).get(entry.id)
+    return script_of(setup.session, entry, before=before, python=python)
 
 
 def _died(work: _Try) -> KnownScript:
@@ -127,16 +160,6 @@ def totals(made: list[KnownScript], count: int) -> str:
     return f"{shown} of {len(made)} known defects shown by a script of their own{rest}"
 
 
-def _read(folder: Path | None) -> dict[str, KnownScript]:
-    """What an earlier call with the same folder has tried."""
-    if folder is None or not (folder / _TABLE).is_file():
-        return {}
-    try:
-        return read_table((folder / _TABLE).read_bytes())
-    except (OSError, ReproError) as error:
-        raise ConformanceError(f"--to: {folder / _TABLE}: {error}") from error
-
-
 def _save(made: dict[str, KnownScript], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,4 +169,4 @@ def _save(made: dict[str, KnownScript], folder: Path) -> None:
         if item.script:
             name = item.entry.replace("-", "_")
             write_lines(folder / f"{name}.py", item.script.splitlines())
-    write_lines(folder / _TABLE, table_lines(made.values()))
+    write_lines(folder / TABLE, table_lines(made.values()))

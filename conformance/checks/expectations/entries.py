@@ -35,7 +35,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         versions: releases that have it; for others the entry is inactive.
         where: file and line upstream.
         why: why it is wrong.
-        script: the standalone script that shows it, relative to the repository.
+        script: the standalone script that shows it, relative to the repository, or another entry
+            whose script shows it, too; absent, ``conformance repro ID`` writes it.
         verdicts: for each scenario that shows it, the verdict expected there; of verdicts on
             numbers a list, where it depends on the family's weights which of them it is.
         schedules: for a scenario, the only schedules of it that may be bad; where absent, any. A
@@ -53,9 +54,14 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     versions: str
     where: str
     why: str
-    script: str
+    script: str = ""
     verdicts: dict[str, Verdict | tuple[Verdict, ...]]
     schedules: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether its script is a file, which no command writes."""
+        return self.script.endswith(".py")
 
     def active(self, result: CaseResult) -> bool:
         """Whether the release that ran has the defect."""

@@ -42,6 +42,13 @@ def load_expectations(folder: Path | None = None) -> Expectations:
     for name, count in Counter(ids).items():
         if count > 1:
             raise ExpectationError(f"{folder}: entry {name!r}: field 'id' is used {count} times")
+    own = {entry.id for entry in found.defects if not entry.script}
+    for entry in found.defects:
+        if entry.script and not entry.by_hand and entry.script not in own:
+            raise ExpectationError(
+                f"{folder}: entry {entry.id!r}: field 'script' must name a file that ends in .py, "
+                f"or an entry without that field; {entry.script!r} is neither"
+            )
     return found
 
 
@@ -86,7 +93,7 @@ def _entries(
 
 def _defect_problem(entry: Defect) -> str:
     """What is wrong with the entry; empty if nothing is."""
-    if empty := _empty(entry, "id families dtypes versions where why script verdicts"):
+    if empty := _empty(entry, "id families dtypes versions where why verdicts"):
         return empty
     for scenario in entry.verdicts:
         wanted = entry.wanted(scenario)

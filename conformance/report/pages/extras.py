@@ -38,7 +38,7 @@ def read_scripts(folder: Path, results: Iterable[CaseResult]) -> dict[str, str]:
     """The scripts there, and in folders below it, by case id.
 
     A case's own is named as its page says. Else that of a known defect which the case shows serves
-    it, named as in ``docs/defects``: ``kv_offset.py`` of the defect ``kv-offset``.
+    it, named as ``repro --known`` names it: ``kv_offset.py`` of the defect ``kv-offset``.
 
     Raises:
         ReportError: one cannot be read.

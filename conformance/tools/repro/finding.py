@@ -25,10 +25,10 @@ from conformance.run.judging.judge import brief_for
 from conformance.run.runner import step_bound
 from conformance.run.session import Session
 from conformance.scenarios import Scenario
-from conformance.tools.repro.found import Found, Symptom
-from conformance.tools.repro.joint import joined_of
+from conformance.tools.repro.found import Found, Reduction, Symptom
+from conformance.tools.repro.joint import Together, joined_of
 from conformance.tools.repro.observing import Observed, observe
-from conformance.tools.repro.plainer import plainer
+from conformance.tools.repro.plainer import assumed, plainer
 from conformance.tools.repro.refusing import Reason, refuse_case
 from conformance.tools.repro.smaller import smallest
 from conformance.tools.repro.steps import last_step
@@ -81,14 +81,7 @@ def find(
     seen = seen_in(small)
     if seen is not None:
         symptom = seen[0]
-    found = _gathered(subject, case, small, symptom, wanted.entry)
-    joined = joined_of(
-        lambda: engine.joined(subject.model, small.requests),
-        {request.request_id: request for request in small.requests},
-        found.processed,
-        str(case),
-    )
-    return dataclasses.replace(found, joined=joined)
+    return gathered(session, case, Reduction(small, symptom), wanted.entry)
 
 
 def _loaded(session: Session, case: CaseId) -> Subject:
@@ -135,12 +128,23 @@ def _first(
     raise ReproError(f"{case}: no schedule of it fails{as_wanted}: {', '.join(good)}")
 
 
-def _gathered(
-    subject: Subject, case: CaseId, schedule: Schedule, symptom: Symptom, entry: Defect | None
-) -> Found:
+def gathered(session: Session, case: CaseId, reduction: Reduction, entry: Defect | None) -> Found:
+    """What a script of the small schedule needs besides, read from the model.
+
+    Raises:
+        NoScriptError: the model cannot be loaded, or the processor gives what no script can say.
+        ModelError: the library cannot build it.
+    """
+    schedule, symptom, left_out = reduction.schedule, reduction.symptom, reduction.left_out
+    subject, engine = _loaded(session, case), session.registry.engines[case.engine]
     family, library = subject.family, subject.library
     shapes, others = _shapes(subject, case)
     given = {r.request_id: library.processed(subject.model, r) for r in schedule.requests}
+    requests = {request.request_id: request for request in schedule.requests}
+
+    def join() -> Together:
+        return engine.joined(subject.model, schedule.requests)
+
     return Found(
         case=case,
         library=library.name,
@@ -149,7 +153,7 @@ def _gathered(
         steps=last_step(schedule) + min(step_bound(schedule), 200),
         text=f"{entry.why} See {entry.where}." if entry is not None else f"{symptom.what}.",
         place=f"See {entry.where}." if entry is not None else f"{symptom.verdict}.",
-        config=_completed(library, dict(family.config)),
+        config=_completed(library, plainer(family.config, left_out)),
         vocab=family.vocab_size,
         recipe=family.facts.weights,
         shapes=shapes,
@@ -159,16 +163,19 @@ def _gathered(
         follows=_following(subject, schedule),
         model_file=_needed_file(library, family),
         processed=given,
+        joined=joined_of(join, requests, given, str(case)),
         # What repeats the single stream spares it nothing.
         whole=symptom.kind.batch and not getattr(subject.model, "takes_pieces", True),
+        left_out=left_out,
     )
 
 
 def with_plain_config(session: Session, found: Found) -> Found:
     """The same with a config without what the library assumes anyway; takes some seconds."""
     subject = session.subject(found.case)
-    config = plainer(subject.library, subject.family)
-    return dataclasses.replace(found, config=_completed(subject.library, config))
+    paths = assumed(subject.library, subject.family)
+    config = _completed(subject.library, plainer(subject.family.config, paths))
+    return dataclasses.replace(found, config=config, left_out=paths)
 
 
 def _completed(library: Library, config: dict[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from conformance.core.family import Recipe
 from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import CaseId, Verdict
 from conformance.core.weights import Shape
 
+FieldPath = tuple[str, ...]
+"""Where a field is in nested tables."""
 
-@dataclass(frozen=True)
-class Kind:
+
+class Kind(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is held against what.
 
     Attributes:
@@ -35,21 +39,20 @@ class Kind:
     weighed: str = ""
 
 
-@dataclass(frozen=True)
-class Symptom:
+class Symptom(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a schedule fails.
 
     Attributes:
         verdict: the worst.
         kind: what is compared.
-        what: what the check said, or the exception.
+        what: what the check said, or the exception; empty in a ``Reduction``.
         difference: the largest, in nats; ``noise`` is what rounding may move.
         mark: of an exception its type and file; two crashes with equal marks are one defect.
     """
 
     verdict: Verdict
     kind: Kind
-    what: str
+    what: str = ""
     difference: float = 0.0
     noise: float = 0.0
     mark: str = ""
@@ -66,6 +69,20 @@ class Symptom:
         return loud and self.difference * other.noise >= min(
             other.difference * self.noise, 100 * self.noise * other.noise
         )
+
+
+class Reduction(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a search finds: all else that a script is written of is read from the model.
+
+    Attributes:
+        schedule: the small one; its moments are told by step numbers.
+        symptom: how it fails.
+        left_out: paths of the config's fields that the library assumes anyway.
+    """
+
+    schedule: Schedule
+    symptom: Symptom
+    left_out: tuple[FieldPath, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +121,7 @@ class Found:
         joined: the batch's prompts, where they are embedded in one call; else each is by itself.
         follows: requests whose prompt is another's and all of its answer, and that other one.
         whole: the library cannot cut the prompts of this model when it decodes one alone.
+        left_out: paths of the config's fields that the library assumes anyway; not in ``config``.
     """
 
     case: CaseId
@@ -125,6 +143,15 @@ class Found:
     joined: tuple[Joined, ...] = ()
     follows: Mapping[str, str] = field(default_factory=dict)
     whole: bool = False
+    left_out: tuple[FieldPath, ...] = ()
+
+    @property
+    def reduction(self) -> Reduction:
+        """What ``gathered`` makes the same of again."""
+        symptom = msgspec.structs.replace(self.symptom, what="")
+        if not math.isfinite(symptom.difference):  # JSON has no such number
+            symptom = msgspec.structs.replace(symptom, difference=0.0)
+        return Reduction(self.schedule, symptom, self.left_out)
 
     @property
     def kind(self) -> Kind:

@@ -1,4 +1,4 @@
-"""Writes and runs a script for each known defect: each must still show on the release it names."""
+"""Writes and runs the script of a known defect, from what was found before or by a search."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from conformance.core.errors import ConformanceError, NoScriptError
 from conformance.core.verdict import CaseId
 from conformance.run.registry import Registry
 from conformance.run.session import Session
-from conformance.tools.repro.finding import Wanted, find, with_plain_config
+from conformance.tools.repro.finding import Wanted, find, gathered, with_plain_config
+from conformance.tools.repro.found import Reduction
 from conformance.tools.repro.refusing import Reason
 from conformance.tools.repro.script import fits
-from conformance.tools.repro.trying import shown_by
+from conformance.tools.repro.trying import Tried, shown_by
 
 # Cases of an entry that are tried, and how long each is made smaller.
 _CASES, _SECONDS = 3, 6.0
@@ -26,11 +27,13 @@ _CASES, _SECONDS = 3, 6.0
 _ENOUGH = 30.0
 
 
-class KnownScript(msgspec.Struct, frozen=True):
+class KnownScript(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of an entry: its ``script`` and what that printed, or why there is none.
 
-    ``group`` is the reason in words that all entries of the same obstacle share, ``version`` the
-    library's release that was tried, ``seconds`` what it took.
+    Attributes:
+        reduction: what the script is written from without another search.
+        group: the reason in words that all entries of the same obstacle share.
+        version: the library's release that was tried; ``seconds``: what it took.
     """
 
     entry: str
@@ -44,6 +47,7 @@ class KnownScript(msgspec.Struct, frozen=True):
     version: str = ""
     seconds: float = 0.0
     script: str = ""
+    reduction: Reduction | None = None
 
     @property
     def shows(self) -> bool:
@@ -65,18 +69,50 @@ def ways(registry: Registry, entry: Defect) -> Iterator[CaseId]:
 
 
 def script_of(
-    session: Session, entry: Defect, *, python: str = sys.executable, cases: int = _CASES
+    session: Session,
+    entry: Defect,
+    *,
+    before: KnownScript | None = None,
+    python: str = sys.executable,
+    cases: int = _CASES,
 ) -> KnownScript:
-    """Try the entry's cases until one gives a script that shows it.
+    """The script of what was found ``before``; else try the entry's cases until one gives one.
 
     Args:
         python: of the environment that the scripts are run in.
     """
     version = importlib.metadata.version(entry.package)
     begun = time.monotonic()
-    made = _tried(session, entry, version, python, cases)
+    made = _again(session, entry, before, python) or _tried(session, entry, version, python, cases)
     seconds = round(time.monotonic() - begun, 1)
     return msgspec.structs.replace(made, version=version, seconds=seconds)
+
+
+def written(
+    session: Session, entry: Defect, made: KnownScript, *, unittest: bool = False, python: str
+) -> tuple[str, Tried]:
+    """The script of an entry's ``Reduction``, and how it ended.
+
+    Raises:
+        NoScriptError: it does not show the defect.
+    """
+    assert made.reduction is not None
+    found = gathered(session, CaseId.parse(made.case), made.reduction, entry)
+    return shown_by(found, python=python, unittest=unittest)
+
+
+def _again(
+    session: Session, entry: Defect, before: KnownScript | None, python: str
+) -> KnownScript | None:
+    if before is None or before.reduction is None:
+        return None
+    try:
+        text, tried = written(session, entry, before, python=python)
+    except ConformanceError:  # another release: a search may find another case
+        return None
+    return msgspec.structs.replace(
+        before, lines=text.count("\n"), said=_loudest(tried.output), script=text
+    )
 
 
 def killed(entry: Defect) -> KnownScript:
@@ -140,6 +176,7 @@ def _made(session: Session, case: CaseId, entry: Defect, python: str) -> KnownSc
         lines=text.count("\n"),
         said=_loudest(tried.output),
         script=text,
+        reduction=found.reduction,
     )
 
 

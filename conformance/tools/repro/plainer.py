@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -11,28 +12,34 @@ import msgspec
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library, Outline
-
-Path = tuple[str, ...]
+from conformance.tools.repro.found import FieldPath
 
 # Whatever else is left out, these say what the model is.
 _KEPT = frozenset({"model_type", "text_config", "vision_config", "audio_config"})
 
 
-def plainer(library: Library, family: Family) -> dict[str, Any]:
-    """The family's config without the fields whose absence changes nothing of the model's outline.
+def assumed(library: Library, family: Family) -> tuple[FieldPath, ...]:
+    """The fields of the family's config whose absence changes nothing of the model's outline.
 
-    The outline has every setting, so a model of the plainer config computes the same.
+    The outline has every setting, so a model of the config without them computes the same.
     """
     config: dict[str, Any] = json.loads(json.dumps(family.config))
+    found: list[FieldPath] = []
     try:
         whole = library.outline(family)
     except ConformanceError:
-        return config
+        return ()
     for path in list(_paths(config)):
         smaller = _without(config, path)
         if _same(library, msgspec.structs.replace(family, config=smaller), whole):
             config = smaller
-    return config
+            found.append(path)
+    return tuple(found)
+
+
+def plainer(config: Mapping[str, Any], paths: Iterable[FieldPath]) -> dict[str, Any]:
+    """The config without those fields."""
+    return reduce(_without, paths, dict(config))
 
 
 def _same(library: Library, family: Family, whole: Outline) -> bool:
@@ -48,7 +55,7 @@ def _texts(outline: Outline) -> list[str]:
     return [repr(sorted(settings.items(), key=str)) for settings in outline.settings]
 
 
-def _paths(config: dict[str, Any], above: Path = ()) -> Iterator[Path]:
+def _paths(config: dict[str, Any], above: FieldPath = ()) -> Iterator[FieldPath]:
     for name, value in config.items():
         if isinstance(value, dict):
             yield from _paths(value, (*above, name))
@@ -56,7 +63,7 @@ def _paths(config: dict[str, Any], above: Path = ()) -> Iterator[Path]:
             yield (*above, name)
 
 
-def _without(config: dict[str, Any], path: Path) -> dict[str, Any]:
+def _without(config: dict[str, Any], path: FieldPath) -> dict[str, Any]:
     first, *rest = path
     if not rest:
         return {name: value for name, value in config.items() if name != first}

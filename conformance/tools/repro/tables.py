@@ -4,12 +4,43 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import msgspec
 
 from conformance.checks.expectations import Defect
+from conformance.checks.expectations.loading import OWN
 from conformance.core.errors import ReproError
 from conformance.tools.repro.known import KnownScript
+
+TABLE = "table.jsonl"
+"""The table's name in the folder that scripts are written to."""
+
+
+def found_before(expectations: Path | None = None) -> dict[str, KnownScript]:
+    """The table of ``scripts/`` in a folder of expectations, by default the project's own.
+
+    Empty where there is none.
+
+    Raises:
+        ReproError: it cannot be read.
+    """
+    return read_folder((OWN if expectations is None else expectations) / "scripts")
+
+
+def read_folder(folder: Path) -> dict[str, KnownScript]:
+    """The table of a folder, if there is one.
+
+    Raises:
+        ReproError: it cannot be read; says which line.
+    """
+    path = folder / TABLE
+    if not path.is_file():
+        return {}
+    try:
+        return read_table(path.read_bytes())
+    except (OSError, ReproError) as error:
+        raise ReproError(f"{path}: {error}") from error
 
 
 def table_lines(made: Iterable[KnownScript]) -> Iterator[str]:

@@ -74,6 +74,19 @@ def test_a_missing_folder_is_an_error(tmp_path):
         load_expectations(tmp_path / "missing")
 
 
+def test_a_script_is_a_file_another_entrys_or_written(load):
+    written = GOOD.replace('script = "docs/defects/mlx_lm/lost_state.py"\n', "")
+    assert load(GOOD).defects[0].by_hand
+    assert not load(written).defects[0].by_hand
+    entry = GOOD[GOOD.index("[[defect]]") : GOOD.index("[[unsupported]]")]
+    other = entry.replace('"lost-state"', '"other"')
+    same = other.replace("docs/defects/mlx_lm/lost_state.py", "lost-state")
+    first, second = load(written + same).defects
+    assert (first.script, second.script, second.by_hand) == ("", "lost-state", False)
+    with pytest.raises(ExpectationError, match=r"entry 'other': field 'script' .* is neither"):
+        load(GOOD + same)
+
+
 def test_an_id_is_unique_in_the_folder(load):
     load(GOOD)
     with pytest.raises(ExpectationError, match=r"entry 'lost-state': field 'id' is used 2 times"):

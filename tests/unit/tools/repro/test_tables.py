@@ -3,11 +3,15 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from conformance.core.errors import ReproError
+from conformance.core.schedule import Arrival, Request, Schedule
+from conformance.core.verdict import Verdict
+from conformance.tools.repro.found import Kind, Reduction, Symptom
 from conformance.tools.repro.known import KnownScript
-from conformance.tools.repro.tables import read_table, table_lines, without
+from conformance.tools.repro.tables import TABLE, found_before, read_table, table_lines, without
 
 DOCS = Path(__file__).parents[4] / "docs"
 SHOWN = KnownScript("shown", case="a/b/c/float32/0", lines=40, said="3 nats apart", script="x = 1")
@@ -21,6 +25,21 @@ def test_a_table_is_read_back_without_its_scripts():
     assert read_table(text)["a"] == LONG[0]
     assert read_table(text)["shown"].script == ""
     assert read_table(text)["shown"].shows
+
+
+def test_what_a_script_is_written_from_is_kept(tmp_path):
+    schedule = Schedule("ragged", (Arrival((Request("a", (5, 6), 1),)),))
+    reduction = Reduction(
+        schedule, Symptom(Verdict.DRIFT, Kind(oracle="pieces"), noise=1e-6), (("rope", "theta"),)
+    )
+    kept = msgspec.structs.replace(SHOWN, reduction=reduction)
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / TABLE).write_text("\n".join(table_lines([kept])))
+    assert found_before(tmp_path)["shown"].reduction == reduction
+    assert found_before(tmp_path / "scripts") == {}
+    (tmp_path / "scripts" / TABLE).write_text("nothing")
+    with pytest.raises(ReproError, match=r"table\.jsonl: line 1"):
+        found_before(tmp_path)
 
 
 def test_a_line_of_something_else_is_named():
@@ -37,7 +56,7 @@ def test_those_without_a_script_stand_by_their_reason_the_most_frequent_first():
 
 
 def test_the_page_says_what_the_sweep_said():
-    made = read_table((DOCS / "repro" / "table.jsonl").read_bytes()).values()
+    made = found_before().values()
     page = (DOCS / "repro.md").read_text()
     assert f"**{sum(item.shows for item in made)} of {len(made)} known defects shown" in page
     told = re.findall(r"^\| (\d+) \| (.+) \|$", page, re.MULTILINE)
