@@ -1,4 +1,4 @@
-"""What a page looks like, asked in the browser: texts without enough contrast."""
+"""The look of a page in the browser: texts without enough contrast."""
 
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });

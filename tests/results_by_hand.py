@@ -19,7 +19,7 @@ SCENARIOS = ("repeat", "ragged", "staggered", "quantized")
 
 
 def make_result(case_id="mlx_lm/llama/ragged/float32/0", verdict=Verdict.EXACT, **changes):
-    """A result; of what is wrong with one finding."""
+    """A result; a wrong one with one finding."""
     engine, family, scenario, dtype, seed = case_id.split("/")
     values = {
         "case": case_id,
@@ -89,7 +89,7 @@ def few():
 
 
 def inventory():
-    """What ``few`` is held against: one family and one scenario were not run."""
+    """The inventory of ``few``: one family and one scenario were not run."""
     caches = {"mamba": ("ArraysCache",), "gemma3": ("KVCache", "RotatingKVCache")}
     lm = ("gemma3", "gpt2", "llama", "mamba", "qwen3", "qwen3_moe")
     return Inventory(
@@ -129,7 +129,7 @@ def everything():
 
 
 def many(families=400, scenarios=30):
-    """So many families and scenarios; one case in eight is wrong, each in its own words."""
+    """So many families and scenarios; one case in eight is wrong, each with its own text."""
     verdicts = (Verdict.DIVERGED, Verdict.CRASH, Verdict.UNSUPPORTED, Verdict.DRIFT)
     names = [f"scenario_{column}" for column in range(scenarios)]
     results = []

@@ -1,4 +1,7 @@
-"""Checks: each looks at a played schedule and says what it found. Pure; no model is needed."""
+"""The checks: each looks for one kind of error in a played schedule and returns findings.
+
+Pure functions of recordings: whatever needs a model or an engine belongs in ``judging/``.
+"""
 
 from conformance.checks.base import Check, Play
 from conformance.checks.drafts import check_drafts

@@ -1,4 +1,4 @@
-"""What a check gets to see."""
+"""The input of a check."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from conformance.core.verdict import Finding
 
 @dataclass(frozen=True)
 class Play:
-    """One schedule as it was played, with the oracle's answers.
+    """One schedule as it was played, with the oracle's streams.
 
     Attributes:
         schedule: what was played.
-        traces: the runs, in the order in which they were made: forced (where the engine can be
-            forced), free, and where these two are not bit-identical the first of them once more;
-            or only a free one that gave the oracle's tokens.
+        traces: the runs in order: forced (if the engine can be forced), free, and if these two are
+            not bit-identical the first of them again; or only a free one that gave the oracle's
+            tokens.
         want: the oracle's stream of each request.
         floor: the smallest noise to assume for a request.
-        envelope: the measured noise of a request; costs model runs when first asked.
-        wider: the noises of a request that can be measured, from few runs to many: as many as a
-            difference asks for (``numerics.settle``).
-        full_logprobs: whether the engine promises logprobs over the whole vocabulary.
-        staged: whether the engine tells the stage of each request.
-        policy: of a batch of one with quantized caches, the logprobs that the library's own single
-            stream has at the oracle's tokens, or how it failed; see ``Library.policy_stream``.
+        envelope: the measured noise of a request; the first call makes model runs.
+        wider: noise measurements of a request, from few runs to many; used only as far as a
+            difference requires (``numerics.settle``).
+        full_logprobs: whether the engine declares logprobs over the whole vocabulary.
+        staged: whether the engine reports the stage of each request.
+        policy: for a batch of one with quantized caches, the logprobs of the library's own single
+            stream at the oracle's tokens, or its failure; see ``Library.policy_stream``.
     """
 
     schedule: Schedule
@@ -45,13 +45,13 @@ class Play:
 
     def row(self, trace: Trace, request_id: str, step: int) -> int | None:
         """The batch row that the request's output token ``step`` came from, where known."""
-        seen = 0
+        count = 0
         for item in trace.steps:
             for event in item.output.events:
                 if event.request_id == request_id:
-                    if seen == step:
+                    if count == step:
                         return item.rows.get(request_id)
-                    seen += 1
+                    count += 1
         return None
 
 

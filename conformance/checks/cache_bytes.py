@@ -1,8 +1,8 @@
-"""How much smaller quantized caches are, from the bytes of two runs of equal schedules.
+"""How much smaller quantized caches are, from the cache bytes of two runs of equal schedules.
 
-Of float32 keys, 8 bits with a float32 scale and bias for each 64 elements leave 9 bits of 32, which
-is the published 3.6 times; 4 bits leave 5, which is 6.4 times. In float16 scales and biases are
-smaller, too: 8.5 and 4.5 bits of 16, which is 1.9 and 3.6 times.
+For float32 keys, 8 bits with a float32 scale and bias for each 64 elements take 9 bits of 32, which
+is the published factor 3.6; 4 bits take 5, a factor of 6.4. In float16 scales and biases are
+smaller, too: 8.5 and 4.5 bits of 16, factors of 1.9 and 3.6.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from conformance.core.trace import Trace
 
 @dataclass(frozen=True)
 class Shares:
-    """Bytes of quantized caches over those of unquantized ones.
+    """Bytes of quantized caches divided by those of unquantized ones.
 
     Attributes:
         whole: of all layers.
@@ -26,11 +26,11 @@ class Shares:
 
 
 def cache_shares(trace: Trace, plain: Trace) -> Shares | None:
-    """What the caches of a run take, over what those of an equal run without quantization take.
+    """Cache bytes of a run divided by those of an equal run without quantization.
 
-    Looks at the step at which the latter are largest.
+    Compares the step at which the latter are largest.
 
-    Returns: ``None`` where the engine does not tell or nothing was quantized by then.
+    Returns: ``None`` if the engine does not report bytes, or nothing was quantized by then.
     """
     pairs = [
         (mine.layers, theirs.layers)

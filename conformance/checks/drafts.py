@@ -1,7 +1,8 @@
-"""Drafts of a model that drafts for itself: it foresees what it then says, or its drafts are wrong.
+"""A model that drafts for itself must accept its own drafts, or its draft pass is wrong.
 
-Drafts never change what comes out, so nothing else tells a draft model whose caches, lengths or
-positions are off: it only guesses worse, and every rejected token is a pass for nothing.
+Drafts never change the output, so no other check detects a draft model whose caches, lengths or
+positions are wrong: its drafts are only rejected more often, and each rejected token is wasted
+work.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from conformance.core import numerics
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
-# The kind of drafter that is the model itself where an engine is given no other.
+# The kind of drafter that is the model itself if an engine is given no other model.
 ITSELF = "draft_model"
 
 
 def check_drafts(play: Play) -> list[Finding]:
-    """``drift`` for each greedy request of which a draft was rejected that was no tie.
+    """``drift`` for each greedy request of which a draft was rejected that was not a tie.
 
-    Only where the schedule leaves the drafts as they are. Processors are asked after the draft was
-    made, so requests that have some are left out.
+    Only if the schedule does not change the drafts. Processors run after the draft was made, so
+    requests with processors are skipped.
     """
     drafting = play.schedule.options.drafting
     if drafting is None or drafting.kind != ITSELF or drafting.right:
@@ -36,18 +37,18 @@ def check_drafts(play: Play) -> list[Finding]:
 def _first_rejected(play: Play, trace: Trace, name: str) -> Finding | None:
     want = play.want[name]
     assert want.logprobs is not None
-    said = 0
+    count = 0
     for step in trace.steps:
         mine = [event for event in step.output.events if event.request_id == name]
-        said += len(mine)
-        tokens = trace.stream(name).tokens[:said]
-        if tokens != want.tokens[:said]:  # another text: the oracle's margins say nothing of it
+        count += len(mine)
+        tokens = trace.stream(name).tokens[:count]
+        if tokens != want.tokens[:count]:  # another text: the oracle's margins do not apply
             return None
         drafted = step.output.drafted.get(name, 0)
         if not mine or mine[-1].finish_reason is not None or len(mine) > drafted:
             continue
-        margin = float(numerics.margins(want.logprobs[said - 1 : said])[0])
-        noise = float(play.envelope(name).top[said - 1])
+        margin = float(numerics.margins(want.logprobs[count - 1 : count])[0])
+        noise = float(play.envelope(name).top[count - 1])
         if margin <= 2 * numerics.FACTOR * noise:
             continue
         return Finding(
@@ -58,10 +59,10 @@ def _first_rejected(play: Play, trace: Trace, name: str) -> Finding | None:
             schedule=play.schedule.name,
             mode=trace.mode,
             request_id=name,
-            step=said - 1,
-            row=play.row(trace, name, said - 1),
+            step=count - 1,
+            row=play.row(trace, name, count - 1),
             expected="a draft that is accepted whole",
-            got=f"output token {said - 1} was not foreseen",
+            got=f"output token {count - 1} was not drafted",
             margin=margin,
             noise=noise,
         )

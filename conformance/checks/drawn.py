@@ -1,7 +1,7 @@
-"""Which tokens a library's filters may leave to draw from, where logprobs are known within a noise.
+"""Which tokens a library's filters may leave to sample from, given logprobs known within a noise.
 
-The filters mean what they mean in mlx_lm/sample_utils.py, over one row: top-p, min-p, XTC, top-k,
-in that order. What is not known here (random numbers, other filters) forbids no token.
+The filters are those of mlx_lm/sample_utils.py, for one row: top-p, min-p, XTC, top-k, in that
+order. What is not known here (random numbers, other filters) forbids no token.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _KNOWN = {"temp", "top_p", "min_p", "xtc_probability", "xtc_threshold", "top_k"}
 
 
 def drawable(sampler: Sampler, logprobs: np.ndarray, noise: float) -> np.ndarray:
-    """Whether each token may be drawn, bool ``[vocab]``.
+    """Whether each token may be sampled, bool ``[vocab]``.
 
     Args:
-        logprobs: ``[vocab]``; each may be off by ``noise`` nats, so two of them by twice that.
+        logprobs: ``[vocab]``; each may be wrong by ``noise`` nats, so two of them by twice that.
     """
     args = sampler.args
     if sampler.kind != "library" or set(args) - _KNOWN:
@@ -42,7 +42,7 @@ def drawable(sampler: Sampler, logprobs: np.ndarray, noise: float) -> np.ndarray
 
 @dataclass(frozen=True)
 class _Left:
-    """``maybe`` are the tokens that may be left, ``surely`` those that are; all ``[vocab]``."""
+    """``maybe`` are the tokens that may remain, ``surely`` those that do; all ``[vocab]``."""
 
     logprobs: np.ndarray
     maybe: np.ndarray
@@ -53,10 +53,10 @@ class _Left:
 
 
 def _top_p(left: _Left, share: float, slack: float) -> _Left:
-    """A token goes when those above it hold that share."""
+    """A token is removed if the tokens above it have that share of the probability."""
     values = left.logprobs
     probs = np.exp(values) / np.exp(values).sum()
-    # [vocab]: what surely stands above each token, and what may.
+    # [vocab]: the probability surely above each token, and the most that may be.
     least = _beyond(values, probs, values + slack) * np.exp(-slack)
     most = (_beyond(values, probs, values - slack) - probs) * np.exp(slack)
     return left.only(least < share, most < share)
@@ -68,10 +68,10 @@ def _min_p(left: _Left, share: float, slack: float) -> _Left:
 
 
 def _xtc(left: _Left, args: Mapping[str, float], slack: float) -> _Left:
-    """All tokens above the threshold go, but for the least likely of them."""
+    """All tokens above the threshold are removed, except the least likely of them."""
     values = left.logprobs
     if (left.maybe != left.surely).any():
-        # How likely each is among those that are left is not known.
+        # The probability of each among the remaining tokens is not known.
         return left.only(left.maybe, np.zeros_like(left.surely))
     scale = np.log(np.exp(values[left.maybe]).sum())
     edge = np.log(args.get("xtc_threshold", 0.1)) + scale
@@ -80,7 +80,7 @@ def _xtc(left: _Left, args: Mapping[str, float], slack: float) -> _Left:
     if args["xtc_probability"] < 1 or not above.any():
         return left.only(np.ones_like(above), stays)
     least = values[above].min()
-    # Only one token can be the least: it surely stays.
+    # Only one token can be the least likely: it surely stays.
     if (around & (values <= least + slack)).sum() == 1:
         stays = stays | (above & (values == least))
     return left.only(values <= least + slack, stays)

@@ -1,4 +1,4 @@
-"""Exceptions out of the engine, and runs that do not end."""
+"""Exceptions raised by the engine, and runs that do not end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def check_failure(play: Play) -> list[Finding]:
-    """``crash``, ``unsupported`` or ``hang`` for each run that did not come to its end."""
+    """``crash``, ``unsupported`` or ``hang`` for each run that did not complete."""
     findings = []
     for trace in play.traces:
         if trace.failure is not None:
@@ -32,7 +32,7 @@ def check_failure(play: Play) -> list[Finding]:
                     schedule=play.schedule.name,
                     mode=trace.mode,
                     expected=f"an end within {len(trace.steps)} steps",
-                    got="requests still live",
+                    got="unfinished requests",
                 )
             )
     return findings

@@ -1,4 +1,4 @@
-"""The forced run: every row was fed the oracle's tokens, so every step's numbers are comparable."""
+"""The forced run: every row was fed the oracle's tokens, so the logprobs of all steps compare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.core.verdict import Finding, Verdict
 def check_forced(play: Play) -> list[Finding]:
     """``drift`` for each request whose logprobs leave the noise.
 
-    Free runs are looked at, too, as far as their tokens are the oracle's: the default sampler may
+    Free runs are checked, too, as long as their tokens are the oracle's: the default sampler may
     take another path through the engine.
     """
     findings = []
@@ -28,9 +28,9 @@ def check_forced(play: Play) -> list[Finding]:
 
 
 def measure(play: Play, trace: Trace, request_id: str) -> tuple[Deviation, Envelope] | None:
-    """How far a request's numbers are from the oracle's; ``None`` where there are none to compare.
+    """The deviation of a request's logprobs from the oracle's; ``None`` if there are none.
 
-    The noise is measured only where the floor does not already explain the difference.
+    The noise is measured only if the floor does not already explain the difference.
     """
     got, want = trace.stream(request_id), play.want[request_id]
     steps = common_steps(got, want)
@@ -44,7 +44,7 @@ def measure(play: Play, trace: Trace, request_id: str) -> tuple[Deviation, Envel
 
 
 def common_steps(got: Stream, want: Stream) -> int:
-    """Steps that saw the same history: up to and including the first other token."""
+    """Number of steps with the same history: up to and including the first different token."""
     for step, (mine, theirs) in enumerate(zip(got.tokens, want.tokens, strict=False)):
         if mine != theirs:
             return step + 1
@@ -55,7 +55,7 @@ def _deviation(got: Stream, want: Stream, steps: int, noise: Envelope) -> Deviat
     assert want.logprobs is not None
     if got.logprobs is not None:
         return numerics.deviation(got.logprobs[:steps], want.logprobs[:steps], noise)
-    # Only the chosen token's logprob is shown: a vocabulary of one.
+    # Only the chosen token's logprob is known: a vocabulary of one.
     assert got.token_logprobs is not None
     chosen = np.array(got.tokens[:steps])[:, None]
     theirs = np.take_along_axis(want.logprobs[:steps], chosen, axis=-1)  # [steps, 1]

@@ -1,4 +1,4 @@
-"""The free run: the engine chose its tokens, and they must be the oracle's unless it was a tie."""
+"""The free run: the engine chose its tokens, which must be the oracle's except after a tie."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def check_free(play: Play) -> list[Finding]:
-    """``tie`` or ``diverged`` for each request whose first other token is one or the other.
+    """``tie`` or ``diverged`` for each request with a different token, by the first of them.
 
-    It is a tie where the oracle's margin is within what rounding may move (``FACTOR`` times the
-    noise, for both of the two tokens), and all numbers up to there, if any are promised, are
-    within noise. A sampler may besides only draw what its filters may leave (``drawn``).
+    It is a tie if the oracle's margin is within what rounding may move (``FACTOR`` times the noise,
+    for both of the two tokens), and all logprobs up to there, if the engine declares any, are
+    within noise. With a sampler the token must also be one that its filters may leave (``drawn``).
     """
     return [
         finding
@@ -40,8 +40,8 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
     allowed = 2 * numerics.FACTOR * float(noise.top[step])
     near = margin <= allowed
     if request.sampler is not None:
-        # What is drawn hangs on sums that only a sampler knows: a tie there needs a moved number,
-        # or two that are the same number, which a sort may put in either order.
+        # A sampled token depends on sums inside the sampler: a tie there needs a changed logprob,
+        # or two equal ones, which a sort may put in either order.
         row, mine = want.logprobs[step], got.tokens[step]
         moved = found is not None and found[0].difference[step] > 0
         same = row[mine] == row[want.tokens[step]]

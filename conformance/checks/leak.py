@@ -1,4 +1,4 @@
-"""What is not given back: caches after the end, work for rows that are gone, graphs and buffers."""
+"""Resources that are not released: caches after the end, rows of no request, graphs, buffers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.core.schedule import Stage
 from conformance.core.trace import Step, Trace
 from conformance.core.verdict import Finding, Verdict
 
-# A cache may hold this often what it counts, and this many bytes more for how memory is handed out.
+# A cache may hold this multiple of the bytes it reports, plus this many for allocation granularity.
 _SLACK, _ROUNDING = 2, 1024
 # Steps in a row that the graph must grow in.
 _STEPS = 3
@@ -18,7 +18,7 @@ _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
 
 
 def check_leak(play: Play) -> list[Finding]:
-    """``leak`` for what is held that nobody can use any more.
+    """``leak`` for memory or work that no request can use any more.
 
     That is: bytes after the last request; rows without a request; buffers that an ended request's
     cache holds beside its own; graphs that grow from step to step, as nobody computes them.
@@ -46,7 +46,7 @@ def check_leak(play: Play) -> list[Finding]:
                 _finding(
                     play,
                     trace,
-                    f"step {step} computed {batch} rows with {live} requests live",
+                    f"step {step} computed {batch} rows with {live} unfinished requests",
                     expected=f"at most {live} rows",
                     got=f"{batch} rows",
                     cause=_NOT_TAKEN_OUT,
@@ -56,7 +56,7 @@ def check_leak(play: Play) -> list[Finding]:
 
 
 def _kept(play: Play, trace: Trace) -> list[Finding]:
-    """Of a cache that was given up: whether it held much more than it counts."""
+    """Whether the released cache held much more memory than it reports."""
     kept = trace.kept
     if kept is None or kept.held <= _SLACK * kept.counted + _ROUNDING:
         return []
@@ -64,10 +64,10 @@ def _kept(play: Play, trace: Trace) -> list[Finding]:
         _finding(
             play,
             trace,
-            f"the cache of {kept.request_id} counts {kept.counted} bytes and held {kept.held}",
+            f"the cache of {kept.request_id} reports {kept.counted} bytes and held {kept.held}",
             expected=f"about {kept.counted} bytes",
             got=f"{kept.held} bytes",
-            cause="it is a view of the batch's buffers, or waits to be cut out of them",
+            cause="it is a view of the batch's buffers, or an unevaluated slice of them",
         )
     ]
 
@@ -87,17 +87,18 @@ def _growth(play: Play, trace: Trace) -> list[Finding]:
         _finding(
             play,
             trace,
-            f"the graph that the caches wait for grew by {each:g} edges a step, from {longest[0]} "
+            f"the unevaluated graph behind the caches grew by {each:g} edges a step, "
+            f"from {longest[0]} "
             f"to {longest[-1]}",
             expected="the same after each step",
             got=f"{longest[-1]} edges",
-            cause="an array that is carried on from step to step is never computed",
+            cause="an array that is carried from step to step is never evaluated",
         )
     ]
 
 
 def _decoding(trace: Trace) -> Iterator[list[int]]:
-    """The edges after each of successive steps in which the same rows decoded, and only they."""
+    """The edges after each of successive steps in which exactly the same rows decoded."""
     for _, steps in itertools.groupby(trace.steps, key=_rows):
         run = [step.pending for step in steps if step.pending is not None]
         if run:
@@ -109,10 +110,10 @@ def _rows(step: Step) -> tuple[tuple[str, ...], bool]:
 
 
 def _ghost_rows(trace: Trace) -> tuple[int, int, int] | None:
-    """The first step with a model call of more rows than there are live requests.
+    """The first step with a model call of more rows than there are unfinished requests.
 
-    A draft's verification counts those live with which the round before it began: a row may end
-    within a round, and leaves when the engine makes up the next.
+    The verification of a draft may have as many rows as the previous round began with: a row may
+    end within a round, and leaves when the engine starts the next.
     """
     gone = (Stage.FINISHED, Stage.REMOVED)
     drafting = trace.schedule.options.drafting is not None

@@ -1,7 +1,7 @@
-"""NaN and infinity where numbers belong.
+"""NaN and infinity in logprobs.
 
-Minus infinity is a number here: it is how a masked token is written, and where the oracle has none
-the forced check finds an infinite difference.
+Minus infinity is allowed: it stands for a masked token, and if the oracle has none there, the
+forced check finds an infinite difference.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_nonfinite(play: Play) -> list[Finding]:
 
 
 def _bad(rows: np.ndarray) -> bool:
-    # NaN and +inf survive a maximum; -inf does not show in it unless all are.
+    # NaN and +inf survive a maximum; -inf shows in it only if all are.
     return not rows.max() < np.inf or bool(rows.max() == -np.inf)
 
 

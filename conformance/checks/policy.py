@@ -1,4 +1,4 @@
-"""Whether a library quantizes alone what it quantizes in a batch."""
+"""Whether a library quantizes in a single stream as it does in a batch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _CAUSE = "the single stream quantizes other layers, or from another token on, th
 
 
 def check_policy(play: Play) -> list[Finding]:
-    """``policy`` where the library's own single stream is not what its batch of one gives.
+    """``policy`` if the library's own single stream differs from its batch of one.
 
-    Both were told the same options. The batch of one is held against an oracle that quantizes as
-    it does by the other checks; here nothing is wrong with either, but they are not the same.
+    Both have the same options. The other checks compare the batch of one with an oracle that
+    quantizes in the same way; this finding is not an error of either, but a difference in policy.
     """
     trace, own = play.traces[0], play.policy
     if own is None or trace.failure is not None:
@@ -27,7 +27,7 @@ def check_policy(play: Play) -> list[Finding]:
     (request,) = play.schedule.requests
     name = request.request_id
     if isinstance(own, Failure):
-        what = f"a batch of one decodes what the library alone does not: {own}"
+        what = f"a batch of one decodes what the library's single stream does not: {own}"
         return [_finding(play, what, f"{own.type_name}: {own.message}")]
     got = trace.stream(name)
     if got.logprobs is None:
@@ -44,9 +44,9 @@ def check_policy(play: Play) -> list[Finding]:
         f"the library's own single stream and its batch of one are {difference:.3g} nats apart "
         f"at output token {step}, {found.ratio[step]:.3g} times the noise"
     )
-    told = _finding(play, what, f"{difference:.6g} nats apart")
+    finding = _finding(play, what, f"{difference:.6g} nats apart")
     noisy = float(noise.full[step])
-    return [msgspec.structs.replace(told, step=step, difference=difference, noise=noisy)]
+    return [msgspec.structs.replace(finding, step=step, difference=difference, noise=noisy)]
 
 
 def _deviation(

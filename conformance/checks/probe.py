@@ -1,16 +1,16 @@
-"""Invalid calls: refused with a clear error, and nothing changed."""
+"""Invalid calls must be refused with a clear error and change nothing."""
 
 from __future__ import annotations
 
 from conformance.checks.base import Play
 from conformance.core.verdict import Finding, Verdict
 
-# What a caller can tell from a bug inside the engine.
+# Exceptions that a caller can distinguish from a bug inside the engine.
 _CLEAR = ("ValueError", "TypeError", "KeyError")
 
 
 def check_probes(play: Play) -> list[Finding]:
-    """``protocol`` for each invalid call that was accepted, unclearly refused, or left a mark."""
+    """``protocol`` for each invalid call that was accepted, unclearly refused, or had an effect."""
     findings = []
     for trace in play.traces[:2]:
         for step in trace.steps:
@@ -19,8 +19,8 @@ def check_probes(play: Play) -> list[Finding]:
                 if probe.error is None:
                     findings.append(_finding(play, trace.mode, probe.kind, "was accepted"))
                 elif error_type not in _CLEAR:
-                    words = f"was refused with {probe.error}, which names no argument"
-                    findings.append(_finding(play, trace.mode, probe.kind, words))
+                    problem = f"was refused with {probe.error}, which names no argument"
+                    findings.append(_finding(play, trace.mode, probe.kind, problem))
                 findings += [
                     _finding(play, trace.mode, probe.kind, f"changed the {what}")
                     for what in probe.changed
@@ -28,14 +28,14 @@ def check_probes(play: Play) -> list[Finding]:
     return findings
 
 
-def _finding(play: Play, mode: str, kind: str, words: str) -> Finding:
+def _finding(play: Play, mode: str, kind: str, problem: str) -> Finding:
     return Finding(
         Verdict.PROTOCOL,
         "probe",
-        f"the invalid call {kind!r} {words}",
+        f"the invalid call {kind!r} {problem}",
         schedule=play.schedule.name,
         mode=mode,
         expected="a ValueError, TypeError or KeyError, and nothing changed",
-        got=words,
+        got=problem,
         cause="arguments are not validated before they are used",
     )

@@ -1,4 +1,4 @@
-"""The event stream: what an engine may say, when, and how often."""
+"""The event stream: which events an engine may emit, when, and how often."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def check_protocol(play: Play) -> list[Finding]:
-    """``protocol`` for lost, extra or duplicated tokens, late speech, wrong ends, unknown ids.
+    """``protocol`` for lost, extra or duplicated tokens, events after the end, unknown ids.
 
-    Which tokens are right is not asked here, with one exception: a forced run must give back the
+    Which tokens are right is not checked here, with one exception: a forced run must return the
     tokens that it was fed, in order.
     """
     findings: list[Finding] = []
     for trace in play.traces:
-        # Of a run without an end nothing is missing that may not have come yet.
+        # In an unfinished run, missing events may still have been due.
         ended = trace.failure is None and not trace.out_of_steps
         violations = _violations(play, trace) if ended else _said(play, trace)
         for what, request_id, expected, got in violations:
@@ -42,7 +42,7 @@ Violation = tuple[str, str | None, str, str]
 
 
 def _said(play: Play, trace: Trace) -> Iterator[Violation]:
-    """What came out and should not have."""
+    """Events that should not have been emitted."""
     yield from _strangers(play, trace)
     yield from _late_events(trace)
 
@@ -53,7 +53,7 @@ def _violations(play: Play, trace: Trace) -> Iterator[Violation]:
     submitted = {name for step in trace.steps for name in step.stages}
     for request in play.schedule.requests:
         name, want = request.request_id, play.want[request.request_id]
-        if name not in submitted:  # its arrival was missed: nothing to ask of the engine
+        if name not in submitted:  # its arrival never fired: nothing to check
             continue
         got = trace.stream(name)
         if play.full_logprobs and got.tokens and got.logprobs is None:
@@ -72,7 +72,7 @@ def _strangers(play: Play, trace: Trace) -> Iterator[Violation]:
                 yield (
                     f"a token for {event.request_id} in step {step.index}",
                     None,
-                    "only submitted requests speak",
+                    "events of submitted requests only",
                     event.request_id,
                 )
 
@@ -105,7 +105,7 @@ def _finished(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Vi
     if trace.mode is Mode.FORCED and got.tokens != want.tokens:
         yield "tokens other than fed", name, _show(want.tokens), _show(got.tokens)
         return
-    # After a tie a free run may meet a stop sequence at another place, so only lengths are fixed.
+    # After a tie a free run may stop at another place, so only lengths are compared.
     if got.tokens != want.tokens and want.finish_reason != got.finish_reason and got.tokens:
         return
     if got.finish_reason != want.finish_reason:

@@ -1,4 +1,4 @@
-"""The same run twice gives the same bits, or memory was read that nobody wrote."""
+"""The same run twice must give the same bits; otherwise uninitialized memory was read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def same_bits(play: Play, first: Trace, second: Trace) -> bool:
-    """Whether two runs gave every request the same tokens with bit-identical logprobs."""
+    """Whether two runs gave every request the same tokens and bit-identical logprobs."""
     return not any(_differences(play, first, second))
 
 
 def check_stability(play: Play) -> list[Finding]:
-    """``unstable`` where a run and its repetition differ by more than the noise floor.
+    """``unstable`` if a run and its repetition differ by more than the noise floor.
 
     The repetition is the last of three runs; it is only made where the first two differ.
     """
@@ -50,12 +50,12 @@ def _finding(
         got=f"{difference:.3g} nats apart",
         difference=difference,
         noise=noise,
-        cause="memory was read that nobody wrote, or an index ran past an array's end",
+        cause="uninitialized memory was read, or an index ran past an array's end",
     )
 
 
 def _differences(play: Play, first: Trace, second: Trace) -> Iterator[tuple[str, int, float]]:
-    """Each request that differs: its first step that does, and its largest difference."""
+    """Each request that differs, with its first different step and its largest difference."""
     for request in play.schedule.requests:
         name = request.request_id
         one, two = first.stream(name), second.stream(name)

@@ -1,7 +1,7 @@
-"""Rows that are equal in all, side by side in the same passes, get the same numbers.
+"""Equal requests that share all passes must get the same logprobs.
 
-The single stream need not be asked for that, nor its noise: what rounds one row rounds its twin,
-in every dtype. So this hears what only rows feel, far below the noise of low precision.
+This needs neither the single stream nor its noise: rounding is the same for both rows, in every
+dtype. So it detects errors that depend on the row, far below the noise of low precision.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def check_twins(play: Play) -> list[Finding]:
-    """``drift`` where a row's logprobs and its twin's differ by more than the noise floor."""
+    """``drift`` if the logprobs of a row and its twin differ by more than the noise floor."""
     return [
         finding
         for trace in play.traces[:2]
@@ -32,7 +32,7 @@ def check_twins(play: Play) -> list[Finding]:
 
 
 def _pairs(arrival: Arrival) -> Iterator[tuple[str, str]]:
-    """The first of equal requests with each of the others; none for those that draw lots."""
+    """The first of equal requests paired with each other one; none for sampled requests."""
     plain = [r for r in arrival.requests if r.sampler is None]
     same = sorted(
         (msgspec.json.encode(msgspec.structs.replace(r, request_id="")), r.request_id)
@@ -44,7 +44,7 @@ def _pairs(arrival: Arrival) -> Iterator[tuple[str, str]]:
 
 
 def _together(trace: Trace, one: str, other: str) -> bool:
-    """Whether both were worked on in the same way in every step, in one pass as far as is known."""
+    """Whether both were processed alike in every step, in one pass as far as is known."""
     return trace.failure is None and all(
         step.stages.get(one) is step.stages.get(other)
         and step.output.processed.get(one) == step.output.processed.get(other)
@@ -73,10 +73,10 @@ def _apart(play: Play, trace: Trace, one: str, other: str) -> Iterator[Finding]:
         request_id=other,
         step=step,
         row=play.row(trace, other, step),
-        expected=f"the numbers of request {one!r}, whose row stands beside it",
+        expected=f"the logprobs of request {one!r}, in the same batch",
         got=f"{difference:.3g} nats apart",
         difference=difference,
         noise=floor.floor,
         ratio=float(found.ratio.max()),
-        cause="what belongs to one row, or to the place of a row, takes part in another's numbers",
+        cause="data of one row, or the position of a row, affects another row's logprobs",
     )

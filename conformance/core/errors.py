@@ -1,4 +1,4 @@
-"""Every error that a user can cause, in the order in which a run meets them.
+"""Every error that a user can cause, in the order in which a run can meet them.
 
     ConformanceError            one clear sentence: what, where, what to do
     |- PluginError              a plugin could not be loaded or breaks a hook's contract
@@ -7,15 +7,15 @@
     |- AdoptionError            a new model's config is missing, malformed, or can't be made small
     |- ScheduleError            a schedule (or its JSON) is not valid
     |- ModelError               a model could not be built, loaded or run
-    |  `- Unsupported           the library itself says that it cannot do this
-    |- MachineError             this machine lacks something: disk, memory, a right
+    |  `- Unsupported           the library itself refuses to do this
+    |- MachineError              this machine lacks something: disk, memory, a permission
     |- VoidNoiseError           the noise measurement perturbed nothing
     |- GoldenError              a golden file is missing, malformed, or no longer fits its family
     |- VectorsError             exported vectors, or a trace to be judged by them, are malformed
     |- ResultError              a result file is malformed
     |- ReportError              pages can't be written there, or there is nothing to write
     |- ReproError               a case does not fail, or there is no such schedule
-    |  `- NoScriptError         a case cannot be said as a short script; names what is in the way
+    |  `- NoScriptError         a case cannot be written as a short script; names the obstacle
     |- ReleaseError             a release to be compared is named wrongly, or can't be had
     `- ExpectationError         an expectations file is malformed, or matches nothing
 
@@ -52,11 +52,11 @@ class ModelError(ConformanceError):
 
 
 class Unsupported(ModelError):  # noqa: N818 - it is also the name of the verdict
-    """The library says in its own words that it cannot do this; the words are the message."""
+    """The library itself refuses to do this; the message is the library's own."""
 
 
 class MachineError(ConformanceError):
-    """This machine lacks something (disk, memory, a right), for which no engine is to blame."""
+    """This machine lacks something (disk, memory, a permission); no engine is at fault."""
 
 
 class VoidNoiseError(ConformanceError):
@@ -76,18 +76,18 @@ class ResultError(ConformanceError):
 
 
 class ReportError(ConformanceError):
-    """A report has nothing in it, or cannot be written: names the folder and why."""
+    """A report has nothing in it, or cannot be written; names the folder and the reason."""
 
 
 class ReproError(ConformanceError):
-    """A case does not fail, or has no such schedule, so that there is nothing to write down."""
+    """A case does not fail, or has no such schedule, so there is nothing to reproduce."""
 
 
 class NoScriptError(ReproError):
-    """A case fails, but not in a short script: names what is in the way.
+    """A case fails, but cannot be reproduced by a short script; names the obstacle.
 
     Attributes:
-        reason: in the words that all cases of the same obstacle share.
+        reason: the obstacle, with the same text for all cases that have it.
     """
 
     def __init__(self, message: str, reason: str) -> None:
@@ -96,7 +96,7 @@ class NoScriptError(ReproError):
 
 
 class ReleaseError(ConformanceError):
-    """A release is named wrongly, or its environment can't be made or run: says which and why."""
+    """A release is named wrongly, or its environment can't be made or run; names both."""
 
 
 class ExpectationError(ConformanceError):

@@ -1,8 +1,8 @@
 """A family: one model architecture as one JSON file.
 
 The file is a tiny but real ``config.json`` as the library reads it, plus one more key,
-``conformance``, that says what a config cannot: which library and module it is for, how its
-weights are made, which token ids its prompts may use.
+``conformance``, with the facts that a config does not have: which library and module it is for,
+how its weights are made, which token ids its prompts may use.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Tokenizer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The special tokens of a family's tiny tokenizer; all other ids are words of their own.
+    """The special tokens of a family's tiny tokenizer; each other id is a word.
 
-    ``special`` are texts and their ids; ``roles`` name those that have one (``eos_token``,
+    ``special`` are texts and their ids; ``roles`` maps roles to texts (``eos_token``,
     ``pad_token``, ``image_token``, ...); ``kind`` is the class named in ``tokenizer_config.json``.
     """
 
@@ -57,9 +57,9 @@ class Tokenizer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The files that the library's own processor is made from, in the model's folder.
 
-    ``files`` are JSON files by name (``preprocessor_config.json``, ...); ``markers`` the text by
-    which a prompt asks for one medium of a kind; ``begin`` is how many tokens of its own the
-    processor puts before every prompt with media.
+    ``files`` are JSON files by name (``preprocessor_config.json``, ...); ``markers`` the text that
+    stands for one medium of a kind in a prompt; ``begin`` is the number of tokens that the
+    processor adds before every prompt with media.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -69,9 +69,9 @@ class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class StandIn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What replaces a processor that can't be made here: by name, with its arguments.
+    """Replaces a processor that can't be made here: the stand-in's name and its arguments.
 
-    ``unloadable``: the processor can't even be loaded, so only the tokenizer is.
+    ``unloadable``: that processor can't even be loaded, so only the tokenizer is loaded.
     """
 
     kind: str
@@ -89,29 +89,30 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         tokens: ``[low, high)``, the token ids that prompts are drawn from; the whole vocabulary
             if absent.
         window: the smallest sliding window or chunk, in tokens; absent when attention is full.
-        seed: added to the weights' seed, where seed 0 gave a model with a near-tie or a stream of
-        few tokens. positions: ``False`` where no layer knows absolute or relative positions by
-        design. model_file: a Python file beside the family file with ``Model`` and ``ModelArgs``,
-        for a
+        seed: shifts the weights' seed, where seed 0 gave a model with a near-tie or a repetitive
+            stream.
+        positions: ``False`` if by design no layer uses absolute or relative positions.
+        model_file: a Python file beside the family file with ``Model`` and ``ModelArgs``, for a
             model that the library does not ship.
         strip: a prefix of parameter paths that is left out in the checkpoint, for a library that
             reads only checkpoints in a model's original names.
         processor: how the library's own processor is made, where one is.
-        stand_in: what makes the inputs in place of a processor; see ``plugins/mlx_vlm/stand_ins``.
-        sizes: for each kind of media the sizes that scenarios use, the first the most; see
+        stand_in: makes the inputs in place of a processor.
+        sizes: for each kind of media the sizes that scenarios use, the most used first; see
             ``schedule.Media``.
-        bidirectional_prompt: the tokens of a prompt see each other both ways, so a pass without a
-            cache, in which generated tokens join the prompt, is right for the first token only.
-        uncut_media: where the library says that it never cuts a prompt with media into pieces
-            (file and line); empty where it does.
-        required: a kind of media that every request must have, for models that only describe an
-            image; such media may have no place in the prompt.
-        beside: the language model attends to media by cross attention, not to tokens of theirs in
-            the sequence.
+        bidirectional_prompt: the tokens of a prompt attend to each other in both directions, so a
+            pass without a cache, in which generated tokens join the prompt, checks only the first
+            token.
+        uncut_media: file and line of the library's code that never cuts a prompt with media into
+            pieces; empty if it does cut them.
+        required: a kind of media that every request must hold, for models that only
+            describe an image; such media may have no place in the prompt.
+        beside: the language model attends to media by cross attention, not at positions of the
+            sequence.
         single: the kinds of media of which a request may hold only one.
         drafters: for each kind of drafter the config of a tiny one for this family.
-        quick: it represents all families with its kinds of caches in quick runs.
-        notes: what a reader of the config should know.
+        quick: part of quick runs: it represents all families with its kinds of caches.
+        notes: remarks for readers of the config.
     """
 
     library: str = "mlx_lm"
@@ -142,10 +143,10 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     Attributes:
         folder: config, safetensors and tokenizer, for the library's own loader.
-        digest: SHA-256 of config and weights; empty if it is not needed.
+        digest: SHA-256 of config and weights; empty if not computed.
         texts: token ids of the texts that prompts are cut from.
-        trusted: Python files in the folder may be run.
-        cache: the folder where its oracles are stored; empty for none.
+        trusted: whether Python files in the folder may be run.
+        cache: folder in which its oracle's output is kept; empty if none.
     """
 
     folder: str
@@ -156,9 +157,9 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A model architecture as a tiny model. ``config`` is what the library reads.
+    """A model architecture that can be built tiny. ``config`` is the config that the library reads.
 
-    With ``checkpoint`` it is a real model instead.
+    With ``checkpoint`` it is a real model, not a tiny one.
     """
 
     name: str
@@ -193,7 +194,7 @@ def parse_family(text: str, *, name: str, path: str = "") -> Family:
     """A family from the text of its file.
 
     Raises:
-        FamilyError: the text is no JSON object, or its ``conformance`` section is malformed or
+        FamilyError: the text is not a JSON object, or its ``conformance`` section is malformed or
             contradicts the config; names the file and the field.
     """
     where = path or name
@@ -207,7 +208,7 @@ def parse_family(text: str, *, name: str, path: str = "") -> Family:
     low, high = family.tokens
     if not 0 <= low < high <= family.vocab_size:
         raise FamilyError(
-            f"{where}: tokens [{low}, {high}) is no range within vocab_size {family.vocab_size}"
+            f"{where}: tokens [{low}, {high}) is not a range within vocab_size {family.vocab_size}"
         )
     return family
 
@@ -228,7 +229,7 @@ def load_family(path: Path) -> Family:
 
 
 def load_families(folder: Path) -> tuple[Family, ...]:
-    """All families of a folder's ``*.json``, by name; files that begin with ``_`` are none."""
+    """All families of a folder's ``*.json``, by name; files that begin with ``_`` are skipped."""
     return tuple(
         load_family(path) for path in sorted(folder.glob("*.json")) if not path.name.startswith("_")
     )

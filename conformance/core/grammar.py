@@ -1,7 +1,7 @@
-"""A grammar in small: a finite automaton over token ids that forbids half of them in each state.
+"""A toy grammar: a finite automaton over token ids that forbids half of them in each state.
 
-What it allows next hangs on all tokens that came out before, as with a real grammar: one token too
-many, too few, or of another row, and other tokens are forbidden from there on.
+As with a real grammar, the allowed tokens depend on all tokens produced so far: after one token too
+many, too few, or from another row, other tokens are forbidden.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _CLASSES = 16
 
 
 class Grammar:
-    """One row's state; it has seen nothing yet.
+    """The state of one row, before its first token.
 
     Args:
-        seed: other seeds are other grammars.
-        states: how many there are; the first is the start.
+        seed: selects the grammar.
+        states: their number; the first is the start.
     """
 
     def __init__(self, seed: int, states: int) -> None:
         self._seed = seed
-        # Permutations: two rows in other states never meet again while they say the same.
+        # Permutations: rows in different states stay in different states on equal tokens.
         table = np.random.default_rng(seed).permuted(
             np.tile(np.arange(states), (_CLASSES, 1)), axis=1
         )
@@ -34,9 +34,9 @@ class Grammar:
         self._length: int | None = None
 
     def advance(self, tokens: Sequence[int]) -> None:
-        """Move on by what ``tokens``, the whole row, has more than at the last call.
+        """Move on by the tokens that ``tokens``, the whole row, has gained since the last call.
 
-        At the first call they are the prompt, which is no part of what the grammar speaks of.
+        At the first call they are the prompt, to which the grammar does not apply.
         """
         if self._length is not None:
             for token in tokens[self._length :]:

@@ -1,4 +1,4 @@
-"""What there is to run: the families, scenarios and modules that results are held against."""
+"""What there is to run: the families, scenarios and modules that results are counted against."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 UNKNOWN = "unknown"
-"""Stands for what an installed library does not tell of a family."""
+"""For facts about a family that the installed library does not give."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Account:
     Attributes:
         library: the library's name.
         covered: for each module its families, by name.
-        excluded: modules that are no autoregressive language model, with the reason.
-        uncovered: modules of the installed release that nobody accounts for.
+        excluded: modules that are not autoregressive language models, with the reason.
+        uncovered: modules of the installed release with neither a family nor a reason.
     """
 
     library: str
@@ -27,19 +27,19 @@ class Account:
 
     @property
     def problem(self) -> str:
-        """One sentence about what is uncovered; empty if nothing is."""
+        """One sentence about the uncovered modules; empty if there are none."""
         if not self.uncovered:
             return ""
         return (
             f"{self.library}: {len(self.uncovered)} model module(s) with neither a family nor a "
             f"reasoned exclusion: {', '.join(self.uncovered)}; add a family file for each "
-            f"(`conformance list families` shows what there is)"
+            f"(`conformance list families` shows all families)"
         )
 
 
 @dataclass(frozen=True)
 class About:
-    """What a family is, by its file and its outline."""
+    """Facts about a family, from its file and its outline."""
 
     library: str = UNKNOWN
     module: str = UNKNOWN
@@ -49,7 +49,7 @@ class About:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What there is to run with the installed libraries.
+    """What can be run with the installed libraries.
 
     Attributes:
         scenarios: all names, in the order of the ladder.
@@ -64,5 +64,5 @@ class Inventory:
     accounts: tuple[Account, ...] = ()
 
     def about(self, engine: str, family: str) -> About:
-        """What is known of a family; of a checkpoint or an uninstalled one, nothing."""
+        """The facts about a family; none for a checkpoint or an uninstalled family."""
         return self.families.get((engine, family), About())

@@ -1,4 +1,4 @@
-"""JSON objects as users write them: what is wrong with one is said in a sentence."""
+"""Reads JSON objects that users write, and reports what is wrong with one in a sentence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_object(path: Path, failed: type[ConformanceError]) -> dict[str, Any]:
 
 
 def parse_object(text: str, where: str, failed: type[ConformanceError]) -> dict[str, Any]:
-    """The JSON object that ``text`` is; ``where`` it is from stands in the sentence.
+    """The JSON object in ``text``; ``where`` names its source in the error message.
 
     Raises:
         ConformanceError: of the type ``failed``; the text is something else.

@@ -1,4 +1,4 @@
-"""What an engine is told when it is made: sizes, quantized caches, drafts, kept prefixes."""
+"""The options an engine is made with: sizes, quantized caches, drafting, prefix caching."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Drafting(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         kind: of drafter, by the library's name.
-        block_size: tokens that are verified at once, the last one before the draft among them.
-        right: how many tokens of its drafts are the oracle's, the next one being wrong: for the
-            first row of the first round, the next row, and so on, each round beginning one later.
-            Empty: the drafter's own drafts.
+        block_size: tokens verified at once, including the last one before the draft.
+        right: how many tokens of each draft are correct (the oracle's) before a wrong one: for the
+            first row of the first round, the next row, and so on; each round begins one entry
+            later. Empty: the drafter's own drafts.
     """
 
     kind: str
@@ -40,9 +40,9 @@ class Drafting(msgspec.Struct, frozen=True, omit_defaults=True):
 class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     """Automatic reuse of equal prefixes.
 
-    ``blocks`` of ``block_size`` tokens are kept, or, of models whose caches can't be cut into
+    ``blocks`` of ``block_size`` tokens are kept or, for models whose caches can't be cut into
     blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its end.
-    ``max_bytes`` bounds what is kept and what is at work together, where the engine can be told.
+    ``max_bytes`` bounds kept and live caches together, for engines with such an option.
     """
 
     blocks: int = 64
@@ -53,11 +53,11 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an engine is told when it is made.
+    """The options an engine is made with.
 
     ``prefill_step_size`` and ``max_kv_size`` are in tokens, the batch sizes in requests.
     ``max_kv_size`` bounds the cache of families that leave the choice of cache to the library.
-    ``kv``, ``drafting`` and ``prefix_caching`` are off where they are ``None``.
+    ``kv``, ``drafting`` and ``prefix_caching`` are off if ``None``.
     """
 
     prefill_step_size: int = 2048

@@ -1,6 +1,6 @@
-"""What the page of a failing case draws: one run of its worst schedule, in little room.
+"""The data drawn on the page of a failing case: one run of its worst schedule.
 
-Part of a result's line, so every byte of it counts: stages are run lengths, numbers are rounded.
+Part of a result's line, so it is kept small: stages are run lengths, numbers are rounded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from conformance.core.schedule import Stage
 
 MOST_STEPS = 200
-"""Steps of a run, and output tokens of a request, that a picture keeps; it counts the others."""
+"""Steps of a run, and output tokens of a request, that a picture keeps; the rest is counted."""
 
 MOST_ROWS = 40
 """Requests that a picture keeps."""
@@ -35,9 +35,10 @@ class Lane(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         request_id: its name.
-        stages: where it was when each step began, as run lengths: ``2-3q1p4d1f`` is two steps not
-            there, three queued, one in prefill, four in decode, then finished (``x``: removed).
-        pieces: step, and how many prompt tokens were worked on in it.
+        stages: its stage at the start of each step, as run lengths: ``2-3q1p4d1f`` is two steps
+            before it arrived, three queued, one in prefill, four in decode, then finished (``x``:
+            removed).
+        pieces: step, and the number of prompt tokens processed in it.
     """
 
     request_id: str
@@ -50,14 +51,15 @@ class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         request_id: the one that the worst finding names.
-        expected, got: token ids of the single stream, and of the batch; as far as it was not
-            cancelled.
-        mode: of the run that ``difference`` is of: forced, it is known beyond the first bad token.
-        difference: for each token the largest absolute logprob difference (nats); ``None`` where
-            it is not finite, or where the engine shows no numbers.
+        expected, got: token ids of the single stream, and of the batch; until it was cancelled,
+            if it was.
+        mode: of the run that ``difference`` is from; in a forced run it continues beyond the
+            first bad token.
+        difference: for each token the largest absolute logprob difference (nats); ``None`` if
+            not finite, or if the engine returns no logprobs.
         noise: for each token what rounding alone may move (nats).
         margin: for each token the single stream's best logprob minus its second (nats).
-        bad: the first token whose difference is more than noise; ``None`` if none is.
+        bad: the first token whose difference exceeds the noise; ``None`` if there is none.
     """
 
     request_id: str
@@ -74,14 +76,14 @@ class Picture(msgspec.Struct, frozen=True, omit_defaults=True):
     """One run of a case's worst schedule.
 
     Attributes:
-        schedule: its name; ``mode`` forced or free, or empty where no batch was run: then only
-            ``compared`` is told, of a single stream that was made in two ways.
-        steps: how many the run had; what follows tells the first ``MOST_STEPS``.
+        schedule: its name; ``mode`` forced or free, or empty if no batch was run: then only
+            ``compared`` is set, for a single stream that was decoded in two ways.
+        steps: how many the run had; the fields below cover the first ``MOST_STEPS``.
         rows: how many requests it had; ``lanes`` are the first ``MOST_ROWS``, by arrival.
         calls: for each step the model's calls, as ``4x22 2x1``: rows x columns, padding included.
-        cache_bytes: of live caches after each step; ``None`` where the engine cannot tell.
+        cache_bytes: of live caches after each step; ``None`` if unknown.
         probes: step, and the invalid call that was made before it.
-        stopped: how the run ended, where that is not by its last request.
+        stopped: why the run ended early; empty if all requests ended.
         compared: the output tokens of one request.
     """
 
@@ -98,7 +100,7 @@ class Picture(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def packed(stages: Sequence[Stage | None]) -> str:
-    """Stages as run lengths; of the end of a request only its first step is kept."""
+    """Stages as run lengths; for an ended request only the first step after its end is kept."""
     text = ""
     for stage, run in itertools.groupby(stages):
         ended = stage in (Stage.FINISHED, Stage.REMOVED)
@@ -107,7 +109,7 @@ def packed(stages: Sequence[Stage | None]) -> str:
 
 
 def unpacked(text: str) -> tuple[Stage | None, ...]:
-    """The stages that ``packed`` made ``text`` of; what is no run length is left out."""
+    """The stages from which ``packed`` made ``text``; other text is skipped."""
     return tuple(
         stage
         for count, letter in re.findall(rf"(\d{{1,4}})([{''.join(_STAGES)}])", text)

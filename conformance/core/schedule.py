@@ -1,7 +1,7 @@
-"""What a caller asks of an engine: requests, when they arrive, when they are removed.
+"""The input of a run: requests, when they arrive, when they are removed.
 
-Plain data, frozen, JSON both ways (``to_json`` / ``from_json``). Nothing here knows a model, an
-engine or an array library; a scenario makes schedules, the runner plays them.
+Plain data, frozen, JSON both ways (``to_json`` / ``from_json``). Nothing here depends on a
+model, an engine or an array library; a scenario makes schedules, the runner plays them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from conformance.core.options import EngineOptions
 
 
 class Stage(enum.StrEnum):
-    """Where a request is. An engine that cannot tell reports only what it knows."""
+    """The stage a request is in. An engine may leave out requests whose stage it does not know."""
 
     QUEUED = "queued"
     PREFILL = "prefill"
@@ -26,14 +26,14 @@ class Stage(enum.StrEnum):
 
 
 class Sampler(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to choose a token: a ``kind`` that the library plugin knows, and its arguments."""
+    """How to choose a token: a ``kind`` that the library plugin defines, and its arguments."""
 
     kind: str
     args: dict[str, float | int] = {}
 
 
 class Processor(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A logits processor, by the name of its maker in the library plugin."""
+    """A logits processor: a ``kind`` that the library plugin defines, and its arguments."""
 
     kind: str
     args: dict[str, Any] = {}
@@ -51,14 +51,14 @@ class Continuation(msgspec.Struct, frozen=True):
 
 
 class Media(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An image, a video or a sound in a prompt, told by what it is made from.
+    """An image, a video or a sound in a prompt, described by the data it is generated from.
 
     Attributes:
         kind: ``image``, ``video`` or ``audio``.
         size: image: width, height (pixels); video: frames, width, height; audio: samples.
-        content: media of equal size and other content hold other pixels or samples.
-        span: first and one past the last place in the prompt that stand for it, all tokens that
-            the processor puts there included; ``(0, 0)`` where it has none, as with an encoder.
+        content: media of equal size but different content have different pixels or samples.
+        span: its half-open range of positions in the prompt, including all tokens that the
+            processor adds; ``(0, 0)`` if it has no place there, as with an encoder.
     """
 
     kind: str
@@ -70,9 +70,9 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request.
 
-    ``prompt`` are token ids, those that stand for ``media`` among them; ``segments`` the lengths
-    into which the prompt is cut for the engine (their sum is the prompt's length); ``stop`` are
-    sequences of token ids that end the request.
+    ``prompt`` are token ids, including those of ``media``; ``segments`` are the lengths into which
+    the prompt is cut for the engine (their sum is the prompt's length); ``stop`` are sequences of
+    token ids that end the request.
     """
 
     request_id: str
@@ -87,7 +87,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Trigger(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A moment, told by what a request has reached, so that it means the same on every engine.
+    """A moment, defined by a request's progress, so that it means the same on every engine.
 
     Fires before the first step at whose start ``request_id`` is in ``stage`` and has done at least
     ``count`` units there (prefill: prompt tokens processed; decode: tokens produced; queued and
@@ -114,26 +114,26 @@ class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """An invalid call, by the name of one of the engine's probes: it must be refused."""
+    """An invalid call, named as one of the engine's probes; the engine must refuse it."""
 
     kind: str
     when: Trigger
 
 
 class Weigh(enum.StrEnum):
-    """What of a run's memory is looked at. It takes time, and changes what stays alive."""
+    """Which memory of a run is measured. Measuring takes time and extends lifetimes."""
 
-    GRAPH = "graph"  # after each step, what the live caches wait for
-    KEPT = "kept"  # in the end, what the first request's cache holds, as it was left
-    COMPUTED = "computed"  # the same, of a cache that is computed first
+    GRAPH = "graph"  # after each step, the unevaluated graph behind the live caches
+    KEPT = "kept"  # at the end, the memory of the first request's cache, as it is
+    COMPUTED = "computed"  # the same, after evaluating that cache
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that happens in one run of an engine.
 
-    ``name`` tells the schedules of one scenario apart. ``decode_on_other_thread`` makes the runner
-    drive the engine on another thread than the one that loaded the model; ``weigh`` makes it look
-    at memory.
+    ``name`` is unique within its scenario. ``decode_on_other_thread`` makes the runner
+    drive the engine on another thread than the one that loaded the model; ``weigh`` makes it
+    measure memory.
     """
 
     name: str
@@ -162,7 +162,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def removed_ids(self) -> frozenset[str]:
-        """The requests that some removal names."""
+        """The requests that are removed at some point."""
         return frozenset(name for removal in self.removals for name in removal.request_ids)
 
 
@@ -228,7 +228,7 @@ def from_json(text: str | bytes) -> Schedule:
     """A validated schedule from JSON text.
 
     Raises:
-        ScheduleError: the text is no schedule; says which field and why.
+        ScheduleError: the text is not a schedule; names the field and the reason.
     """
     try:
         schedule = msgspec.json.decode(text, type=Schedule)

@@ -1,6 +1,6 @@
-"""What an engine did: a recording that can be judged without the model.
+"""The recording of a run: everything the checks need, so that they need no model.
 
-Arrays are NumPy float32. Nothing here knows mlx or pytest.
+Arrays are NumPy float32. Nothing here depends on mlx or pytest.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Mode(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Stream:
-    """What one request gives when it is decoded alone, or what it gave in a batch.
+    """The output of one request, from single-stream decoding or from a batch.
 
     Attributes:
         tokens: the token ids produced, in order.
         logprobs: float32 ``[len(tokens), vocab]``, the distribution each token was chosen from;
-            ``None`` where an engine does not show it.
-        token_logprobs: float32 ``[len(tokens)]``, the chosen tokens' own.
-        finish_reason: ``None`` where the request was removed or the run ended first.
+            ``None`` if the engine does not return it.
+        token_logprobs: float32 ``[len(tokens)]``, of the chosen tokens.
+        finish_reason: ``None`` if the request was removed or the run ended first.
     """
 
     tokens: tuple[int, ...]
@@ -49,7 +49,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class TokenEvent:
-    """One token that an engine gave out."""
+    """One token that an engine produced."""
 
     request_id: str
     token: int
@@ -62,7 +62,7 @@ class TokenEvent:
 class ForwardCall:
     """One call of the model: its input was ``[batch, length]`` token ids and took ``seconds``.
 
-    ``reads`` is how often the host fetched numbers of the device since the call before it ended.
+    ``reads`` counts the reads from device to host since the previous call ended.
     """
 
     batch: int
@@ -82,10 +82,10 @@ class StepOutput:
 
     Attributes:
         events: the tokens that came out.
-        processed: how many prompt tokens of which request were worked on in this step.
-        reused: how many prompt tokens of a request that now left the queue were not worked on,
-            because their cache was there from an earlier one.
-        drafted: how many tokens were drafted for a request and then verified in this step.
+        processed: for each request, the number of its prompt tokens processed in this step.
+        reused: for each request that left the queue, the number of prompt tokens not processed
+            because their cache was kept from an earlier request.
+        drafted: for each request, the number of tokens drafted and then verified in this step.
     """
 
     events: tuple[TokenEvent, ...] = ()
@@ -96,12 +96,12 @@ class StepOutput:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """An invalid call and how the engine took it.
+    """An invalid call and the engine's reaction.
 
     Attributes:
         kind: which probe of the engine.
         error: ``"TypeName: text"`` of the exception; ``None`` if the call was accepted.
-        changed: what in the engine's state differs after the call; empty when nothing does.
+        changed: what differs in the engine's state after the call; empty if nothing does.
     """
 
     kind: str
@@ -111,7 +111,7 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class CachedLayer:
-    """What one layer keeps of the rows that decode: its bytes, and whether they are quantized."""
+    """The size in bytes of one layer's cache of the decoding rows, and whether it is quantized."""
 
     nbytes: int
     quantized: bool
@@ -119,7 +119,7 @@ class CachedLayer:
 
 @dataclass(frozen=True)
 class KeptCache:
-    """The cache of a request that has ended: bytes that it counts, and that go free with it."""
+    """The cache of an ended request: the bytes it reports, and the bytes freed with it."""
 
     request_id: str
     counted: int
@@ -132,16 +132,16 @@ class Step:
 
     Attributes:
         index: counts from zero.
-        stages: where each request was when the step began, arrivals and removals done.
+        stages: each request's stage at the start of the step, after arrivals and removals.
         output: what the engine returned.
         forwards: the model calls that the step made.
-        cache_bytes: bytes of live caches after the step; ``None`` where the engine cannot tell.
+        cache_bytes: bytes of live caches after the step; ``None`` if unknown.
         probes: invalid calls made before the step.
-        removed_from: the stage in which each request was that was removed before the step.
-        rows: the batch row of each request that decoded when the step began, where known.
-        layers: what each layer keeps of the rows that decode after the step, where known.
-        pending: edges of the graph that the live caches wait for after the step; ``None`` where
-            the schedule does not ask or the engine cannot tell.
+        removed_from: for each request removed before the step, its stage then.
+        rows: the batch row of each request that was decoding at the start, where known.
+        layers: each layer's cache of the decoding rows after the step, where known.
+        pending: edges of the unevaluated graph behind the live caches after the step; ``None`` if
+            the schedule does not request it or the engine does not know it.
     """
 
     index: int
@@ -162,7 +162,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception out of the engine: type, text and the last frame inside the library."""
+    """An exception raised by the engine: type, text and the last frame inside the library."""
 
     type_name: str
     message: str
@@ -185,8 +185,8 @@ class Trace:
         failure: the exception that ended the run, if one did.
         out_of_steps: the step bound was reached with requests still unfinished.
         cache_bytes_at_end: bytes of caches still held after the last request ended.
-        missed: triggers that never fired, in words.
-        kept: what the first request's cache held in the end, where the schedule asks.
+        missed: descriptions of the triggers that never fired.
+        kept: memory of the first request's cache at the end, if the schedule requests it.
     """
 
     schedule: Schedule
@@ -203,7 +203,7 @@ class Trace:
         return self._events.get(request_id, ())
 
     def stream(self, request_id: str) -> Stream:
-        """The events of one request as a stream. ``logprobs`` is given if every event has them."""
+        """The events of one request as a stream, with ``logprobs`` if every event has them."""
         return self._streams.get(request_id) or Stream((), None)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What is said of a case: the verdict, its evidence, the record that a run leaves.
+"""The result of a case: its verdict, its evidence, and its record in a result file.
 
 The record (``CaseResult``) is one line of a result file; ``schema/result.schema.json`` is its
 published form.
@@ -14,7 +14,7 @@ from conformance.core.errors import ResultError
 from conformance.core.picture import Picture
 
 MOST_FINDINGS = 40
-"""Findings that a result carries at most; one defect can show in every row of every schedule."""
+"""Most findings that a result keeps: one defect can show in every row of every schedule."""
 
 
 class Verdict(enum.StrEnum):
@@ -47,7 +47,7 @@ class Verdict(enum.StrEnum):
 
 
 class CaseId(msgspec.Struct, frozen=True, order=True):
-    """Names a case; as text ``mlx_lm/qwen3_5/staggered/float32/0``."""
+    """Identifies a case; as text ``mlx_lm/qwen3_5/staggered/float32/0``."""
 
     engine: str
     family: str
@@ -63,34 +63,34 @@ class CaseId(msgspec.Struct, frozen=True, order=True):
         """The case id written as ``text``.
 
         Raises:
-            ResultError: ``text`` has not five parts, or its seed is no number.
+            ResultError: ``text`` does not have five parts, or its seed is not a number.
         """
         parts = text.split("/")
         if len(parts) != 5 or not parts[4].isdecimal():
             raise ResultError(
-                f"{text!r} is no case id; it must look like mlx_lm/llama/ragged/float32/0"
+                f"{text!r} is not a case id; it must look like mlx_lm/llama/ragged/float32/0"
             )
         return cls(parts[0], parts[1], parts[2], parts[3], int(parts[4]))
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that a check saw. Five parts make the message of a failure.
+    """One problem that a check found. Five of its parts make the message of a failure.
 
     Attributes:
-        verdict: what it amounts to.
-        check: the check that saw it.
+        verdict: how bad it is.
+        check: the check that found it.
         what: one sentence with expected and got.
-        schedule: the schedule it was seen in.
-        mode: forced or free; empty when it is about neither.
-        request_id: the request concerned, if one is.
+        schedule: the schedule it was found in.
+        mode: forced or free; empty if it concerns neither.
+        request_id: the request concerned, if any.
         step: index of the output token concerned, counted from 0 for the request's first token.
         row: the request's row on the batch axis, where known.
         expected: what the oracle has; ``got`` what the engine gave.
         margin: oracle top-1 minus top-2 logprob at that step (nats).
-        difference: largest absolute logprob difference seen (nats).
+        difference: largest absolute logprob difference found (nats).
         noise: what rounding alone may move at that step (nats).
         ratio: largest difference over its noise, of all steps of the request.
-        cause: the likely cause, in words.
+        cause: the likely cause, as text.
     """
 
     verdict: Verdict
@@ -111,13 +111,13 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one schedule of a case.
+    """The result of one schedule of a case.
 
-    ``host_reads`` is how often the host fetched numbers of the device in the first run, and
-    ``longest_wait`` the most model calls that a decoding request waited for its next token.
+    ``host_reads`` counts the reads from device to host in the first run; ``longest_wait`` is the
+    largest number of model calls that a decoding request waited for its next token.
 
-    ``cache_share`` is the size of its quantized caches over that of an equal schedule without
-    quantization, ``quantized_share`` the same over the layers that were quantized.
+    ``cache_share`` is the size of its quantized caches divided by that of an equal schedule without
+    quantization; ``quantized_share`` is the same for the quantized layers only.
     """
 
     name: str
@@ -135,12 +135,12 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class CaseResult(msgspec.Struct, frozen=True):
     """One line of a result file.
 
-    ``expected`` says whether the verdict is the one that is wanted: ``exact`` or ``tie``, or what
+    ``expected`` is true if the verdict is the wanted one: ``exact`` or ``tie``, or the one that
     ``expectations/`` names for it (then ``known`` is the id of that entry). ``max_abs_diff`` and
     ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
     the first output token at which a finding applies. ``seconds`` is wall time;
-    ``forward_seconds`` the part of it spent in model calls. ``picture`` is what a page draws of a
-    case that is wrong.
+    ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
+    of a case that is wrong.
     """
 
     case: str
@@ -175,7 +175,7 @@ def decode(line: str | bytes, *, where: str = "result") -> CaseResult:
     """A result from one line of JSON.
 
     Raises:
-        ResultError: the line is no result; says where and which field.
+        ResultError: the line is not a result; names the place and the field.
     """
     try:
         return msgspec.json.decode(line, type=CaseResult)

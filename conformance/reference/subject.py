@@ -1,4 +1,4 @@
-"""A loaded model with all that is made once for it: meter, oracles, noise."""
+"""A loaded model with everything that is made once for it: meter, oracles, noise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conformance.core.trace import ForwardCall
 from conformance.reference.oracle import STATELESS_STEPS, Oracle
 from conformance.reference.store import OracleCache, oracle_cache
 
-# What is entered for a run of a schedule, by its name.
+# Makes the context that is entered for a run of the schedule of that name.
 Around = Callable[[str], AbstractContextManager[object]]
 
 
@@ -25,8 +25,8 @@ Around = Callable[[str], AbstractContextManager[object]]
 class Subject:
     """A family's model in one dtype, ready for every engine and scenario.
 
-    ``around`` is entered for each run of an engine, with the name of the schedule it plays, and
-    left after it: a fault is in place there, and nowhere else, so that the oracle stays right.
+    ``around`` is a context entered for each run of an engine, with the name of the schedule: a
+    fault is active there and nowhere else, so that the oracle stays right.
     """
 
     family: Family
@@ -62,7 +62,7 @@ class Subject:
 
 
 def _sealed(family: Family) -> AbstractContextManager[None]:
-    """No code that comes with a checkpoint or a config is run, unless the user allows it."""
+    """Runs no code from a checkpoint or a config unless the user allows it."""
     real = family.checkpoint
     return sealed(Path(real.folder), trusted=real.trusted) if real else sealed(None, trusted=False)
 

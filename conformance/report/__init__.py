@@ -1,4 +1,7 @@
-"""What a person, or a CI system, gets to read. Made from results only; no model, no pytest."""
+"""Output of a run for people and CI systems, made from results only: no model, no pytest.
+
+HTML pages are in ``html/``; what decides a verdict belongs in ``checks/`` or ``judging/``.
+"""
 
 from conformance.report.evidence import evidence_text
 from conformance.report.junit import properties

@@ -1,4 +1,4 @@
-"""Failures as annotations of a GitHub run: a step shows ten at most, so they are few and full.
+"""Failures as annotations of a GitHub run: a step shows at most ten, so cases are grouped.
 
 Source: GitHub's workflow commands; the escapes are those of the official toolkit's ``command.ts``.
 """
@@ -11,10 +11,12 @@ from conformance.core.verdict import CaseResult
 from conformance.report.markdown import one_line
 from conformance.report.message import rerun_command, worst
 
+# Considered instead: pytest-github-actions-annotate-failures, which makes one annotation of each
+# failing test, of which GitHub hides all but ten; the official toolkit is JavaScript.
 MOST = 10
-"""Errors that GitHub shows of one step."""
+"""The most errors that GitHub shows for one step."""
 
-_NAMED = 20  # cases or families that "n more" names
+_NAMED = 20  # cases or families named after "n more"
 _CHARACTERS = 400  # of one finding
 
 
@@ -24,9 +26,9 @@ def error_annotations(
     """At most ``most`` commands ``::error``, one for each family and engine, the worst first.
 
     Args:
-        results: of a run; those that are expected are not told.
-        problems: sentences about what is wrong beside cases; they share the last annotation.
-        most: how many to give.
+        results: of a run; expected ones are left out.
+        problems: sentences about problems that are no cases; they share the last annotation.
+        most: the largest number of annotations.
     """
     groups: dict[tuple[str, str], list[CaseResult]] = {}
     for result in sorted(results, key=lambda r: (-r.verdict.severity, r.case)):
@@ -35,14 +37,14 @@ def error_annotations(
     names = list(groups)
     room = most - bool(problems)
     shown = names if len(names) <= room else names[: room - 1]
-    told = [_error("/".join(name), _of_group(groups[name])) for name in shown]
+    annotations = [_error("/".join(name), _of_group(groups[name])) for name in shown]
     if left := names[len(shown) :]:
         cases = sum(len(groups[name]) for name in left)
         text = f"{_named(['/'.join(name) for name in left])}: {cases} cases not as expected"
-        told.append(_error(f"{len(left)} more families", [text]))
+        annotations.append(_error(f"{len(left)} more families", [text]))
     if problems:
-        told.append(_error("beside the cases", problems))
-    return tuple(told)
+        annotations.append(_error("beside the cases", problems))
+    return tuple(annotations)
 
 
 def _of_group(found: Sequence[CaseResult]) -> list[str]:

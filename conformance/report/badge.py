@@ -1,4 +1,4 @@
-"""What a run came to, in a few words on a badge: as SVG, and as shields' endpoint JSON.
+"""The result of a run as a badge: as SVG, and as shields' endpoint JSON.
 
 Source: the JSON is the schema of shields.io's endpoint badge, version 1.
 """
@@ -23,7 +23,7 @@ _MARGIN = 6  # pixels on each side of a text
 
 @dataclass(frozen=True)
 class Badge:
-    """A label, what is said of it, and one of shields' names of colours."""
+    """A label, its message, and one of shields' colour names."""
 
     message: str
     colour: str
@@ -31,9 +31,9 @@ class Badge:
 
 
 def badge(results: Iterable[CaseResult], label: str = LABEL) -> Badge:
-    """How many of the cases that apply are exact or tie; red where a verdict is not expected.
+    """How many of the applicable cases are exact or tie; red if a verdict is not expected.
 
-    What a library says it cannot do counts neither way, a known defect counts against it.
+    Expected ``unsupported`` does not count; a known defect counts against the library.
     """
     found = [r for r in results if r.verdict is not Verdict.UNSUPPORTED or not r.expected]
     good = sum(r.verdict.good for r in found)
@@ -47,13 +47,13 @@ def badge(results: Iterable[CaseResult], label: str = LABEL) -> Badge:
 
 
 def endpoint_json(shown: Badge) -> str:
-    """What shields' endpoint wants to read."""
+    """The JSON for shields' endpoint."""
     fields = {"label": shown.label, "message": shown.message, "color": shown.colour}
     return json.dumps({"schemaVersion": 1, **fields}) + "\n"
 
 
 def svg(shown: Badge) -> str:
-    """The badge as an image that needs nothing from elsewhere."""
+    """The badge as a self-contained SVG image."""
     label, message = one_line(shown.label), one_line(shown.message)
     left, right = _width(label), _width(message)
     title = f"{label}: {message}"

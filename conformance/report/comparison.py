@@ -1,4 +1,4 @@
-"""Two runs compared, from their results alone: what fails newly, what is mended, what changed."""
+"""Compares two runs by their results: new failures, fixes and other changes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from conformance.core.errors import ResultError
 from conformance.core.verdict import CaseResult, Verdict
 
 NOISE_FACTOR = 4.0
-"""Noise that grew or shrank by this is told; a run to run change is far below it."""
+"""A change of noise by this factor is reported; run-to-run changes are far smaller."""
 
 
 class Kind(enum.StrEnum):
-    """How a case of the second run differs from the first, the worst first."""
+    """How a case of the second run differs from the first, worst first."""
 
     FAILING = "newly failing"
     WORSE = "worse verdict"
@@ -27,15 +27,15 @@ class Kind(enum.StrEnum):
 
     @property
     def regression(self) -> bool:
-        """Whether it is one."""
+        """Whether it is a regression."""
         return self in (Kind.FAILING, Kind.WORSE, Kind.LOST)
 
 
 @dataclass(frozen=True)
 class Change:
-    """One case that differs; ``before`` and ``after`` are ``None`` where it was not run.
+    """One case that differs; ``before`` and ``after`` are ``None`` if it was not run.
 
-    ``factor`` is how many times the noise is what it was; 1 where it is not known.
+    ``factor`` is new noise divided by old noise; 1 if unknown.
     """
 
     kind: Kind
@@ -45,7 +45,7 @@ class Change:
 
     @property
     def result(self) -> CaseResult:
-        """The later result that there is."""
+        """The later of the two results that exists."""
         found = self.after or self.before
         assert found is not None
         return found
@@ -62,11 +62,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All changes, the worst first, by case.
+    """All changes, worst first, then by case.
 
     Attributes:
-        changes: what differs; a case may be in two of them, by its verdict and by its noise.
-        same: how many cases have the verdict that they had.
+        changes: the differences; a case may have two, of its verdict and of its noise.
+        same: the number of cases with an unchanged verdict.
         versions: packages whose version differs: before and after.
     """
 
@@ -94,11 +94,11 @@ def compare(
     """What changed from one run to another.
 
     Args:
-        noise_factor: noise that changed by less is not told.
-        common: look only at cases that both have, as when the second run is of a part.
+        noise_factor: smaller changes of noise are not reported.
+        common: compare only cases of both runs, for when the second run is partial.
 
     Raises:
-        ResultError: a run has no case, or one of them twice.
+        ResultError: a run has no case, or a case twice.
     """
     old, new = _by_case(before, "first"), _by_case(after, "second")
     both = [name for name in old if name in new]
@@ -154,14 +154,14 @@ def _kind(old: CaseResult, new: CaseResult) -> Kind | None:
 
 
 def _rank(result: CaseResult) -> int:
-    """0 of what is right, else the verdict's severity."""
+    """0 if right, else the verdict's severity."""
     return 0 if result.verdict.good else result.verdict.severity
 
 
 def _versions(
     before: Sequence[CaseResult], after: Sequence[CaseResult]
 ) -> dict[str, tuple[str, str]]:
-    old, new = _told(before), _told(after)
+    old, new = _environment(before), _environment(after)
     names = sorted(old.keys() | new.keys())
     return {
         name: (old.get(name, "none"), new.get(name, "none"))
@@ -170,8 +170,8 @@ def _versions(
     }
 
 
-def _told(results: Sequence[CaseResult]) -> dict[str, str]:
-    """Each package's versions, and the devices; several where a file is of several runs."""
+def _environment(results: Sequence[CaseResult]) -> dict[str, str]:
+    """Each package's versions, and the devices; several if a file has several runs."""
     found: dict[str, set[str]] = {}
     for result in results:
         for name, version in {**result.versions, "device": result.device}.items():

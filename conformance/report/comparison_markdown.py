@@ -13,12 +13,12 @@ MOST_BYTES = 65_000
 
 
 def markdown(found: Comparison) -> str:
-    """Totals, then changed cells, then each change; what does not fit is counted, not shown."""
+    """Totals, then changed cells, then each change; what does not fit is only counted."""
     return limited(comparison_lines(found), MOST_BYTES)
 
 
 def comparison_lines(found: Comparison) -> list[str]:
-    """The lines of ``markdown``, however many."""
+    """The lines of ``markdown``, without a limit."""
     return [*_head(found), *_cells(found), *_each(found)]
 
 
@@ -41,7 +41,7 @@ def _head(found: Comparison) -> Iterator[str]:
 def _cells(found: Comparison) -> Iterator[str]:
     """Families and scenarios with a change of verdict, as ``before > after`` glyphs.
 
-    What fails as before and is known now is left to the list of cases: it is often long.
+    Failures that are merely known now are left to the list of cases: there are often many.
     """
     moved = [c for c in found.changes if c.kind not in (Kind.NOISE, Kind.EXPLAINED)]
     both = [c for c in moved if c.before and c.after]
@@ -84,7 +84,7 @@ def _each(found: Comparison) -> Iterator[str]:
 
 
 def _why(change: Change) -> str:
-    """Of a regression what the first finding says, on one line."""
+    """The first finding of a regression, on one line."""
     after = change.after
     if not change.kind.regression or after is None or not after.evidence:
         return ""

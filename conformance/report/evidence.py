@@ -64,7 +64,7 @@ def _work(schedule: ScheduleResult) -> str:
 
 
 def _kept(schedule: ScheduleResult) -> str:
-    """How much of the unquantized caches quantized ones take."""
+    """The size of quantized caches relative to unquantized ones."""
     if schedule.cache_share is None or schedule.quantized_share is None:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The summary page of a GitHub job: what changed first, then what is wrong, then all there is."""
+"""The summary page of a GitHub job: first changes, then failures, then totals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.report.message import rerun_command, worst
 from conformance.report.outcome import Outcome, count, tallies
 
 MOST_BYTES = 1024 * 1024
-"""What GitHub takes of one step; a byte more and it shows nothing."""
+"""The most bytes GitHub accepts for one step; it shows nothing of a longer summary."""
 
 _MOST_FAILURES = 500
 _MOST_PROBLEMS = 50
@@ -27,8 +27,8 @@ def job_summary(
 
     Args:
         outcome: of the run.
-        found: how it differs from an older one, where there is one.
-        most_bytes: what the step has left.
+        found: the comparison with an older run, if any.
+        most_bytes: remaining for the step.
     """
     lines = [f"## {_headline(outcome)}", ""]
     if found is not None:
@@ -104,7 +104,7 @@ def _cells(row: Row) -> Iterator[str]:
 
 
 def _conditions(results: Sequence[CaseResult]) -> Iterator[str]:
-    """On what the numbers depend."""
+    """What the numbers depend on: devices and versions."""
     devices = sorted({r.device for r in results})
     versions = sorted({f"{name} {v}" for r in results for name, v in r.versions.items()})
     if results:

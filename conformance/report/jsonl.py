@@ -1,4 +1,4 @@
-"""Result files: JSON lines, one per case. Under their final name they are always whole."""
+"""Result files: JSON lines, one per case. Under its final name a file is always complete."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ R = TypeVar("R")
 
 
 class ResultFile(Generic[R]):
-    """A result file in the making: results are added to ``FILE.partial`` as they come.
+    """Writes a result file: results are appended to ``FILE.partial`` as they arrive.
 
-    ``finish`` replaces ``FILE`` in one go; without it ``FILE`` stays what it was, and the partial
-    file keeps what an interrupted run had found. One run at a time writes a file.
+    ``finish`` replaces ``FILE`` atomically; without it ``FILE`` is unchanged, and the partial file
+    keeps the results of an interrupted run. Only one run at a time writes a file.
 
     Args:
         encode: a result as one line, without the newline.
 
     Raises:
-        ResultError: nothing can be written there, or another run is at it.
+        ResultError: the file can't be written, or another run is writing it.
     """
 
     def __init__(self, path: Path, encode: Callable[[R], str]) -> None:
         self.path = path
         self.partial = path.with_name(path.name + ".partial")
         self._encode = encode
-        with _told(path):
+        with _result_errors(path):
             self._file: FileIO = _only_writer(path, self.partial)
 
     def add(self, result: R) -> None:
-        """Append one line to the partial file, which keeps whole lines only.
+        """Append one line to the partial file, which has complete lines only.
 
         Raises:
-            ResultError: it cannot be written, as where the disk is full.
+            ResultError: it cannot be written, for example because the disk is full.
         """
-        data, end = (self._encode(result) + "\n").encode(), self._file.tell()
+        data, end = (self._encode(result) + "\n").encode(), self._file.seek(0, os.SEEK_END)
         try:
             while data:
                 data = data[self._file.write(data) or 0 :]
@@ -67,7 +67,7 @@ class ResultFile(Generic[R]):
 
 
 def _only_writer(path: Path, partial: Path) -> FileIO:
-    """The partial file, empty and locked until it is closed or this process is over.
+    """The partial file, empty and locked until it is closed or this process ends.
 
     Raises:
         ResultError: another run has locked it.
@@ -79,27 +79,27 @@ def _only_writer(path: Path, partial: Path) -> FileIO:
         except BlockingIOError as error:
             file.close()
             raise ResultError(
-                f"{path}: another run writes its results there now; wait for its end, or choose "
+                f"{path}: another run is writing its results there; wait until it ends, or choose "
                 "another file"
             ) from error
         except OSError:
-            pass  # some network folders know no locks
+            pass  # some network file systems have no locks
         with contextlib.suppress(FileNotFoundError):
             if os.fstat(file.fileno()).st_ino == partial.stat().st_ino:
                 file.seek(file.truncate(0))
                 return file
-        file.close()  # the other run ended between our two steps, and took its file away
+        file.close()  # the other run ended between our two steps and removed its file
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """A text file of these lines, whole or not at all.
+    """Writes a text file of these lines, completely or not at all.
 
     Raises:
         ResultError: it cannot be written.
     """
-    # Named after the process: another may be writing the same file.
+    # Named after the process, because another one may be writing the same file.
     whole = path.with_name(f"{path.name}.{os.getpid()}.whole")
-    with _told(path):
+    with _result_errors(path):
         try:
             whole.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             whole.replace(path)
@@ -108,8 +108,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn what the system says of a file that can't be written into our error."""
+def _result_errors(path: Path) -> Iterator[None]:
+    """Turn an operating system error about a file into ``ResultError``."""
     try:
         yield
     except OSError as error:
@@ -121,10 +121,10 @@ def _unwritable(path: Path, error: OSError) -> ResultError:
 
 
 def read_results(path: Path) -> tuple[CaseResult, ...]:
-    """The results of a file; of a partial one all whole lines.
+    """The results of a file; of a partial file all complete lines.
 
     Raises:
-        ResultError: the file cannot be read, or one of its lines is no result; says which.
+        ResultError: the file cannot be read, or one of its lines is not a result; names the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -134,7 +134,7 @@ def read_results(path: Path) -> tuple[CaseResult, ...]:
         raise ResultError(f"{path}: cannot read results: it is not UTF-8 text") from error
     lines = text.split("\n")
     if path.suffix == ".partial":
-        lines = lines[:-1]  # what follows the last newline was being written as the run died
+        lines = lines[:-1]  # text after the last newline was being written when the run ended
     return tuple(
         decode(line, where=f"{path}, line {number}")
         for number, line in enumerate(lines, start=1)

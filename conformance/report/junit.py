@@ -1,7 +1,7 @@
-"""Results for what reads JUnit files: a file of our own, and the properties for pytest's.
+"""Results as JUnit XML: a file of our own, and the properties for pytest's.
 
 Source: the schema of Jenkins' xUnit plugin (``junit-10.xsd``), the strictest in common use. It has
-no properties of a test case, so the file's figures stand in ``system-out``.
+no properties of a test case, so the figures are in ``system-out``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from xml.etree import ElementTree as ET
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.message import failure_message, worst
 
+# Considered instead: junitparser 5.0, which the tests read our files with. It would count failures
+# for us (some ten lines), but checks no characters, and would have to be installed for each run;
+# junit-xml had its last release in 2020.
 PREFIX = "conformance."
 
-# What XML 1.0 cannot hold in any way.
+# Characters that XML 1.0 cannot represent.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def properties(result: CaseResult) -> list[tuple[str, str]]:
-    """The figures of a result, small enough for a JUnit file; what is not known is left out."""
+    """The figures of a result for a JUnit file; unknown ones are left out."""
     values = {
         "case": result.case,
         "verdict": str(result.verdict),
@@ -40,14 +43,14 @@ def properties(result: CaseResult) -> list[tuple[str, str]]:
 def junit_xml(
     results: Sequence[CaseResult], problems: Sequence[str] = (), *, options: Sequence[str] = ()
 ) -> str:
-    """The file: one suite for each engine and dtype, one for what is wrong beside cases.
+    """The file: one suite for each engine and dtype, one for problems that are no cases.
 
-    An unexpected verdict is a failure. What a library cannot do, and a known defect, are skipped
-    with the reason: neither is a test that passed.
+    An unexpected verdict is a failure. Unsupported cases and known defects are skipped with the
+    reason: neither has passed.
 
     Args:
         results: of a run.
-        problems: sentences about what is wrong beside cases.
+        problems: sentences about problems that are no cases.
         options: of the run, which a rerun of one case needs too.
     """
     root = ET.Element("testsuites", name="conformance")
@@ -100,7 +103,7 @@ def _case(suite: ET.Element, result: CaseResult, options: Sequence[str]) -> None
 
 
 def _legal(text: str) -> str:
-    """``text`` with what XML cannot hold as U+FFFD."""
+    """``text`` with characters that XML cannot represent replaced by U+FFFD."""
     return _ILLEGAL.sub("\ufffd", text)
 
 

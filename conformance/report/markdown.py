@@ -1,18 +1,18 @@
-"""Markdown that GitHub shows as it is meant, whatever a model, a config or a server is called."""
+"""Markdown that GitHub shows literally, whatever the names of models, configs or engines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
-_ROOM = 200  # bytes, for the line that says how much is left out
+_ROOM = 200  # bytes, for the line with the number of lines left out
 
 # Control characters, and those that turn the direction of the text around them.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def one_line(text: str) -> str:
-    """``text`` with white space as single blanks and what cannot be seen as U+FFFD."""
+    """``text`` with single blanks for white space and U+FFFD for invisible characters."""
     return _UNSEEN.sub("\ufffd", " ".join(text.split()))
 
 
@@ -34,7 +34,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def limited(lines: Sequence[str], most_bytes: int) -> str:
-    """The first lines that fit into so many bytes of UTF-8; how many are left out is said."""
+    """The first lines that fit into that many bytes of UTF-8, and how many are left out."""
     kept: list[str] = []
     size = 0
     whole = sum(len(line.encode()) + 1 for line in lines) <= most_bytes

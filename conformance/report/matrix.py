@@ -26,12 +26,12 @@ GLYPHS = {
 """One ASCII character for each verdict, so that a matrix reads the same without colour."""
 
 UNEXPECTED = "!"
-"""Follows the glyph of a verdict that is not the one wanted."""
+"""Follows the glyph of an unexpected verdict."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What became of a family in a scenario: the worst over the seeds that were run."""
+    """The result of a family in a scenario: the worst over the seeds that were run."""
 
     verdict: Verdict
     expected: bool
@@ -43,7 +43,7 @@ class Cell:
 
     @property
     def badness(self) -> tuple[bool, int]:
-        """Orders cells: what is not expected is worse than all that is."""
+        """Orders cells: anything unexpected is worse than anything expected."""
         return (not self.expected, self.verdict.severity)
 
 
@@ -56,7 +56,7 @@ class Row:
 
     @property
     def clean(self) -> bool:
-        """Whether every cell is exact or tie, and wanted to be."""
+        """Whether every cell is exact or tie, as expected."""
         return all(cell.verdict.good and cell.expected for cell in self.cells if cell)
 
     @property
@@ -78,7 +78,7 @@ class Matrix:
 
 
 def matrices(results: Iterable[CaseResult], order: Sequence[str] = ()) -> tuple[Matrix, ...]:
-    """One matrix for each engine and dtype, in the order in which these first occur.
+    """One matrix for each engine and dtype, in the order of their first result.
 
     Args:
         results: of a run; several seeds of a case become one cell.

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from conformance.core.verdict import CaseResult, Finding
 
 RULE = "expectations"
-"""The check whose findings say which rule of the expectations a case breaks."""
+"""The check name of findings about a broken rule of the expectations."""
 
 DIAGNOSIS = "diagnosis"
-"""The check whose finding says whether the model or the engine is at fault."""
+"""The check name of the finding that decides between model and engine."""
 
 UNKNOWN_CAUSE = "not known; `conformance show` prints the whole evidence"
 
 
 def failure_message(result: CaseResult, *, options: Sequence[str] = (), rerun: str = "") -> str:
-    """Six lines of plain text about a case whose verdict is not the wanted one.
+    """Six lines of plain text about a case with an unexpected verdict.
 
     Args:
-        result: of that case. Its worst finding is told, and how many others there are.
+        result: of that case. Shows its worst finding and the number of others.
         options: of the run, which a rerun needs too (``--family-file FILE``).
-        rerun: the command, where it is not ours to play the case again.
+        rerun: the command, if it is not ``conformance show``.
     """
     lines = [f"{result.verdict}: {result.case}"]
     parts = message_parts(result, options=options, rerun=rerun)
@@ -50,7 +50,7 @@ def rerun_command(case: str, *, options: Sequence[str] = ()) -> str:
 
 
 def worst(result: CaseResult) -> Finding | None:
-    """The finding that decided the verdict: the first of the greatest severity."""
+    """The finding that decided the verdict: the first with the highest severity."""
     seen = [finding for finding in result.evidence if finding.check not in (RULE, DIAGNOSIS)]
     return max(seen, key=lambda item: item.verdict.severity, default=None)
 
@@ -100,14 +100,14 @@ def _expected_and_got(result: CaseResult, finding: Finding | None) -> str:
 
 def _cause(result: CaseResult, finding: Finding | None) -> str:
     likely = (finding.cause if finding else "") or _default_cause(result)
-    said = [found.what for found in result.evidence if found.check == DIAGNOSIS]
-    at_fault = [what for what in said if not what.startswith("undecided")]
+    diagnoses = [found.what for found in result.evidence if found.check == DIAGNOSIS]
+    at_fault = [what for what in diagnoses if not what.startswith("undecided")]
     return "; ".join([likely, *at_fault])
 
 
 def _default_cause(result: CaseResult) -> str:
     if result.verdict.good:
-        return "the defect is mended, or this case no longer reaches it; drop or narrow the entry"
+        return "the defect is fixed, or this case no longer reaches it; remove or narrow the entry"
     return UNKNOWN_CAUSE
 
 

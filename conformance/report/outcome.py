@@ -1,4 +1,4 @@
-"""What a whole run came to."""
+"""The outcome of a whole run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from conformance.core.verdict import CaseResult, Verdict
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that is over.
+    """A completed run.
 
     Attributes:
         results: of all cases that were run.
         scenarios: all scenario names in the order of the ladder.
-        problems: sentences about what is wrong beside cases: uncovered modules, stale expectations.
-        missing: how many selected cases were not run (``-x``, an interruption).
+        problems: sentences about problems that are no cases: uncovered modules, stale expectations.
+        missing: number of selected cases that were not run (``-x``, an interruption).
         seconds: wall time.
     """
 
@@ -28,18 +28,18 @@ class Outcome:
 
     @property
     def unexpected(self) -> tuple[CaseResult, ...]:
-        """Results whose verdict is not the wanted one, by case id."""
+        """Results with an unexpected verdict, by case id."""
         return tuple(sorted((r for r in self.results if not r.expected), key=lambda r: r.case))
 
     @property
     def ok(self) -> bool:
-        """Whether all was run and is as expected."""
+        """Whether all cases were run and are as expected."""
         return not (self.unexpected or self.problems or self.missing)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How often a verdict was given: ``cases`` in all, of which ``unexpected`` were not wanted."""
+    """The number of cases with a verdict, and how many of them are ``unexpected``."""
 
     verdict: Verdict
     cases: int
@@ -47,7 +47,7 @@ class Tally:
 
 
 def tallies(results: Iterable[CaseResult]) -> tuple[Tally, ...]:
-    """Totals by verdict, from best to worst; verdicts that were not given are left out."""
+    """Totals by verdict, from best to worst; verdicts without a case are left out."""
     found = tuple(results)
     return tuple(
         Tally(verdict, len(of_it), sum(not result.expected for result in of_it))
@@ -62,7 +62,7 @@ def slowest(results: Iterable[CaseResult], count: int) -> tuple[CaseResult, ...]
 
 
 def duration(seconds: float) -> str:
-    """``seconds`` in words: ``0.42 s``, ``12 s``, ``5 min 07 s``, ``1 h 02 min``."""
+    """``seconds`` as text: ``0.42 s``, ``12 s``, ``5 min 07 s``, ``1 h 02 min``."""
     if seconds < 9.95:
         return f"{seconds:.2f} s" if seconds < 0.995 else f"{seconds:.1f} s"
     whole = round(seconds)

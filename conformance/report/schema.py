@@ -15,14 +15,14 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def published_schema() -> dict[str, Any]:
-    """The schema as the installed package ships it, ``schema/result.schema.json``."""
+    """The schema in the installed package, ``schema/result.schema.json``."""
     file = resources.files("conformance.core") / "schema" / "result.schema.json"
     schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return schema
 
 
 def derived_schema() -> dict[str, Any]:
-    """The schema as it follows from ``CaseResult``; a test holds the published one to it."""
+    """The schema derived from ``CaseResult``; a test compares the published one with it."""
     return {
         "$schema": DIALECT,
         "title": "mlx-conformance result",
@@ -32,7 +32,7 @@ def derived_schema() -> dict[str, Any]:
 
 
 def cleaned(node: Any) -> Any:
-    """Descriptions as every Python gives them; before 3.13 docstrings keep their indentation."""
+    """Descriptions without indentation; before Python 3.13 docstrings keep it."""
     if isinstance(node, dict):
         return {
             key: inspect.cleandoc(value) if key == "description" else cleaned(value)

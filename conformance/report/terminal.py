@@ -1,4 +1,4 @@
-"""The end of a run as a person sees it in a terminal."""
+"""The summary of a run for the terminal."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def summary(
     brief: bool = False,
     every_family: bool = False,
 ) -> Text:
-    """Failures, slowest cases, problems, matrices, totals and, last, one line that says it all.
+    """Failures, slowest cases, problems, matrices, totals and, last, the result in one line.
 
     Args:
         outcome: of the run.
         width: columns of the terminal.
-        failures: whether to tell each unexpected case; pytest does that in its own way.
+        failures: whether to show each unexpected case; pytest shows them in its own way.
         durations: how many of the slowest cases to list.
         options: of the run, which a rerun of one case needs too.
-        brief: leave out all but failures, problems and the last line.
-        every_family: whether rows that have nothing to tell are shown too.
+        brief: show only failures, problems and the last line.
+        every_family: whether to show also families that are clean or unsupported.
     """
     blocks: list[Text] = []
     if failures:

@@ -1,4 +1,4 @@
-"""A matrix as text that fits its terminal: columns that do not fit go into further blocks."""
+"""A matrix as text that fits the terminal: columns that do not fit go into further blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.report.matrix import GLYPHS, UNEXPECTED, Cell, Matrix, Row
 from conformance.report.outcome import count
 
 FEW_FAMILIES = 20
-"""Up to so many rows a matrix shows every family; beyond, only those with something to tell."""
+"""Up to this many rows a matrix shows every family; above, only those with problems."""
 
 UNEXPECTED_STYLE = "bold red"
 
@@ -21,7 +21,7 @@ _STYLES = {
     Verdict.TIE: "cyan",
     Verdict.UNSUPPORTED: "bright_black",
 }
-_LEAST = 4  # columns of cells for which a long name of a family is cut
+_LEAST = 4  # columns of cells for which long family names are cut
 _CUT = ".."
 
 
@@ -45,7 +45,7 @@ def matrix_text(matrix: Matrix, width: int, *, every_family: bool = False) -> Te
 
 
 def legend_text(found: Sequence[Matrix], width: int) -> Text:
-    """What the glyphs that occur mean, in lines of at most ``width`` columns."""
+    """The meaning of the glyphs that occur, in lines of at most ``width`` columns."""
     cells = {cell for matrix in found for row in matrix.rows for cell in row.cells if cell}
     seen = [verdict for verdict in Verdict if any(cell.verdict is verdict for cell in cells)]
     items = [
@@ -64,7 +64,7 @@ def legend_text(found: Sequence[Matrix], width: int) -> Text:
 
 
 def style_of(cell: Cell) -> str:
-    """The colour of a cell: red where the verdict is not wanted, yellow where a defect is known."""
+    """The colour of a cell: red for an unexpected verdict, yellow for a known defect."""
     return _STYLES.get(cell.verdict, _KNOWN_STYLE) if cell.expected else UNEXPECTED_STYLE
 
 
@@ -87,7 +87,7 @@ def _left_out(matrix: Matrix, shown: int) -> Iterator[list[str]]:
 
 
 def _header(scenarios: Sequence[str], *, indent: int, cell: int) -> Iterator[Text]:
-    """Names from top to bottom, one column each, standing on the first row of cells."""
+    """Vertical names, one column each, aligned to the first row of cells."""
     height = max(len(name) for name in scenarios)
     for level in range(height):
         letters = (name.rjust(height)[level].replace("_", "|") for name in scenarios)
@@ -105,7 +105,7 @@ def _row(row: Row, part: slice, names: int, cell: int) -> Text:
 
 
 def _broken(words: Sequence[str], width: int) -> list[str]:
-    """The words in lines of at most ``width`` columns, a word being never broken."""
+    """The words in lines of at most ``width`` columns; words are never broken."""
     lines = [words[0]]
     for word in words[1:]:
         if len(lines[-1]) + 1 + len(word) > width:

@@ -30,10 +30,10 @@ def account(registry: Registry, library: str) -> Account:
 
 
 def take_inventory(registry: Registry, results: Iterable[CaseResult]) -> Inventory:
-    """What there is for the engines and families of these results.
+    """What can be run with the engines and families of these results.
 
-    A family's caches are told by its outline, for which the library builds it without weights:
-    a tenth of a second each.
+    A family's caches are taken from its outline, which the library builds without weights, in about
+    0.1 s.
     """
     wanted = dict.fromkeys((result.engine, result.family) for result in results)
     engines = [

@@ -1,7 +1,7 @@
-"""Model or engine? A failing case is played again on engines that are right by construction.
+"""Model or engine? A failing case is played again on engines that are correct by construction.
 
 Such an engine (``Engine.opinion``) keeps each row in caches of its own. If the same model is right
-there, the library's engine or its caches are at fault; if it is wrong there too, the model is.
+there, the library's engine or its caches are wrong; if not, the model is.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.run.session import Session
 
 CHECK = "diagnosis"
-"""The name under which the opinion stands in the evidence of a case; it judges nothing."""
+"""The check name of this finding in the evidence of a case; it never changes the verdict."""
 
-# An engine that pads nothing shows no padding, so that its case proves less; but it is right.
+# An engine that pads nothing cannot witness padding, so its case is vacuous; but it is right.
 _RIGHT = {Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS}
 
 
 def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
     """``result`` with one more finding: model, engine or cache, or undecided; and why."""
-    said = {name: session.run(_for(case, name)).verdict for name in opinions(session, case)}
-    finding = Finding(Verdict.EXACT, CHECK, conclusion(said))
+    verdicts = {name: session.run(_for(case, name)).verdict for name in opinions(session, case)}
+    finding = Finding(Verdict.EXACT, CHECK, conclusion(verdicts))
     return msgspec.structs.replace(result, evidence=(*result.evidence, finding))
 
 
 def opinions(session: Session, case: CaseId) -> tuple[str, ...]:
-    """The engines that can give an opinion on the case."""
+    """The engines that can give a second opinion on the case."""
     registry = session.registry
     library = registry.engines[case.engine].library
     scenario = registry.scenarios[case.scenario]
-    if scenario.alone or registry.engines[case.engine].opinion:
+    if scenario.oracle_only or registry.engines[case.engine].opinion:
         return ()
     return tuple(
         name
@@ -39,21 +39,21 @@ def opinions(session: Session, case: CaseId) -> tuple[str, ...]:
     )
 
 
-def conclusion(said: dict[str, Verdict]) -> str:
-    """What the verdicts of the engines that gave an opinion amount to, in one sentence."""
-    known = {name: verdict for name, verdict in said.items() if verdict != Verdict.UNSUPPORTED}
+def conclusion(verdicts: dict[str, Verdict]) -> str:
+    """What follows from the verdicts of the reference engines, in one sentence."""
+    known = {name: verdict for name, verdict in verdicts.items() if verdict != Verdict.UNSUPPORTED}
     if not known:
         return "undecided: no reference engine can play this"
     good = [verdict in _RIGHT for verdict in known.values()]
-    told = ", ".join(
+    listed = ", ".join(
         f"{'right' if right else verdict} on {name}"
         for right, (name, verdict) in zip(good, known.items(), strict=True)
     )
     if all(good):
-        return f"engine or cache: the same model is {told}"
+        return f"engine or cache: the same model is {listed}"
     if not any(good):
-        return f"model: it is {told}, which keep each row's cache apart"
-    return f"model: where rows are arranged otherwise it is right ({told})"
+        return f"model: it is {listed}, which keep each row's cache apart"
+    return f"model: where rows are arranged otherwise it is right ({listed})"
 
 
 def _for(case: CaseId, engine: str) -> CaseId:

@@ -37,7 +37,7 @@ def conformance_engines() -> Iterable[type[Engine]]:  # type: ignore[empty-body]
 
 @hookspec
 def conformance_scenarios() -> Iterable[Scenario]:  # type: ignore[empty-body]
-    """Scenarios, climbed in the order of their ``rung``."""
+    """Scenarios, run in the order of their ``rung``."""
 
 
 @hookspec

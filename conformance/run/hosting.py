@@ -1,4 +1,4 @@
-"""The plugin host: finds plugins, and says in one sentence what is wrong with one."""
+"""The plugin host: finds plugins, and reports a broken one in one sentence."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
     """A plugin manager with our hooks, all installed plugins and the ``extra`` ones.
 
     Raises:
-        PluginError: a plugin cannot be imported, implements none of our hooks, or one that does
-            not exist.
+        PluginError: a plugin cannot be imported, implements none of our hooks, or implements one
+            that does not exist.
     """
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
@@ -28,7 +28,7 @@ def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
             plugin = entry.load()
         except (Exception, SystemExit) as error:  # some modules exit where a package is missing
             raise PluginError(
-                f"plugin {entry.name!r} ({entry.value}) could not be loaded: {told(error)}"
+                f"plugin {entry.name!r} ({entry.value}) could not be loaded: {error_text(error)}"
             ) from error
         _register(manager, plugin, entry.name)
         if not manager.get_hookcallers(plugin):
@@ -43,7 +43,7 @@ def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         raise PluginError(
-            f"plugin {_name(manager, error.plugin)!r}: {told(error)}; the hooks are "
+            f"plugin {_name(manager, error.plugin)!r}: {error_text(error)}; the hooks are "
             + ", ".join(sorted(vars(manager.hook)))
         ) from error
     return manager
@@ -59,18 +59,18 @@ def load_plugin(name: str, folder: Path) -> object:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise PluginError(f"plugin {name!r} could not be loaded: {told(error)}") from error
+        raise PluginError(f"plugin {name!r} could not be loaded: {error_text(error)}") from error
     finally:
         sys.path.remove(str(folder))
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Type and text of an error, on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def origin(plugin: object) -> str:
-    """Where a plugin is from: its file, or its module."""
+    """Where a plugin comes from: its file, or its module."""
     return str(getattr(plugin, "__file__", None) or getattr(plugin, "__module__", plugin))
 
 
@@ -85,7 +85,7 @@ def _register(manager: pluggy.PluginManager, plugin: object, name: str | None) -
         manager.register(plugin, name=name)
     except (pluggy.PluginValidationError, ValueError) as error:
         shown = name or manager.get_canonical_name(plugin)
-        raise PluginError(f"plugin {shown!r} ({origin(plugin)}): {told(error)}") from error
+        raise PluginError(f"plugin {shown!r} ({origin(plugin)}): {error_text(error)}") from error
 
 
 def _name(manager: pluggy.PluginManager, plugin: object) -> str:

@@ -1,4 +1,4 @@
-"""The registry: all that plugins bring, checked once and looked up by name."""
+"""The registry: everything that plugins provide, checked once and looked up by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conformance.core.errors import ConformanceError, PluginError
 from conformance.core.family import Family, load_family
 from conformance.core.faults import Fault
 from conformance.core.library import Library
-from conformance.run.hosting import hook_manager, origin, told
+from conformance.run.hosting import error_text, hook_manager, origin
 from conformance.scenarios import Scenario
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Registry:
         )
 
     def left_out(self, engine: type[Engine], family: Family) -> dict[str, str]:
-        """The other scenarios, by name: why each says nothing about this family's engine."""
+        """The other scenarios, by name: why each does not apply to this family on this engine."""
         reasons = {}
         for scenario in self.scenarios.values():
             lacking = sorted(scenario.needs - engine.capabilities)
@@ -75,7 +75,7 @@ class Registry:
 
 
 def build_registry(extra: Iterable[object] = (), *, family_files: Iterable[Path] = ()) -> Registry:
-    """Collect what all plugins bring, and the families of ``family_files``.
+    """Collect what all plugins provide, and the families of ``family_files``.
 
     A family file replaces a plugin's family of the same name and library.
 
@@ -125,20 +125,20 @@ def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple
 
 
 def _hint(what: str) -> str:
-    """Where all names of a kind are shown, if there is a command for it."""
+    """The command that lists all names of a kind, if there is one."""
     listed = {"engine": "engines", "family": "families", "scenario": "scenarios"}.get(what)
     return f" (`conformance list {listed}` shows all)" if listed else ""
 
 
 def _collect(manager: pluggy.PluginManager, hook: str, kind: type[T]) -> list[tuple[str, T]]:
-    """Every object of type ``kind`` that the plugins' ``hook`` brings, with its plugin's name."""
+    """Every object of type ``kind`` that the plugins' ``hook`` returns, with its plugin's name."""
     found: list[tuple[str, T]] = []
     for plugin, items in _call_each(manager, hook):
         for item in items:
             if not isinstance(item, kind):
                 raise PluginError(
-                    f"plugin {plugin!r}: {hook}() must give {kind.__name__} objects, "
-                    f"gave {type(item).__name__}"
+                    f"plugin {plugin!r}: {hook}() must return {kind.__name__} objects, "
+                    f"returned {type(item).__name__}"
                 )
             _check_name(plugin, hook, item)
             found.append((plugin, item))
@@ -152,7 +152,8 @@ def _collect_engines(manager: pluggy.PluginManager) -> list[tuple[str, type[Engi
         for item in items:
             if not (isinstance(item, type) and issubclass(item, Engine)):
                 raise PluginError(
-                    f"plugin {plugin!r}: {hook}() must give subclasses of Engine, gave {item!r}"
+                    f"plugin {plugin!r}: {hook}() must return subclasses of Engine, "
+                    f"returned {item!r}"
                 )
             problem = _engine_problem(item)
             if problem:
@@ -163,7 +164,7 @@ def _collect_engines(manager: pluggy.PluginManager) -> list[tuple[str, type[Engi
 
 
 def _engine_problem(engine: type[Engine]) -> str:
-    """What an engine class lacks; empty if nothing."""
+    """What is wrong with an engine class; empty if nothing."""
     for attribute in ("name", "library", "capabilities"):
         if not hasattr(engine, attribute):
             return f"has no attribute {attribute!r}"
@@ -181,7 +182,7 @@ def _engine_problem(engine: type[Engine]) -> str:
 def _call_each(manager: pluggy.PluginManager, hook: str) -> list[tuple[str, list[Any]]]:
     """The hook's results, plugin by plugin in the order in which they were registered.
 
-    Not one call of the hook, so that an error can name its plugin.
+    Each implementation is called separately, so that an error can name its plugin.
     """
     results = []
     for implementation in getattr(manager.hook, hook).get_hookimpls():
@@ -191,7 +192,7 @@ def _call_each(manager: pluggy.PluginManager, hook: str) -> list[tuple[str, list
         except ConformanceError as error:
             raise PluginError(f"plugin {plugin!r}: {hook}(): {error}") from error
         except Exception as error:
-            raise PluginError(f"plugin {plugin!r}: {hook}() raised {told(error)}") from error
+            raise PluginError(f"plugin {plugin!r}: {hook}() raised {error_text(error)}") from error
     return results
 
 
@@ -210,7 +211,7 @@ def _unique(what: str, pairs: Iterable[tuple[str, T]], *, key: Callable[[T], K])
         if found[key(item)][1] is not item:
             raise PluginError(
                 f"plugin {plugin!r}: {what} {_item_name(item)!r} exists already, "
-                f"plugin {first!r} brings it"
+                f"plugin {first!r} provides it"
             )
     return {name: item for name, (_, item) in found.items()}
 
@@ -222,7 +223,7 @@ def _check_libraries(
         if library not in libraries:
             raise PluginError(
                 f"plugin {plugin!r}: {what} {name!r} is for library {library!r}, which no plugin "
-                f"brings (there are: {', '.join(sorted(libraries)) or 'none'})"
+                f"provides (there are: {', '.join(sorted(libraries)) or 'none'})"
             )
 
 

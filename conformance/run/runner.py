@@ -1,7 +1,7 @@
-"""Plays a schedule on an engine and records what happens. Judges nothing.
+"""Plays a schedule on an engine and records what happens. Makes no verdict.
 
-One step of a run: fire what is due (arrivals, removals, probes), note where each request is, call
-``engine.step()``, note what came out and which model calls it took.
+One step of a run: fire what is due (arrivals, removals, probes), record each request's stage,
+call ``engine.step()``, record its output and its model calls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from conformance.core.trace import (
     Trace,
 )
 
-# Steps after the last request has ended, in which nothing more may come out.
+# Steps after the end of the last request, in which the engine must produce nothing more.
 _EPILOGUE_STEPS = 2
 
 
@@ -49,12 +49,12 @@ def play(
     """Run the schedule to its end, or to the step bound, or to the first exception.
 
     Args:
-        model: as its library loaded it; ``meter`` is the list that its calls are appended to.
+        model: as its library loaded it; ``meter`` is the list to which its calls are appended.
         forced: for each request the tokens to feed; ``None`` for a free run.
-        hints: for each request the tokens that a draft should foresee.
+        hints: for each request the tokens that a draft should contain.
 
     Raises:
-        MachineError: the engine failed for want of disk or of a right.
+        MachineError: the engine failed because the disk is full or a permission is missing.
     """
     run = Run(engine_class, model, schedule, meter, forced=forced, hints=hints)
     if not schedule.decode_on_other_thread:
@@ -63,12 +63,12 @@ def play(
 
 
 class Run:
-    """The state of one run: plays its schedule, or what it is told to do step by step.
+    """The state of one run: plays its whole schedule, or is driven step by step.
 
     Attributes:
-        stages: where each request was when it was last looked at.
+        stages: the last recorded stage of each request.
         produced: how many tokens came out for each request.
-        steps: what was recorded so far.
+        steps: the record so far.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Run:
         self._doing = "making the engine"
 
     def play(self) -> Trace:
-        """Record the run; whatever the engine raises ends it and is part of the record."""
+        """Record the run; an exception in the engine ends it and is part of the record."""
         failure, out_of_steps, engine, held, kept = None, False, None, None, None
         try:
             engine = self._engine_class(self._model, self._schedule.options)
@@ -121,7 +121,7 @@ class Run:
             failure=failure,
             out_of_steps=out_of_steps,
             cache_bytes_at_end=held,
-            missed=tuple(_in_words(item) for item in self._due) if failure is None else (),
+            missed=tuple(_describe(item) for item in self._due) if failure is None else (),
             kept=kept,
         )
 
@@ -142,7 +142,7 @@ class Run:
                 if epilogue > _EPILOGUE_STEPS:
                     return False
             elif not self._live() and self._due and not self._can_fire(index + 1):
-                return False  # the rest can never fire; the trace says what was missed
+                return False  # the rest can never fire; the trace lists it as missed
         return True
 
     def step(self, engine: Engine, index: int, *, probes: tuple[ProbeResult, ...] = ()) -> None:
@@ -184,7 +184,7 @@ class Run:
                 self.stages[name] = Stage.FINISHED
 
     def _fire(self, engine: Engine, index: int) -> tuple[ProbeResult, ...]:
-        """Do all that is due, in the order of the schedule; one firing can make another due."""
+        """Do everything that is due, in schedule order; one action can make another due."""
         results: list[ProbeResult] = []
         fired = True
         while fired:
@@ -212,7 +212,7 @@ class Run:
         self.stages.update(dict.fromkeys(request_ids, Stage.REMOVED))
 
     def insert(self, engine: Engine, requests: Sequence[Request]) -> None:
-        """Hand requests over, in one call."""
+        """Insert requests, in one call."""
         self._doing = f"inserting {', '.join(r.request_id for r in requests)}"
         engine.insert([self._submission(engine, request) for request in requests])
         self.stages.update({r.request_id: Stage.QUEUED for r in requests})
@@ -247,7 +247,7 @@ class Run:
 
 
 def step_bound(schedule: Schedule) -> int:
-    """Steps that a run may take: one for each prompt token and output token, and some to spare.
+    """The most steps a run may take: one for each prompt and output token, and a few more.
 
     Even an engine with a single slot, prefilling one token a step, needs no more.
     """
@@ -256,7 +256,7 @@ def step_bound(schedule: Schedule) -> int:
     return latest + work + 8
 
 
-def _in_words(item: Arrival | Removal | Probe) -> str:
+def _describe(item: Arrival | Removal | Probe) -> str:
     if isinstance(item, Arrival):
         what = f"arrival of {', '.join(r.request_id for r in item.requests)}"
     elif isinstance(item, Removal):

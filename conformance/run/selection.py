@@ -15,8 +15,8 @@ from conformance.run.registry import Registry, select
 T = TypeVar("T")
 
 DTYPES = ("float32", "float16", "bfloat16")
-# The libraries' `batch_generate` functions are loops around the same generators, so they are asked
-# for by name.
+# The libraries' `batch_generate` functions are loops around the same generators, so they run only
+# if they are named.
 DEFAULT_ENGINES = ("mlx_lm", "mlx_vlm")
 
 
@@ -29,7 +29,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """The shard written as ``2/4``; all there is, if nothing is written.
+        """The shard written as ``2/4``; the whole run if ``text`` is empty.
 
         Raises:
             ConformanceError: ``text`` is not ``K/N`` with K from 1 to N.
@@ -45,8 +45,8 @@ class Shard:
     def of(self, found: Iterable[T], group_of: Callable[[T], str]) -> tuple[T, ...]:
         """The items of this shard, in their order.
 
-        Groups are dealt out in the order of their names, so that each stays in one shard, and
-        relatives, which cost alike, are spread.
+        Each group stays in one shard. Groups are assigned in the order of their names, so that
+        related families, which take about the same time, are spread over the shards.
         """
         groups = [(group_of(item), item) for item in found]
         mine = set(sorted({group for group, _ in groups})[self.number - 1 :: self.count])
@@ -66,12 +66,12 @@ class Selection:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left out of the engines, so that what met no case can be told."""
+        """Whether the engines run all their cases, so that unmatched entries can be reported."""
         return self.leads and self.shard.count == 1
 
     @property
     def leads(self) -> bool:
-        """Whether coverage is judged here: in a whole run, or in the first shard of one."""
+        """Whether this run reports coverage: a whole run does, or the first shard of one."""
         return not self.families and not self.scenarios and self.shard.number == 1
 
 
@@ -79,8 +79,8 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
     """The selected cases, all those of one family together, scenarios in ladder order.
 
     Raises:
-        ConformanceError: a glob matches nothing, a family matches but for no selected engine, or
-            none of the selected scenarios applies to any of the families.
+        ConformanceError: a glob matches nothing, a family matches but none of the selected engines
+            can run it, or none of the selected scenarios applies to any of the families.
     """
     engines = [
         registry.engines[n] for n in select(registry.engines, selection.engines, what="engine")
@@ -107,7 +107,7 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
 def _nothing_applies(
     registry: Registry, engines: list[type[Engine]], families: set[str], scenarios: set[str]
 ) -> str:
-    """One of the reasons, as an example; the listing has them all."""
+    """One of the reasons, as an example; the listing shows them all."""
     engine, family, scenario, reason = next(
         (engine.name, family.name, scenario, reason)
         for engine in engines
@@ -118,5 +118,5 @@ def _nothing_applies(
     )
     return (
         f"none of the selected scenarios applies: {engine}/{family}/{scenario}: {reason} "
-        f"(`conformance list families --json` says why for each)"
+        f"(`conformance list families --json` shows the reason for each)"
     )

@@ -15,7 +15,7 @@ from conformance.core.thread_leaks import Lingering, finding_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.subject import Around, Subject
 from conformance.run.judging.judge import Outcome, Until, brief_for, judge_batched
-from conformance.run.judging.oracle_check import judge_alone
+from conformance.run.judging.oracle_check import judge_oracle
 from conformance.run.judging.summing import result_of
 from conformance.run.registry import Registry
 from conformance.scenarios import Scenario
@@ -148,8 +148,8 @@ def _judge(
     until: Until | None,
 ) -> Outcome:
     schedules = scenario.make(brief_for(subject, engine, case.seed))
-    if scenario.alone:
-        return judge_alone(subject, schedules)
+    if scenario.oracle_only:
+        return judge_oracle(subject, schedules)
     return judge_batched(subject, engine, scenario, schedules, until=until)
 
 

@@ -1,4 +1,4 @@
-"""What a scenario is: a named maker of schedules, what it needs, what it must have exercised."""
+"""A scenario: a named maker of schedules, what it needs, and what it must have exercised."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def _text_only(parts: Sequence[tuple[int, ...] | Media]) -> Composed:
 
 @dataclass(frozen=True)
 class Brief:
-    """What a scenario may know of the subject that it makes schedules for.
+    """What a scenario may know about the subject that it makes schedules for.
 
     Attributes:
         tokens: half-open range of token ids for prompts.
         window: the model's smallest sliding window or chunk, ``None`` if it has none.
         bounded: whether ``max_kv_size`` bounds the model's caches.
         seed: of the case; other seeds give other prompts of the same lengths.
-        capabilities: what the engine can be asked.
+        capabilities: what the engine declares that it can do.
         probes: the invalid calls that the engine's ``probe`` can make.
-        solo: the oracle's stream for a request, for scenarios that must know it (stop sequences).
+        solo: gives the oracle's stream of a request, for scenarios that need it (stop sequences).
         modalities: what the family's requests may hold.
         sizes: for each kind of media, the sizes that its requests use.
         required: the kind of media that every request must hold; empty if none.
-        beside: whether the model attends to media beside the sequence, by cross attention.
+        beside: whether the model attends to media by cross attention, outside of the sequence.
         single: the kinds of media of which a request may hold only one.
         media_last: whether the library's chat template puts media after the text.
         drafters: the kinds of drafters that the family has.
-        compose: a prompt of text and media.
+        compose: makes a prompt of text and media.
         heads: gives the sizes of heads that can be quantized; see ``Library.head_sizes``.
-        schemes: in which ways they can be; see ``Library.schemes``.
-        texts: token ids of real texts, which prompts are then cut from; else they are drawn.
+        schemes: the quantization schemes; see ``Library.schemes``.
+        texts: token ids of real texts to cut prompts from; if empty, prompts are random.
         family: the family's name, and ``library`` its library's.
-        uncut: whether prompts with media are prefilled whole, whatever is asked for.
+        uncut: whether prompts with media are always prefilled whole.
     """
 
     tokens: tuple[int, int]
@@ -76,16 +76,16 @@ class Brief:
     def prompt(self, length: int, variant: int = 0) -> tuple[int, ...]:
         """A prompt of ``length`` tokens; equal arguments give the equal prompt in every scenario.
 
-        That is on purpose: the oracle's stream for it is then made only once.
+        So the oracle's stream for it is made only once.
         """
         if self.texts:
             return self._cut(np.random.default_rng((self.seed, length, variant)), length)
         return _random_prompt((self.seed, length, variant), self.tokens)
 
     def _cut(self, rng: np.random.Generator, length: int) -> tuple[int, ...]:
-        """A piece of the texts, one after the other and from the first again.
+        """A piece of the joined texts, which wrap around at their end.
 
-        Pieces begin with tokens that differ, or unlike prompts would share a prefix by chance.
+        Pieces begin with different tokens; otherwise different prompts might share a prefix.
         """
         joined = [token for text in self.texts for token in text]
         begins = sorted({token: at for at, token in enumerate(joined)}.values())
@@ -95,7 +95,7 @@ class Brief:
 
 @functools.lru_cache(maxsize=1024)
 def _random_prompt(seeds: tuple[int, int, int], tokens: tuple[int, int]) -> tuple[int, ...]:
-    """Kept, as exploring asks for the same few thousands of times."""
+    """Cached, because exploring uses the same few prompts thousands of times."""
     _, length, _ = seeds
     return tuple(int(t) for t in np.random.default_rng(seeds).integers(*tokens, length))
 
@@ -104,13 +104,13 @@ def _random_prompt(seeds: tuple[int, int, int], tokens: tuple[int, int]) -> tupl
 class Witness:
     """Proof that a schedule reached what its scenario is named for.
 
-    ``seen`` looks at the trace of one schedule; the witness holds if it is true for at least one
-    schedule of the scenario. ``name`` is what a report says is missing otherwise.
+    ``seen`` is called with the trace of one schedule; the witness holds if it is true for at least
+    one schedule of the scenario. ``name`` is what a report shows as missing otherwise.
 
     Attributes:
-        needs: an engine without these capabilities is not asked for it.
-        shared: it wants rows in one pass. Of a model whose rows can't be (``Engine.apart``) the
-            case is then ``unsupported``, for the engine's reason.
+        needs: not required of an engine without these capabilities.
+        shared: needs rows in one pass. For a model whose rows can't share one (``Engine.apart``)
+            the case is ``unsupported``, for the engine's reason.
     """
 
     name: str
@@ -120,7 +120,7 @@ class Witness:
 
 
 def always(family: Family) -> str:  # noqa: ARG001
-    """Gives no reason why a scenario should not apply: it does to every family."""
+    """No reason why a scenario should not apply: it applies to every family."""
     return ""
 
 
@@ -129,15 +129,15 @@ class Scenario:
     """A rung of the ladder.
 
     Attributes:
-        name: how the command line and case ids call it.
-        rung: its place in the ladder, from the simplest to the richest.
+        name: as in case ids and on the command line.
+        rung: its place in the ladder, from the simplest to the most complex.
         summary: one line: the ingredient that it adds.
         needs: capabilities that an engine must have.
         make: gives the schedules of a case; each is played forced and free.
-        witnesses: without each of them the case proved nothing and is ``vacuous``.
-        alone: the oracle is compared with itself; no engine runs.
-        applies: why the scenario has no meaning for a family, in one short clause; empty where
-            it has one.
+        witnesses: if one is missing, the case proved nothing and is ``vacuous``.
+        oracle_only: the oracle is compared with itself; no engine runs.
+        applies: the reason why the scenario does not apply to a family, in one short clause; empty
+            if it applies.
     """
 
     name: str
@@ -146,5 +146,5 @@ class Scenario:
     needs: frozenset[Capability]
     make: Callable[[Brief], Sequence[Schedule]]
     witnesses: tuple[Witness, ...] = ()
-    alone: bool = False
+    oracle_only: bool = False
     applies: Callable[[Family], str] = always

@@ -7,35 +7,40 @@ from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.base import Brief, Scenario
-from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, ask, together
+from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, text_request, together
 
 NONE: frozenset[Capability] = frozenset()
-# Batch sizes around those at which kernels change, quantized ones among them.
+# Batch sizes around those at which kernels change, including quantized kernels.
 WIDTHS = (1, 2, 3, 4, 5, 8, 9, 16, 17, 33)
 
 
 def _ragged_requests(brief: Brief) -> list[Request]:
     lengths = (LONG, SHORT, MEDIUM, TWO)
-    return [ask(brief, f"r{length}", length) for length in lengths]
+    return [text_request(brief, f"r{length}", length) for length in lengths]
 
 
 def _batch_of_one(brief: Brief) -> list[Schedule]:
     return [
-        Schedule(f"of_{length}", (together(ask(brief, "only", length)),)) for length in (ONE, LONG)
+        Schedule(f"of_{length}", (together(text_request(brief, "only", length)),))
+        for length in (ONE, LONG)
     ]
 
 
 def _identical(brief: Brief) -> list[Schedule]:
-    return [Schedule("identical", (together(*(ask(brief, f"r{i}", MEDIUM) for i in range(4))),))]
+    return [
+        Schedule(
+            "identical", (together(*(text_request(brief, f"r{i}", MEDIUM) for i in range(4))),)
+        )
+    ]
 
 
 def _equal_length(brief: Brief) -> list[Schedule]:
-    requests = [ask(brief, f"r{i}", MEDIUM, variant=i) for i in range(4)]
+    requests = [text_request(brief, f"r{i}", MEDIUM, variant=i) for i in range(4)]
     return [Schedule("equal_length", (together(*requests),))]
 
 
 def _ragged(brief: Brief) -> list[Schedule]:
-    tiny = [ask(brief, "one", ONE), ask(brief, "medium", MEDIUM)]
+    tiny = [text_request(brief, "one", ONE), text_request(brief, "medium", MEDIUM)]
     return [
         Schedule("ragged", (together(*_ragged_requests(brief)),)),
         Schedule("one_beside_medium", (together(*tiny),)),
@@ -43,8 +48,10 @@ def _ragged(brief: Brief) -> list[Schedule]:
 
 
 def _chunked(brief: Brief) -> list[Schedule]:
-    # Two whole pieces and the last token; one token less and one more; no whole piece.
-    edges = [ask(brief, f"r{n}", n) for n in (2 * PIECE + 1, 2 * PIECE, 2 * PIECE + 2, TWO)]
+    # Two whole pieces and the last token; one token less and one more; less than a piece.
+    edges = [
+        text_request(brief, f"r{n}", n) for n in (2 * PIECE + 1, 2 * PIECE, 2 * PIECE + 2, TWO)
+    ]
     options = EngineOptions(prefill_step_size=PIECE)
     return [
         Schedule("ragged", (together(*_ragged_requests(brief)),), options=options),
@@ -54,7 +61,7 @@ def _chunked(brief: Brief) -> list[Schedule]:
 
 def _early_finish(brief: Brief) -> list[Schedule]:
     outputs = {LONG: 2, SHORT: 6, MEDIUM: 1, TWO: 4}
-    requests = [ask(brief, f"r{n}", n, max_tokens=out) for n, out in outputs.items()]
+    requests = [text_request(brief, f"r{n}", n, max_tokens=out) for n, out in outputs.items()]
     return [Schedule("early_finish", (together(*requests),))]
 
 
@@ -62,7 +69,7 @@ def _slot_reuse(brief: Brief) -> list[Schedule]:
     lengths = (MEDIUM, LONG, SHORT, TWO, MEDIUM)
     outputs = (3, 5, 4, 5, 2)
     requests = [
-        ask(brief, f"r{i}", n, variant=i, max_tokens=out)
+        text_request(brief, f"r{i}", n, variant=i, max_tokens=out)
         for i, (n, out) in enumerate(zip(lengths, outputs, strict=True))
     ]
     options = EngineOptions(prefill_batch_size=2, completion_batch_size=2)
@@ -77,7 +84,9 @@ def _wide(brief: Brief) -> list[Schedule]:
             (
                 together(
                     *(
-                        ask(brief, f"r{i}", lengths[i % 2], variant=i // 2 % 2, max_tokens=2)
+                        text_request(
+                            brief, f"r{i}", lengths[i % 2], variant=i // 2 % 2, max_tokens=2
+                        )
                         for i in range(width)
                     )
                 ),
@@ -89,7 +98,7 @@ def _wide(brief: Brief) -> list[Schedule]:
 
 
 def _threads(brief: Brief) -> list[Schedule]:
-    requests = [ask(brief, f"r{n}", n, max_tokens=3) for n in (SHORT, MEDIUM)]
+    requests = [text_request(brief, f"r{n}", n, max_tokens=3) for n in (SHORT, MEDIUM)]
     return [Schedule("other_thread", (together(*requests),), decode_on_other_thread=True)]
 
 

@@ -1,4 +1,4 @@
-"""Short ways to write schedules. Prompts are shared by all scenarios: see ``Brief.prompt``."""
+"""Helpers to write schedules. Prompts are shared by all scenarios: see ``Brief.prompt``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 from conformance.core.schedule import Arrival, Media, Request, Stage, Trigger
 from conformance.scenarios.base import Brief
 
-# Prompt lengths, in tokens: one that the engine never prefills, short, medium, long.
+# Prompt lengths in tokens: one without prefill, then two, short, medium, long.
 ONE, TWO, SHORT, MEDIUM, LONG = 1, 2, 5, 11, 23
-# Output tokens of a request that says nothing else, and of one that others join or leave.
+# Output tokens of a request by default, and of one that others join or leave.
 OUTPUT, LASTING = 5, 7
-# Tokens of a prefill piece where prompts are cut. One size for all scenarios: the oracle's stream
-# for a prompt in these pieces is then made once. Divides no prompt's length but its own multiples.
+# Tokens of a prefill piece where prompts are cut. One size for all scenarios, so that the oracle's
+# stream for a prompt in these pieces is made once. Divides none of the lengths above.
 PIECE = 4
 
 
-def ask(
+def text_request(
     brief: Brief,
     name: str,
     length: int,
@@ -25,9 +25,9 @@ def ask(
     max_tokens: int = OUTPUT,
     **more: Any,
 ) -> Request:
-    """A request called ``name`` with the shared prompt of that length and variant.
+    """A request named ``name`` with the shared prompt of that length and variant.
 
-    Families of which every request must hold a medium get one, its content by the variant.
+    If every request of the family must hold a medium, one is added, with the variant as content.
     """
     prompt = brief.prompt(length, variant)
     if not brief.required:
@@ -37,7 +37,7 @@ def ask(
     return Request(name, prompt, max_tokens, media=media, **more)
 
 
-def show(
+def media_request(
     brief: Brief,
     name: str,
     kind: str,
@@ -50,10 +50,10 @@ def show(
     max_tokens: int = OUTPUT,
     **more: Any,
 ) -> Request:
-    """A request called ``name`` with ``count`` media of that kind between two pieces of text.
+    """A request named ``name`` with ``count`` media of that kind between two pieces of text.
 
-    ``size`` says which of the family's sizes the first has; each further one has the next size and
-    content. Families of one size give each of them that size.
+    ``size`` is the index of the first medium's size in the family's sizes; each further medium has
+    the next size and content. With a single size all media have that size.
     """
     sizes = brief.sizes[kind]
     parts: list[tuple[int, ...] | Media] = [brief.prompt(before, content)] if before else []
@@ -68,12 +68,12 @@ def show(
 
 
 def together(*requests: Request, when: Trigger | None = None) -> Arrival:
-    """The requests in one call of insert; before the first step, if nothing else is said."""
+    """The requests, inserted in one call; by default before the first step."""
     return Arrival(requests, when or Trigger())
 
 
 def produced(request_id: str, count: int) -> Trigger:
-    """When that request has produced ``count`` tokens and decodes on."""
+    """When that request has produced ``count`` tokens and is still decoding."""
     return Trigger(request_id, Stage.DECODE, count)
 
 

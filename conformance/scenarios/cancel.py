@@ -1,4 +1,4 @@
-"""Cancellation: in every stage, at every place in the batch, and what comes after it."""
+"""Cancellation: in every stage, at every place in the batch, and with a follow-up request."""
 
 from __future__ import annotations
 
@@ -14,24 +14,28 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
-    ask,
     gone,
     in_prefill,
     produced,
+    text_request,
     together,
 )
 
 
 def _queued(brief: Brief) -> Schedule:
-    """Two rows decode; of four that wait, the first, third and last are removed; then all."""
+    """Two rows decode; of four in the queue the first, third and last are removed; then all."""
     lengths = {"a": SHORT, "b": MEDIUM, "c": TWO, "d": SHORT, "e": MEDIUM, "f": TWO}
-    requests = [ask(brief, name, n, max_tokens=5) for name, n in lengths.items()]
+    requests = [text_request(brief, name, n, max_tokens=5) for name, n in lengths.items()]
     return Schedule(
         "queued",
         (
             together(*requests),
-            together(ask(brief, "next", MEDIUM, max_tokens=3), when=gone("c", removed=True)),
-            together(ask(brief, "last", SHORT, max_tokens=3), when=gone("next", removed=True)),
+            together(
+                text_request(brief, "next", MEDIUM, max_tokens=3), when=gone("c", removed=True)
+            ),
+            together(
+                text_request(brief, "last", SHORT, max_tokens=3), when=gone("next", removed=True)
+            ),
         ),
         (
             Removal(("c", "e", "f"), produced("a", 1)),
@@ -42,18 +46,20 @@ def _queued(brief: Brief) -> Schedule:
 
 
 def _prefill(brief: Brief) -> Schedule:
-    """Four prompts in prefill: the middle, the first, the last go; a follow-up comes."""
+    """Of four prompts in prefill a middle one, the first, the last are removed; another arrives."""
     requests = [
-        ask(brief, "a", LONG),
-        ask(brief, "b", LONG, variant=1),
-        ask(brief, "c", MEDIUM, max_tokens=4),
-        ask(brief, "d", LONG, variant=2),
+        text_request(brief, "a", LONG),
+        text_request(brief, "b", LONG, variant=1),
+        text_request(brief, "c", MEDIUM, max_tokens=4),
+        text_request(brief, "d", LONG, variant=2),
     ]
     return Schedule(
         "prefill",
         (
             together(*requests),
-            together(ask(brief, "next", SHORT, max_tokens=3), when=gone("d", removed=True)),
+            together(
+                text_request(brief, "next", SHORT, max_tokens=3), when=gone("d", removed=True)
+            ),
         ),
         (
             Removal(("b",), in_prefill("a", PIECE)),
@@ -65,16 +71,23 @@ def _prefill(brief: Brief) -> Schedule:
 
 
 def _prefill_all(brief: Brief) -> Schedule:
-    """A prompt alone in prefill goes; then two that are in prefill together, while one decodes."""
+    """A single prompt in prefill is removed; then two in prefill together, while one decodes."""
     return Schedule(
         "prefill_all",
         (
-            together(ask(brief, "alone", LONG)),
+            together(text_request(brief, "alone", LONG)),
             together(
-                ask(brief, "beside", SHORT, max_tokens=LASTING), when=gone("alone", removed=True)
+                text_request(brief, "beside", SHORT, max_tokens=LASTING),
+                when=gone("alone", removed=True),
             ),
-            together(ask(brief, "b", LONG), ask(brief, "c", MEDIUM), when=produced("beside", 1)),
-            together(ask(brief, "next", MEDIUM, max_tokens=3), when=gone("b", removed=True)),
+            together(
+                text_request(brief, "b", LONG),
+                text_request(brief, "c", MEDIUM),
+                when=produced("beside", 1),
+            ),
+            together(
+                text_request(brief, "next", MEDIUM, max_tokens=3), when=gone("b", removed=True)
+            ),
         ),
         (
             Removal(("alone",), in_prefill("alone", PIECE)),
@@ -85,14 +98,14 @@ def _prefill_all(brief: Brief) -> Schedule:
 
 
 def _decode(brief: Brief) -> Schedule:
-    """Five rows decode: the first, the last, the middle go, then all; a follow-up comes."""
+    """Of five decoding rows the first, last and middle are removed, then all; one more arrives."""
     lengths = {"a": SHORT, "b": LONG, "c": MEDIUM, "d": TWO, "e": MEDIUM}
-    requests = [ask(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
+    requests = [text_request(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
     return Schedule(
         "decode",
         (
             together(*requests),
-            together(ask(brief, "next", LONG, max_tokens=3), when=gone("b", removed=True)),
+            together(text_request(brief, "next", LONG, max_tokens=3), when=gone("b", removed=True)),
         ),
         (
             Removal(("a",), produced("a", 1)),
@@ -108,9 +121,13 @@ def _every_stage(brief: Brief) -> Schedule:
     return Schedule(
         "every_stage",
         (
-            together(ask(brief, "a", SHORT, max_tokens=LASTING)),
-            together(ask(brief, "b", LONG), when=produced("a", 1)),
-            together(ask(brief, "c", MEDIUM), ask(brief, "d", TWO), when=in_prefill("b", PIECE)),
+            together(text_request(brief, "a", SHORT, max_tokens=LASTING)),
+            together(text_request(brief, "b", LONG), when=produced("a", 1)),
+            together(
+                text_request(brief, "c", MEDIUM),
+                text_request(brief, "d", TWO),
+                when=in_prefill("b", PIECE),
+            ),
         ),
         (Removal(("a", "b", "c"), in_prefill("b", 2 * PIECE)),),
         options=EngineOptions(
@@ -120,9 +137,9 @@ def _every_stage(brief: Brief) -> Schedule:
 
 
 def _longest(brief: Brief) -> list[Schedule]:
-    """Of two rows the longer goes, in prefill and in decode: one padded row is left, and is joined.
+    """Of two rows the longer is removed, in prefill or decode; the padded one left is then joined.
 
-    The padding that is left in prefill is no multiple of a piece.
+    The padding left in prefill is not a multiple of a piece.
     """
     cases = (
         (2 * PIECE + 1, in_prefill("long", PIECE), EngineOptions(prefill_step_size=PIECE)),
@@ -133,10 +150,12 @@ def _longest(brief: Brief) -> list[Schedule]:
             f"longest_in_{when.stage}",
             (
                 together(
-                    ask(brief, "long", LONG, max_tokens=LASTING),
-                    ask(brief, "left", length, max_tokens=LASTING),
+                    text_request(brief, "long", LONG, max_tokens=LASTING),
+                    text_request(brief, "left", length, max_tokens=LASTING),
                 ),
-                together(ask(brief, "next", TWO, max_tokens=3), when=gone("long", removed=True)),
+                together(
+                    text_request(brief, "next", TWO, max_tokens=3), when=gone("long", removed=True)
+                ),
             ),
             (Removal(("long",), when),),
             options=options,

@@ -1,4 +1,4 @@
-"""Who decides what is drawn: a random generator, or whoever shrinks what was found."""
+"""The source of random choices: a random generator, or Hypothesis, which shrinks failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Choices(Protocol):
-    """Who decides. Each method's first outcome is the simplest."""
+    """Makes choices. Each method's first outcome is the simplest."""
 
     def integer(self, low: int, high: int) -> int:
         """``low`` to ``high``, both included."""

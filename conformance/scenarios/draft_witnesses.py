@@ -1,4 +1,4 @@
-"""Witnesses about drafts: how many of their tokens were accepted, and who was drafted for."""
+"""Witnesses about drafts: how many of their tokens were accepted, and for which requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.scenarios.base import Witness
 
 @dataclass
 class _Round:
-    """A draft of ``drafted`` tokens, and how many tokens came out before the next one."""
+    """A draft of ``drafted`` tokens, and how many tokens were produced before the next one."""
 
     drafted: int
     given: int = 0
@@ -20,14 +20,14 @@ class _Round:
 
 
 def accepted_all() -> Witness:
-    """All tokens of a draft were accepted, and one more came with them."""
+    """All tokens of a draft were accepted, and one more token was produced."""
     return Witness(
         "a draft accepted whole", lambda t: any(r.given == r.drafted + 1 for r in _rounds(t))
     )
 
 
 def accepted_some() -> Witness:
-    """A draft's first tokens were accepted, and not the others."""
+    """Some of a draft's first tokens were accepted, but not all."""
     return Witness(
         "a draft accepted in part",
         lambda t: any(1 < r.given <= r.drafted and not r.last for r in _rounds(t)),
@@ -50,7 +50,7 @@ def verified_together(count: int) -> Witness:
 
 
 def waits_while_drafting() -> Witness:
-    """A request that arrived while others drafted came to its end."""
+    """A request that arrived while others drafted was completed."""
 
     def seen(trace: Trace) -> bool:
         waiting = {
@@ -65,7 +65,7 @@ def waits_while_drafting() -> Witness:
 
 
 def _rounds(trace: Trace) -> Iterator[_Round]:
-    """All drafts of all requests; ``last`` are those at whose end their request ended."""
+    """All drafts of all requests; ``last`` are those with which their request ended."""
     for request in trace.schedule.requests:
         name, current = request.request_id, None
         for step in trace.steps:

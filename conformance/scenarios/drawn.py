@@ -1,8 +1,8 @@
-"""Schedules of the whole space, made of choices that somebody else makes.
+"""Random schedules over all features, built from ``Choices``.
 
-A soak makes them by random numbers; exploring leaves them to Hypothesis, which also shrinks them:
-the first of a choice's options is the simplest. Prompts are the shared ones of the ladder, so that
-a stream of the oracle serves many schedules.
+Some callers use random numbers; exploring uses Hypothesis, which also shrinks schedules: the first
+of a choice's options is the simplest. Prompts are those of the ladder, so that one stream of the
+oracle serves many schedules.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from conformance.scenarios.base import Brief
 from conformance.scenarios.build import (
     LONG,
     PIECE,
-    ask,
     gone,
     in_prefill,
+    media_request,
     produced,
     queued,
-    show,
+    text_request,
 )
 from conformance.scenarios.choices import Choices
 from conformance.scenarios.features import GRAMMAR, Feature
@@ -46,7 +46,7 @@ _RIGHT = (3, 0, 2, 1)
 
 @dataclass(frozen=True)
 class Space:
-    """How large schedules get.
+    """The largest schedules to make.
 
     Attributes:
         requests: at most.
@@ -79,13 +79,13 @@ def draw_schedule(
 
 
 def draw_options(choices: Choices, brief: Brief, features: Collection[Feature]) -> EngineOptions:
-    """What the engine is told, as far as ``features`` go."""
+    """The engine's options that ``features`` allow."""
     more: dict[str, Any] = {}
     if Feature.PIECES in features:
         more["prefill_step_size"] = PIECE
     if Feature.SLOTS in features:
-        # Fewer rows than are prefilled at once: there mlx-vlm lets nobody in
-        # (mlx_vlm/generate/ar.py:3119), which would hide all else.
+        # Not fewer rows than are prefilled at once: mlx-vlm then admits no request
+        # (mlx_vlm/generate/ar.py:3119), which would hide all other defects.
         more["completion_batch_size"] = slots = choices.integer(1, 3)
         more["prefill_batch_size"] = choices.integer(1, min(slots, 2))
     if Feature.QUANTIZED in features and (kinds := quantizations(brief)):
@@ -104,7 +104,7 @@ def draw_options(choices: Choices, brief: Brief, features: Collection[Feature]) 
 
 
 def quantizations(brief: Brief) -> tuple[KvQuant, ...]:
-    """In which ways the family's keys and values can be quantized."""
+    """The ways in which the family's keys and values can be quantized."""
     sizes = brief.heads()
     groups = [group for group in KV_GROUPS if sizes and not any(size % group for size in sizes)]
     kinds = [KvQuant(bits, group_size=group) for group in groups[:1] for bits in (8, 4)]
@@ -140,7 +140,7 @@ def draw_request(
     if Feature.STOP in features and request.max_tokens > 1 and choices.flag():
         try:
             tokens = brief.solo(request, options).tokens
-        except Exception:  # noqa: BLE001 - what fails alone is told when the schedule is played
+        except Exception:  # noqa: BLE001 - a single-stream failure is reported when the schedule is played
             return request
         at = choices.integer(0, len(tokens) - 1)
         stop = (tokens[at : at + 2],)
@@ -169,7 +169,7 @@ def _prompted(
     name: str,
     more: dict[str, Any],
 ) -> Request:
-    """With a prompt of its own, one that shares a prefix with others', or one with a medium."""
+    """A request with a prompt of its own, with a prefix shared by others, or with a medium."""
     if Feature.MEDIA in features and choices.flag():
         return _medium(choices, brief, name, more)
     if Feature.CACHING in features and choices.flag():
@@ -177,7 +177,7 @@ def _prompted(
         own = brief.prompt(5, variant=7) if shared < LONG or choices.flag() else ()
         cut = Capability.SEGMENTS in brief.capabilities and "processors" not in more
         if cut and choices.flag():
-            # Engines that keep whole sequences have their ends where prompts are cut.
+            # Engines that keep whole sequences keep them up to where prompts are cut.
             more["segments"] = (4 * _BLOCK - 1, shared + len(own) - 4 * _BLOCK + 1)
         return Request(name, brief.prompt(LONG)[:shared] + own, **more)
     lengths = space.lengths
@@ -185,7 +185,7 @@ def _prompted(
         window = brief.window
         lengths = (*lengths, window - 1, window, window + 1, 2 * window + 3)
     length, variant = choices.pick(lengths), choices.integer(0, space.variants - 1)
-    return ask(brief, name, length, variant=variant, **more)
+    return text_request(brief, name, length, variant=variant, **more)
 
 
 def _medium(choices: Choices, brief: Brief, name: str, more: dict[str, Any]) -> Request:
@@ -193,7 +193,7 @@ def _medium(choices: Choices, brief: Brief, name: str, more: dict[str, Any]) -> 
     before, after = (3, 0) if brief.media_last else choices.pick(((0, 5), (3, 5)))
     count = 1 if kind in brief.single else choices.integer(1, 2)
     size, content = choices.integer(0, 1), choices.integer(0, 1)
-    return show(
+    return media_request(
         brief, name, kind, size=size, content=content, count=count, before=before, after=after,
         **more,
     )  # fmt: skip
@@ -202,7 +202,7 @@ def _medium(choices: Choices, brief: Brief, name: str, more: dict[str, Any]) -> 
 def _continued(
     choices: Choices, features: Collection[Feature], request: Request, before: Sequence[Request]
 ) -> Request:
-    """``request``, going on from the cache of one ``before`` it, or as it is."""
+    """``request``, continuing from the cache of one ``before`` it, or unchanged."""
     sources = [r for r in before if r.continues is None and not r.media]
     if Feature.CONTINUES not in features or not sources or request.media or not choices.flag():
         return request
@@ -222,7 +222,7 @@ def _arrivals(
         late = Feature.ARRIVALS in features or Feature.CACHING in features
         count = choices.integer(1, len(left)) if late else len(left)
         yield Arrival(tuple(left[:count]), when)
-        # What was kept is there once the one that left it has ended.
+        # A kept prefix exists once the request that computed it has ended.
         before, left = left[0], left[count:]
         step += choices.integer(0, latest)
         ended = Feature.CACHING in features and choices.flag()
@@ -235,7 +235,7 @@ def _arrivals(
 
 
 def _removals(choices: Choices, requests: Sequence[Request]) -> Iterator[Removal]:
-    """Some requests, each in the queue, in prefill or while it decodes; it may be too late."""
+    """Removals of some requests, in the queue, in prefill or in decode; some may come too late."""
     for request in requests:
         if choices.flag():
             name = request.request_id

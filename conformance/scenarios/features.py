@@ -1,4 +1,4 @@
-"""The ingredients of schedules that are drawn, and what each needs of an engine and a family."""
+"""The features of random schedules, and what each requires of an engine and a family."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from conformance.core.schedule import Request, Schedule
 from conformance.scenarios.base import Brief
 
 GRAMMAR = "grammar"
-"""The kind of processor that the ingredient ``GRAMMAR`` is."""
+"""The kind of processor of the feature ``GRAMMAR``."""
 
 
 class Feature(enum.StrEnum):
-    """An ingredient. Each schedule has a random subset of them (swarm testing)."""
+    """A feature. Each schedule has a random subset of them (swarm testing)."""
 
-    ARRIVALS = "arrivals"  # requests that come while others are at work
-    REMOVALS = "removals"  # cancelled in the queue, in prefill, while they decode
+    ARRIVALS = "arrivals"  # requests that arrive while others are processed
+    REMOVALS = "removals"  # cancelled in the queue, in prefill, in decode
     PIECES = "pieces"  # prefill in pieces
     SLOTS = "slots"  # fewer rows than requests
     SAMPLERS = "samplers"
@@ -26,7 +26,7 @@ class Feature(enum.StrEnum):
     STOP = "stop"
     GRAMMAR = "grammar"
     SEGMENTS = "segments"  # prompts in given pieces
-    CONTINUES = "continues"  # going on from an extracted cache
+    CONTINUES = "continues"  # continuing from an extracted cache
     CACHING = "caching"  # equal prefixes computed once
     MEDIA = "media"
     QUANTIZED = "quantized"
@@ -58,8 +58,8 @@ NEEDS: dict[Feature, frozenset[Capability]] = {
     Feature.THREAD: frozenset({Capability.THREADS}),
 }
 
-# What no rung of the ladder has together either: engines refuse it, or tokens that are drawn at
-# random, or a bound below a prompt, mean something else there.
+# Combinations that no rung of the ladder has either: engines refuse them, or random tokens or a
+# bound below a prompt's length are not comparable there.
 _APART = (
     (Feature.CACHING, Feature.CONTINUES),
     (Feature.CACHING, Feature.QUANTIZED),
@@ -75,35 +75,35 @@ _APART = (
     (Feature.QUANTIZED, Feature.CONTINUES),
     (Feature.QUANTIZED, Feature.BOUNDED),
     (Feature.PROCESSORS, Feature.GRAMMAR),
-    # The single stream of a prompt in segments shows its processors the last of them alone.
+    # The single stream of a prompt in segments passes only the last one to its processors.
     (Feature.SEGMENTS, Feature.PROCESSORS),
     (Feature.SEGMENTS, Feature.GRAMMAR),
-    # What a penalty or a grammar makes of the tokens of a cache that is brought is not promised.
+    # How a penalty or a grammar treats the tokens of an inserted cache is not specified.
     (Feature.CONTINUES, Feature.PROCESSORS),
     (Feature.CONTINUES, Feature.GRAMMAR),
 )
 
 
 def able(brief: Brief) -> tuple[Feature, ...]:
-    """The ingredients that the engine can be given and the family has a use for."""
+    """The features that the engine supports and that apply to the family."""
     found = [feature for feature, needs in NEEDS.items() if needs <= brief.capabilities]
     useless = {
         Feature.MEDIA: set(brief.modalities) <= {"text"},
         Feature.DRAFTS: not brief.drafters,
         Feature.BOUNDED: not brief.bounded or bool(brief.window),
         Feature.LONG: not brief.window or brief.window > LONGEST,
-        # Each prompt speaks of its own medium, so that none shares a prefix.
+        # Each prompt has its own medium, so that none share a prefix.
         Feature.CACHING: bool(brief.required),
     }
     return tuple(feature for feature in found if not useless.get(feature))
 
 
 LONGEST = 32
-"""Tokens of the longest window that is passed: cheap schedules are the point."""
+"""The longest window, in tokens, that a schedule exceeds; longer ones would cost too much."""
 
 
 def together(features: Iterable[Feature], *, uncut: bool = False) -> frozenset[Feature]:
-    """``features`` without those that the ones before them exclude.
+    """``features`` without those that earlier ones exclude.
 
     Args:
         uncut: prompts with media are prefilled whole.
@@ -117,7 +117,7 @@ def together(features: Iterable[Feature], *, uncut: bool = False) -> frozenset[F
 
 
 def features_of(schedule: Schedule, window: int | None = None) -> frozenset[Feature]:
-    """The ingredients that a schedule really has; ``window`` is the model's."""
+    """The features that a schedule actually has; ``window`` is the model's."""
     found = {feature for request in schedule.requests for feature in _of_request(request)}
     if len(schedule.arrivals) > 1:
         found.add(Feature.ARRIVALS)

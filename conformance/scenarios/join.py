@@ -1,4 +1,4 @@
-"""Rungs in which requests come later: late joins, windows that rotate, caches to go on from."""
+"""Rungs in which requests arrive later: late joins, rotating windows, extracted caches."""
 
 from __future__ import annotations
 
@@ -19,21 +19,28 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
-    ask,
     gone,
     produced,
+    text_request,
     together,
 )
 
-# Where a family has no window: tokens at which the library may bound its caches instead.
+# For families without a window: the bound, in tokens, of the library's caches.
 BOUND = 8
-# A longer window, of a real checkpoint, would take thousands of steps: its tiny family has a short.
+# A longer window, of a real checkpoint, would take thousands of steps; its tiny family has a short
+# one.
 LONGEST_WINDOW = 256
 
 
 def _staggered(brief: Brief) -> list[Schedule]:
-    long, short = ask(brief, "long", LONG, max_tokens=LASTING), ask(brief, "short", SHORT)
-    two, one = ask(brief, "two", TWO, max_tokens=4), ask(brief, "one", ONE, max_tokens=3)
+    long, short = (
+        text_request(brief, "long", LONG, max_tokens=LASTING),
+        text_request(brief, "short", SHORT),
+    )
+    two, one = (
+        text_request(brief, "two", TWO, max_tokens=4),
+        text_request(brief, "one", ONE, max_tokens=3),
+    )
     into_long = (together(long), together(short, two, when=produced("long", 1)))
     into_short = (together(short), together(long, when=produced("short", 2)))
     schedules = [
@@ -49,12 +56,13 @@ def _staggered(brief: Brief) -> list[Schedule]:
 def _window(brief: Brief) -> list[Schedule]:
     window = brief.window or BOUND
     lengths = (2 * window + 3, window - 1, window, window + 1)
-    # The first outlives a whole window; the others only have to cross its edge.
+    # The first produces a whole window; the others only have to cross its edge.
     outputs = (window + 2, 4, 4, 4)
     requests = [
-        ask(brief, f"r{n}", n, max_tokens=out) for n, out in zip(lengths, outputs, strict=True)
+        text_request(brief, f"r{n}", n, max_tokens=out)
+        for n, out in zip(lengths, outputs, strict=True)
     ]
-    late = ask(brief, "late", window + 1, variant=1, max_tokens=3)
+    late = text_request(brief, "late", window + 1, variant=1, max_tokens=3)
     arrivals = (together(*requests), together(late, when=produced(f"r{lengths[0]}", window - 3)))
     bound = BOUND if brief.bounded and not brief.window else None
     prefix = "bounded_" if bound else ""
@@ -77,12 +85,14 @@ def _window_in_reach(family: Family) -> str:
     window = family.facts.window
     if window is None or window <= LONGEST_WINDOW:
         return ""
-    return f"its window of {window} tokens is too long to be passed; {LONGEST_WINDOW} can be"
+    return (
+        f"its window of {window} tokens is too long to exceed; at most {LONGEST_WINDOW} is possible"
+    )
 
 
 @dataclass(frozen=True)
 class _PastWindow:
-    """A window is the family's own, so the witness asks each request for its share of it."""
+    """The window differs by family, so the witness derives it from the schedule's requests."""
 
     by_output: bool
 
@@ -97,25 +107,29 @@ class _PastWindow:
 
 
 def _prompt_cache(brief: Brief) -> list[Schedule]:
-    first = ask(brief, "first", MEDIUM, max_tokens=3)
-    cold = ask(brief, "cold", LONG, max_tokens=3)
-    more = ask(brief, "more", SHORT, variant=1, max_tokens=3, continues=Continuation("first"))
-    other = ask(brief, "other", TWO, variant=1, max_tokens=3, continues=Continuation("first"))
+    first = text_request(brief, "first", MEDIUM, max_tokens=3)
+    cold = text_request(brief, "cold", LONG, max_tokens=3)
+    more = text_request(
+        brief, "more", SHORT, variant=1, max_tokens=3, continues=Continuation("first")
+    )
+    other = text_request(
+        brief, "other", TWO, variant=1, max_tokens=3, continues=Continuation("first")
+    )
     finished = (together(first), together(more, cold, other, when=gone("first")))
     schedules = [Schedule("finished", finished)]
     if Capability.LATE_JOIN in brief.capabilities:
-        source = ask(brief, "source", LONG, max_tokens=LASTING)
-        fork = ask(
+        source = text_request(brief, "source", LONG, max_tokens=LASTING)
+        fork = text_request(
             brief, "fork", SHORT, variant=2, max_tokens=3, continues=Continuation("source", 3)
         )
         arrivals = (together(source), together(fork, when=produced("source", 3)))
         schedules.append(Schedule("live", arrivals))
     if {Capability.SEGMENTS, Capability.CHUNKED} <= brief.capabilities:
         pieces = [
-            ask(brief, "three", MEDIUM, segments=(3, 6, 2), max_tokens=3),
-            ask(brief, "two", LONG, segments=(8, 15), max_tokens=3),
-            ask(brief, "last_alone", SHORT, segments=(4, 1), max_tokens=3),
-            ask(brief, "plain", MEDIUM, variant=1, max_tokens=3),
+            text_request(brief, "three", MEDIUM, segments=(3, 6, 2), max_tokens=3),
+            text_request(brief, "two", LONG, segments=(8, 15), max_tokens=3),
+            text_request(brief, "last_alone", SHORT, segments=(4, 1), max_tokens=3),
+            text_request(brief, "plain", MEDIUM, variant=1, max_tokens=3),
         ]
         schedules.append(
             Schedule(

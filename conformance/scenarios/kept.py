@@ -1,4 +1,4 @@
-"""What rows that decode and requests that have ended keep in memory; going on at the very end."""
+"""Memory kept by decoding rows and by ended requests; continuing at the end of a kept sequence."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from conformance.core.options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Request, Schedule, Stage, Weigh
 from conformance.core.trace import Trace
 from conformance.scenarios.base import Brief, Scenario, Witness
-from conformance.scenarios.build import LASTING, LONG, MEDIUM, SHORT, ask, gone, together
+from conformance.scenarios.build import LASTING, LONG, MEDIUM, SHORT, gone, text_request, together
 
 FEW = 2  # output tokens
-# Rows of a batch whose buffers one short row might keep. The first is weighed.
+# Rows of a batch whose buffers one short row might keep alive. The first is measured.
 LENGTHS = (SHORT, LONG, MEDIUM, LONG, MEDIUM, LONG, MEDIUM, LONG)
 
 
@@ -23,27 +23,27 @@ def _kept(brief: Brief) -> list[Schedule]:
 
 
 def _decoding(brief: Brief) -> Schedule:
-    """Rows that decode for a while; nothing that a step leaves behind may grow."""
+    """Rows that decode for a while; nothing may grow from step to step."""
     lengths = (MEDIUM, SHORT)
-    rows = [ask(brief, f"of_{n}", n, max_tokens=LASTING) for n in lengths]
+    rows = [text_request(brief, f"of_{n}", n, max_tokens=LASTING) for n in lengths]
     return Schedule("decoding", (together(*rows),), weigh=Weigh.GRAPH)
 
 
 def _ended(brief: Brief, name: str, weigh: Weigh) -> Schedule:
-    """A short row's cache is kept when the batch is gone: it may hold what is its own."""
+    """A short row's cache is kept after the batch has ended: it may hold only its own part."""
     rows = [
-        ask(brief, f"row_{row}", length, variant=row // 3, max_tokens=FEW)
+        text_request(brief, f"row_{row}", length, variant=row // 3, max_tokens=FEW)
         for row, length in enumerate(LENGTHS)
     ]
     return Schedule(name, (together(*rows),), weigh=weigh)
 
 
 def _resumed(brief: Brief) -> Schedule:
-    """A prompt and all of its answer, to be gone on from: a kept sequence, to the last token."""
+    """A prompt that consists of an earlier prompt and its whole output: a kept sequence."""
     options = EngineOptions(prefix_caching=PrefixCaching())
-    first = ask(brief, "first", LONG, max_tokens=FEW)
-    answer = brief.solo(first, options).tokens
-    resumed = Request("resumed", first.prompt + answer, FEW)
+    first = text_request(brief, "first", LONG, max_tokens=FEW)
+    output = brief.solo(first, options).tokens
+    resumed = Request("resumed", first.prompt + output, FEW)
     return Schedule(
         "resumed", (together(first), together(resumed, when=gone("first"))), options=options
     )

@@ -1,4 +1,4 @@
-"""The ladder in order."""
+"""The scenarios of the ladder, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rungs of images, videos and sounds beside text, and of what a request leaves on the model."""
+"""Rungs with images, videos and sounds beside text, and about state left on the model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
-    ask,
     gone,
     in_prefill,
+    media_request,
     produced,
-    show,
+    text_request,
     together,
 )
 
@@ -53,44 +53,46 @@ def _mixed(brief: Brief) -> list[Schedule]:
 
 
 def _beside(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """All from the start: with text, in two sizes, several in one prompt, the same twice."""
-    one = show(brief, "one", kind)
-    long, short = ask(brief, "long", LONG), ask(brief, "short", SHORT)
+    """All arrive at the start: with text, in two sizes, several in one prompt, the same twice."""
+    one = media_request(brief, "one", kind)
+    long, short = text_request(brief, "long", LONG), text_request(brief, "short", SHORT)
     yield Schedule(f"{kind}_beside_text", (together(one, long, short),))
-    other = show(brief, "other", kind, size=1, content=1)
+    other = media_request(brief, "other", kind, size=1, content=1)
     yield Schedule(f"{kind}_two_sizes", (together(one, other),))
-    yield Schedule(f"{kind}_same_twice", (together(one, show(brief, "again", kind), short),))
+    yield Schedule(
+        f"{kind}_same_twice", (together(one, media_request(brief, "again", kind), short),)
+    )
     if kind not in brief.single:
-        several = show(brief, "several", kind, content=1, count=2)
+        several = media_request(brief, "several", kind, content=1, count=2)
         yield Schedule(f"{kind}_several", (together(several, one, short),))
 
 
 def _images_together(brief: Brief) -> list[Schedule]:
-    """Of one size and of two; texts of other lengths; a prompt without any."""
+    """Media of one size and of two; texts of other lengths; a prompt without media."""
 
     def at_edge(name: str, text: int, **more: Any) -> Request:
         place = {"before": text, "after": 0} if brief.media_last else {"before": 0, "after": text}
-        return show(brief, name, "image", **place, **more)
+        return media_request(brief, name, "image", **place, **more)
 
     one, other = at_edge("one", SHORT), at_edge("other", SHORT, size=1, content=2)
     longer = at_edge("longer", MEDIUM, content=1, max_tokens=3)
     schedules = [
         Schedule("one_size", (together(one, longer),)),
-        Schedule("sizes_and_text", (together(one, other, ask(brief, "text", LONG)),)),
+        Schedule("sizes_and_text", (together(one, other, text_request(brief, "text", LONG)),)),
     ]
     if brief.beside:
-        # Its first token alone tells whose image a row saw, where later ones lose it.
+        # Here the first token already shows whose image a row used; later ones may not.
         first = [at_edge(f"first_{n}", SHORT, content=n, max_tokens=1) for n in range(2)]
         schedules.append(Schedule("first_tokens", (together(*first),)))
     return schedules
 
 
 def _joins(brief: Brief, kind: str) -> Iterator[Schedule]:
-    first = show(brief, "one", kind, max_tokens=LASTING)
-    text = ask(brief, "text", SHORT)
+    first = media_request(brief, "one", kind, max_tokens=LASTING)
+    text = text_request(brief, "text", SHORT)
     yield Schedule(f"text_joins_{kind}", (together(first), together(text, when=produced("one", 1))))
-    long = ask(brief, "long", MEDIUM, max_tokens=LASTING)
-    late = show(brief, "late", kind, size=1, content=1)
+    long = text_request(brief, "long", MEDIUM, max_tokens=LASTING)
+    late = media_request(brief, "late", kind, size=1, content=1)
     arrivals = (together(long), together(late, when=produced("long", 1)))
     yield Schedule(f"{kind}_joins_text", arrivals)
 
@@ -101,17 +103,17 @@ def _in_pieces(brief: Brief) -> list[Schedule]:
 
 
 def _chunks(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """A piece of prefill ends at the start of the medium, within it, at its end."""
-    # The longest row is padded nowhere: its pieces are those of its single stream.
-    one = show(brief, "one", kind, after=LONG)
-    long, short = ask(brief, "long", LONG), ask(brief, "short", SHORT)
+    """A piece of prefill ends at the start of a medium, within it, at its end."""
+    # The longest row has no padding: its pieces are those of its single stream.
+    one = media_request(brief, "one", kind, after=LONG)
+    long, short = text_request(brief, "long", LONG), text_request(brief, "short", SHORT)
     start, stop = one.media[0].span
     places = {"start": start, "inside": (start + stop) // 2, "end": stop}
     for where, size in places.items():
         options = EngineOptions(prefill_step_size=max(size, 1))
         arrivals = (together(one, long, short),)
         yield Schedule(f"{kind}_cut_at_{where}", arrivals, options=options)
-    padded = show(brief, "padded", kind)
+    padded = media_request(brief, "padded", kind)
     options = EngineOptions(prefill_step_size=PIECE)
     yield Schedule(f"{kind}_cut_and_padded", (together(padded, long),), options=options)
     yield _removal(brief, kind, "prefill", in_prefill("one", PIECE), options)
@@ -125,10 +127,10 @@ def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
 def _removal(
     brief: Brief, kind: str, stage: str, when: Trigger, options: EngineOptions
 ) -> Schedule:
-    """The medium goes while a text beside it goes on; a follow-up comes."""
-    one = show(brief, "one", kind, after=MEDIUM, max_tokens=LASTING)
-    text = ask(brief, "text", LONG, max_tokens=LASTING)
-    late = ask(brief, "next", SHORT, max_tokens=3)
+    """A request with a medium is removed while text beside it continues; one more arrives."""
+    one = media_request(brief, "one", kind, after=MEDIUM, max_tokens=LASTING)
+    text = text_request(brief, "text", LONG, max_tokens=LASTING)
+    late = text_request(brief, "next", SHORT, max_tokens=3)
     return Schedule(
         f"{kind}_cancelled_in_{stage}",
         (together(one, text), together(late, when=gone("one", removed=True))),
@@ -138,17 +140,20 @@ def _removal(
 
 
 def _longest(brief: Brief, kind: str, options: EngineOptions) -> Iterator[Schedule]:
-    """The longer row, with the medium or beside it, goes in prefill: one padded row is left.
+    """The longer row, with or without the medium, is removed in prefill: one padded row is left.
 
-    In decode text alone tells as much: see ``cancel``.
+    For removal in decode, requests without media suffice: see ``cancel``.
     """
-    medium = show(brief, "left", kind)
+    medium = media_request(brief, "left", kind)
     rows = {
-        f"{kind}_longest": (show(brief, "long", kind, after=LONG), ask(brief, "left", MEDIUM)),
-        f"{kind}_left": (ask(brief, "long", len(medium.prompt) + MEDIUM), medium),
+        f"{kind}_longest": (
+            media_request(brief, "long", kind, after=LONG),
+            text_request(brief, "left", MEDIUM),
+        ),
+        f"{kind}_left": (text_request(brief, "long", len(medium.prompt) + MEDIUM), medium),
     }
     for name, pair in rows.items():
-        late = ask(brief, "next", TWO, max_tokens=3)
+        late = text_request(brief, "next", TWO, max_tokens=3)
         yield Schedule(
             f"{name}_in_prefill",
             (together(*pair), together(late, when=gone("long", removed=True))),
@@ -158,27 +163,27 @@ def _longest(brief: Brief, kind: str, options: EngineOptions) -> Iterator[Schedu
 
 
 def _slots(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """One slot: a medium, another of another size, text."""
+    """One slot: a medium, one of another size, then text."""
     requests = [
-        show(brief, "one", kind, max_tokens=3),
-        show(brief, "other", kind, size=1, content=1, max_tokens=3),
-        ask(brief, "text", LONG, max_tokens=3),
+        media_request(brief, "one", kind, max_tokens=3),
+        media_request(brief, "other", kind, size=1, content=1, max_tokens=3),
+        text_request(brief, "text", LONG, max_tokens=3),
     ]
     options = EngineOptions(prefill_batch_size=1, completion_batch_size=1)
     yield Schedule(f"{kind}_after_{kind}", (together(*requests),), options=options)
 
 
 def _stale(brief: Brief) -> list[Schedule]:
-    """One request after the other on one model, each unlike the one before."""
+    """One request after the other on one model, each different from the previous one."""
     lengths = {"long": LONG, "short": SHORT, "medium": MEDIUM}
-    requests = [ask(brief, name, n, max_tokens=4) for name, n in lengths.items()]
+    requests = [text_request(brief, name, n, max_tokens=4) for name, n in lengths.items()]
     for kind in brief.modalities:
         if kind != "text":
             more: dict[str, Any] = {"max_tokens": 3}
             requests = [
-                show(brief, kind, kind, max_tokens=4),
-                ask(brief, f"after_{kind}", SHORT, **more),
-                show(brief, f"other_{kind}", kind, size=1, content=1, **more),
+                media_request(brief, kind, kind, max_tokens=4),
+                text_request(brief, f"after_{kind}", SHORT, **more),
+                media_request(brief, f"other_{kind}", kind, size=1, content=1, **more),
                 *requests,
             ]
     return [_one_by_one("in_turn", requests), _one_by_one("in_reverse", requests[::-1])]
@@ -226,8 +231,8 @@ MEDIA_IN_PIECES = Scenario(
     (
         media_seen.cut_in_span(),
         media_seen.removed_from(Stage.PREFILL),
-        media_seen.left_alone(Stage.PREFILL, media=False),
-        media_seen.left_alone(Stage.PREFILL, media=True),
+        media_seen.last_row_left(Stage.PREFILL, media=False),
+        media_seen.last_row_left(Stage.PREFILL, media=True),
     ),
     applies=_takes_media_in_pieces,
 )

@@ -1,12 +1,11 @@
-"""Witnesses about requests with media: what they were beside, and where their spans were cut."""
+"""Witnesses about requests with media: which rows were beside them, where spans were cut."""
 
 from __future__ import annotations
 
 from conformance.core.schedule import Stage
 from conformance.core.trace import Trace
 from conformance.scenarios.base import Witness
-from conformance.scenarios.witnesses import left_alone as left_alone_in
-from conformance.scenarios.witnesses import longest_leaves
+from conformance.scenarios.witnesses import last_rows_left, longest_leaves
 
 
 def beside_text() -> Witness:
@@ -15,12 +14,12 @@ def beside_text() -> Witness:
 
 
 def text_joins() -> Witness:
-    """Text came while a request with media had produced tokens, and both then decoded."""
+    """Text arrived when a request with media had produced tokens, and both then decoded."""
     return Witness("text that joins media", lambda trace: _joined(trace, late_media=False))
 
 
 def joins_text() -> Witness:
-    """A request with media came while text had produced tokens, and both then decoded."""
+    """A request with media arrived when text had produced tokens, and both then decoded."""
     return Witness("media that joins text", lambda trace: _joined(trace, late_media=True))
 
 
@@ -41,7 +40,7 @@ def cut_in_span() -> Witness:
 
 
 def removed_from(stage: Stage) -> Witness:
-    """A request with media was removed while in ``stage``, and one without came to its end."""
+    """A request with media was removed in ``stage``, and one without was completed."""
 
     def seen(trace: Trace) -> bool:
         media = _with_media(trace)
@@ -52,18 +51,18 @@ def removed_from(stage: Stage) -> Witness:
     return Witness(f"media removed in {stage}", seen)
 
 
-def left_alone(stage: Stage, *, media: bool) -> Witness:
-    """A request with media, or one without, was left alone: see ``witnesses.left_alone``."""
+def last_row_left(stage: Stage, *, media: bool) -> Witness:
+    """The last row left has media, or has none: see ``witnesses.last_rows_left``."""
 
     def seen(trace: Trace) -> bool:
-        return any((name in _with_media(trace)) is media for name in left_alone_in(trace, stage))
+        return any((name in _with_media(trace)) is media for name in last_rows_left(trace, stage))
 
     name = f"{'media' if media else 'text'} whose longer neighbour was removed in {stage}"
     return Witness(name, seen, needs=longest_leaves(stage).needs)
 
 
 def one_after_another() -> Witness:
-    """Requests that never were in the engine's batch together, three of them at least."""
+    """At least three requests that were never in the engine's batch together."""
 
     def seen(trace: Trace) -> bool:
         busy = [

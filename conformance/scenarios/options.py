@@ -1,4 +1,4 @@
-"""Rungs of per-request options: stop sequences, samplers, processors; and wrong calls."""
+"""Rungs with per-request options: stop sequences, samplers, processors; and invalid calls."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
-    ask,
     gone,
     produced,
+    text_request,
     together,
 )
 
-# What requests need that choose their tokens otherwise than the one beside them.
+# Capabilities for requests that choose their tokens differently from the one beside them.
 _SAMPLING = frozenset({Capability.SAMPLERS, Capability.LATE_JOIN})
-# Which invalid calls are tried together; those not named here are bad batch sizes.
+# Invalid calls that are made together; those not listed are bad batch sizes.
 _PROBE_GROUPS = {
     "mismatched_lists": ("mismatched_",),
     "bad_requests": ("empty_", "zero_max", "negative_max"),
@@ -35,36 +35,40 @@ _PROBE_GROUPS = {
 
 
 def _stop_sequences(brief: Brief) -> list[Schedule]:
-    """The stops are taken from what the oracle says, so that they are met, or just not."""
+    """Stop sequences taken from the oracle's output, so that they match, or almost match."""
     options = EngineOptions()
 
-    def says(length: int) -> tuple[int, ...]:
-        return brief.solo(ask(brief, "probe", length, max_tokens=LASTING), options).tokens
+    def oracle_tokens(length: int) -> tuple[int, ...]:
+        return brief.solo(text_request(brief, "probe", length, max_tokens=LASTING), options).tokens
 
     low, high = brief.tokens
-    long, medium, short, two = (says(n) for n in (LONG, MEDIUM, SHORT, TWO))
-    first = brief.solo(ask(brief, "late", SHORT, variant=1), options).tokens[0]
+    long, medium, short, two = (oracle_tokens(n) for n in (LONG, MEDIUM, SHORT, TWO))
+    first = brief.solo(text_request(brief, "late", SHORT, variant=1), options).tokens[0]
     never = next(t for t in range(low, high) if t not in {*long, *medium, *short, *two, first})
     rows = [
-        # Met across the join that the second arrival makes.
-        ask(brief, "across", LONG, max_tokens=LASTING, stop=(long[:3],)),
-        # The longer sequence begins to match and fails; the shorter one inside it must be seen.
-        ask(
+        # Matches across the join of the second arrival.
+        text_request(brief, "across", LONG, max_tokens=LASTING, stop=(long[:3],)),
+        # The longer sequence begins to match and fails; the shorter one inside it must match.
+        text_request(
             brief,
             "overlap",
             MEDIUM,
             max_tokens=LASTING,
             stop=((medium[1], medium[2], never), (medium[2], medium[3])),
         ),
-        ask(brief, "single", SHORT, max_tokens=LASTING, stop=((short[4],), (never, short[1]))),
-        ask(brief, "without", TWO, max_tokens=LASTING),
-        # Its own stop comes when rows before it have left: a matcher that stayed behind misses it.
-        ask(brief, "last", TWO, max_tokens=LASTING, stop=((two[0], never), (two[-2], two[-1]))),
+        text_request(
+            brief, "single", SHORT, max_tokens=LASTING, stop=((short[4],), (never, short[1]))
+        ),
+        text_request(brief, "without", TWO, max_tokens=LASTING),
+        # Its stop comes when rows before it have left: a matcher that was not moved misses it.
+        text_request(
+            brief, "last", TWO, max_tokens=LASTING, stop=((two[0], never), (two[-2], two[-1]))
+        ),
     ]
-    # Takes the slot of a row whose matcher stood in the middle of a sequence. One that said its own
-    # stop at once would have joined nobody.
+    # Takes the slot of a row whose matcher was in the middle of a sequence. If it stopped at its
+    # first token, it would not decode beside another row.
     single = never if first == short[4] else short[4]
-    late = ask(brief, "late", SHORT, variant=1, stop=((long[1], long[2]), (single,)))
+    late = text_request(brief, "late", SHORT, variant=1, stop=((long[1], long[2]), (single,)))
     arrivals = (together(*rows), together(late, when=produced("across", 1)))
     return [Schedule("stop_sequences", arrivals, options=options)]
 
@@ -75,9 +79,9 @@ def _samplers(brief: Brief) -> list[Schedule]:
 
 
 def _penalty_in_pieces(brief: Brief) -> Schedule:
-    """A penalty counts the tokens of all pieces. Alone: nobody beside it can be to blame."""
+    """A penalty counts the tokens of all pieces. A single row, so no other row can be the cause."""
     penalty = Processor("library", {"repetition_penalty": 3.0, "repetition_context_size": LONG})
-    request = ask(brief, "only", LONG, processors=(penalty,))
+    request = text_request(brief, "only", LONG, processors=(penalty,))
     options = EngineOptions(prefill_step_size=PIECE)
     return Schedule("penalty_in_pieces", (together(request),), options=options)
 
@@ -93,17 +97,19 @@ def _sampled(brief: Brief) -> list[Schedule]:
     unlikely = Sampler(
         "library", {"temp": 0.7, "xtc_probability": 1.0, "xtc_threshold": 0.05, "top_k": 1}
     )
-    # The smallest nucleus holds the best token alone; another row's would hold more, or nothing.
+    # The smallest nucleus holds only the best token; another row's would hold more, or none.
     nucleus = Sampler("library", {"temp": 0.7, "top_p": 0.01})
     rows = [
-        ask(brief, "plain", MEDIUM, max_tokens=6),
-        ask(brief, "seeded", LONG, max_tokens=3, sampler=seeded[0]),
-        ask(brief, "penalty", SHORT, max_tokens=6, processors=(penalty,)),
-        ask(brief, "both", TWO, max_tokens=4, sampler=seeded[1], processors=(biased, counting)),
+        text_request(brief, "plain", MEDIUM, max_tokens=6),
+        text_request(brief, "seeded", LONG, max_tokens=3, sampler=seeded[0]),
+        text_request(brief, "penalty", SHORT, max_tokens=6, processors=(penalty,)),
+        text_request(
+            brief, "both", TWO, max_tokens=4, sampler=seeded[1], processors=(biased, counting)
+        ),
     ]
     late = [
-        ask(brief, "late_plain", SHORT, variant=1, max_tokens=4),
-        ask(
+        text_request(brief, "late_plain", SHORT, variant=1, max_tokens=4),
+        text_request(
             brief,
             "late_biased",
             TWO,
@@ -113,9 +119,16 @@ def _sampled(brief: Brief) -> list[Schedule]:
             processors=(biased,),
         ),
     ]
-    shared = [ask(brief, f"s{n}", n, max_tokens=3, sampler=chain) for n in (LONG, SHORT, TWO)]
-    narrow = [ask(brief, f"p{n}", n, max_tokens=3, sampler=nucleus) for n in (MEDIUM, SHORT, TWO)]
-    rare = [ask(brief, f"x{n}", n, max_tokens=3, sampler=unlikely) for n in (MEDIUM, SHORT, TWO)]
+    shared = [
+        text_request(brief, f"s{n}", n, max_tokens=3, sampler=chain) for n in (LONG, SHORT, TWO)
+    ]
+    narrow = [
+        text_request(brief, f"p{n}", n, max_tokens=3, sampler=nucleus) for n in (MEDIUM, SHORT, TWO)
+    ]
+    rare = [
+        text_request(brief, f"x{n}", n, max_tokens=3, sampler=unlikely)
+        for n in (MEDIUM, SHORT, TWO)
+    ]
     return [
         Schedule("per_row", (together(*rows), together(*late, when=produced("plain", 2)))),
         Schedule("shared", (together(*shared),)),
@@ -129,11 +142,13 @@ def _invalid(brief: Brief) -> list[Schedule]:
     for name, prefixes in _PROBE_GROUPS.items():
         kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]
         rows: list[Request] = [
-            ask(brief, "a", SHORT, max_tokens=4),
-            ask(brief, "b", TWO, max_tokens=3),
-            ask(brief, "c", TWO, variant=1, max_tokens=2),
+            text_request(brief, "a", SHORT, max_tokens=4),
+            text_request(brief, "b", TWO, max_tokens=3),
+            text_request(brief, "c", TWO, variant=1, max_tokens=2),
         ]
-        after = together(ask(brief, "next", SHORT, variant=1, max_tokens=2), when=gone("b"))
+        after = together(
+            text_request(brief, "next", SHORT, variant=1, max_tokens=2), when=gone("b")
+        )
         schedules.append(
             Schedule(
                 name,
@@ -146,8 +161,8 @@ def _invalid(brief: Brief) -> list[Schedule]:
 
 
 def _fewer_slots(brief: Brief) -> Schedule:
-    """More prompts may be prefilled together than may decode: they wait, but not for ever."""
-    rows = [ask(brief, f"r{i}", TWO, variant=i, max_tokens=2) for i in range(2)]
+    """More prompts may be prefilled together than may decode: they wait, but must complete."""
+    rows = [text_request(brief, f"r{i}", TWO, variant=i, max_tokens=2) for i in range(2)]
     options = EngineOptions(prefill_batch_size=2, completion_batch_size=1)
     return Schedule("fewer_slots", (together(*rows),), options=options)
 

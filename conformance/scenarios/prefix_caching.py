@@ -1,8 +1,8 @@
-"""Automatic prefix caching: what equal prefixes save changes nothing in what comes out.
+"""Automatic prefix caching: reusing equal prefixes must not change the output.
 
-A prompt of ``LONG`` tokens is seen first; then come prompts that share more or less of it. The
-cache keeps whole blocks (or snapshots of a whole prompt), so shared parts end at a block's edge,
-one token before it, one after it and inside of it.
+A prompt of ``LONG`` tokens comes first, then prompts that share parts of it. The cache keeps whole
+blocks (or snapshots of a whole prompt), so shared parts end at a block's edge, one token before it,
+one after it and inside of it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
-    ask,
     gone,
     in_prefill,
     produced,
+    text_request,
     together,
 )
 
-# Tokens of a block. Snapshots are taken of no prompt of less than 16 tokens, by default.
+# Tokens of a block. By default, prompts of less than 16 tokens get no snapshot.
 BLOCK = 4
 SHARED = 4 * BLOCK
-# A prompt beside the long one, of other tokens: long enough for a snapshot.
+# Another prompt beside the long one, long enough for a snapshot.
 OTHER = SHARED + 2
-# Output tokens: of a prompt of which only the beginning is of interest, and of all others.
+# Output tokens of a prompt of which only the start matters, and of all others.
 FEW, SOME = 2, 3
 
 
@@ -57,9 +57,9 @@ def _options(step: int = 2048, **cache: int) -> EngineOptions:
 
 
 def _first(brief: Brief, max_tokens: int) -> Request:
-    """The long prompt; in two pieces, where the engine keeps what it has at the end of each."""
+    """The long prompt; in two pieces if the engine keeps the cache at the end of each."""
     pieces = (SHARED + 1, LONG - SHARED - 1) if Capability.SEGMENTS in brief.capabilities else ()
-    return ask(brief, "first", LONG, max_tokens=max_tokens, segments=pieces)
+    return text_request(brief, "first", LONG, max_tokens=max_tokens, segments=pieces)
 
 
 def _after(brief: Brief, name: str, shared: int, more: int, max_tokens: int = FEW) -> Request:
@@ -69,7 +69,7 @@ def _after(brief: Brief, name: str, shared: int, more: int, max_tokens: int = FE
 
 
 def _swapped(brief: Brief) -> Request:
-    """The long prompt with its second and third block in each other's place."""
+    """The long prompt with its second and third block swapped."""
     prompt = brief.prompt(LONG)
     blocks = (prompt[:BLOCK], prompt[2 * BLOCK : 3 * BLOCK], prompt[BLOCK : 2 * BLOCK])
     return Request("swapped", (*sum(blocks, ()), *prompt[3 * BLOCK :]), FEW)
@@ -84,7 +84,7 @@ def _one_by_one(name: str, requests: list[Request]) -> Schedule:
 
 
 def _in_turn(brief: Brief) -> Schedule:
-    """One after the other: other ends, a longer prompt, whole blocks alone, blocks swapped."""
+    """One after the other: other ends, a longer prompt, whole blocks only, blocks swapped."""
     requests = [
         _first(brief, FEW),
         _after(brief, "in_block", SHARED + 2, SHORT),
@@ -98,8 +98,8 @@ def _in_turn(brief: Brief) -> Schedule:
 def _beside_cold(brief: Brief) -> Schedule:
     """Rows with more, less and nothing to reuse in one prefill, in pieces."""
     rows = (
-        ask(brief, "again", LONG, max_tokens=SOME),
-        ask(brief, "cold", MEDIUM, max_tokens=SOME),
+        text_request(brief, "again", LONG, max_tokens=SOME),
+        text_request(brief, "cold", MEDIUM, max_tokens=SOME),
         _after(brief, "in_block", SHARED + 2, SHORT, max_tokens=SOME),
         _after(brief, "longer", LONG, SHORT, max_tokens=SOME),
     )
@@ -109,16 +109,16 @@ def _beside_cold(brief: Brief) -> Schedule:
 
 
 def _late(brief: Brief) -> Schedule:
-    """A prompt that reuses joins others that decode, the one that it reuses among them.
+    """A prompt joins decoding rows, among them the one whose prefix it reuses.
 
-    Then one reuses the other of the two that were prefilled together. Their snapshots fall due one
-    token apart: a window's storage has begun anew when they are taken.
+    Then one reuses the other of the two that were prefilled together. Their snapshots are taken one
+    token apart, when a window's storage has wrapped around.
     """
     other = Request("other_again", brief.prompt(OTHER) + brief.prompt(TWO, variant=7), FEW)
     return Schedule(
         "late",
         (
-            together(_first(brief, OUTPUT), ask(brief, "other", OTHER, max_tokens=FEW)),
+            together(_first(brief, OUTPUT), text_request(brief, "other", OTHER, max_tokens=FEW)),
             together(
                 _after(brief, "late", SHARED + 2, SHORT, max_tokens=SOME), when=produced("first", 1)
             ),
@@ -129,21 +129,26 @@ def _late(brief: Brief) -> Schedule:
 
 
 def _evicted(brief: Brief) -> Schedule:
-    """There is room for one prompt: the next takes its place, even while it decodes."""
+    """There is space for one prompt: the next one evicts it, even while it decodes."""
     return Schedule(
         "evicted",
         (
-            together(ask(brief, "first", LONG, max_tokens=FEW)),
-            together(ask(brief, "other", LONG, variant=1, max_tokens=FEW), when=gone("first")),
-            together(ask(brief, "again", LONG, max_tokens=4), when=gone("other")),
-            together(ask(brief, "next", LONG, variant=2, max_tokens=1), when=produced("again", 1)),
+            together(text_request(brief, "first", LONG, max_tokens=FEW)),
+            together(
+                text_request(brief, "other", LONG, variant=1, max_tokens=FEW), when=gone("first")
+            ),
+            together(text_request(brief, "again", LONG, max_tokens=4), when=gone("other")),
+            together(
+                text_request(brief, "next", LONG, variant=2, max_tokens=1),
+                when=produced("again", 1),
+            ),
         ),
         options=_options(blocks=LONG // BLOCK, snapshots=1),
     )
 
 
 def _cancelled(brief: Brief) -> Schedule:
-    """Of rows that reuse one goes in prefill and one in decode; then the prefix is used again."""
+    """Of rows that reuse a prefix one is removed in prefill, one in decode; then it is reused."""
     return Schedule(
         "cancelled",
         (
@@ -153,7 +158,9 @@ def _cancelled(brief: Brief) -> Schedule:
                 _after(brief, "b", LONG, SHORT, max_tokens=SOME),
                 when=gone("first"),
             ),
-            together(ask(brief, "again", LONG, max_tokens=FEW), when=gone("b", removed=True)),
+            together(
+                text_request(brief, "again", LONG, max_tokens=FEW), when=gone("b", removed=True)
+            ),
         ),
         (Removal(("a",), in_prefill("b", PIECE)), Removal(("b",), produced("b", 2))),
         options=_options(PIECE),
@@ -161,14 +168,14 @@ def _cancelled(brief: Brief) -> Schedule:
 
 
 def _no_room(brief: Brief) -> list[Schedule]:
-    """Two keep the same sequence. What comes next may use it, and leaves no room for it.
+    """Two requests keep the same sequence. The next one may reuse it, and evicts it.
 
-    Only for engines that keep whole sequences, which have their ends where prompts are cut.
+    Only for engines that keep whole sequences, up to where prompts are cut.
     """
     if Capability.SEGMENTS not in brief.capabilities:
         return []
     names = ("twin", "other_twin", "again", "last")
-    twin, other, again, last = (ask(brief, name, MEDIUM, max_tokens=FEW) for name in names)
+    twin, other, again, last = (text_request(brief, name, MEDIUM, max_tokens=FEW) for name in names)
     arrivals = (
         together(twin, other),
         together(again, when=gone("twin")),
@@ -201,7 +208,7 @@ def _media(brief: Brief, kind: str) -> Schedule:
 
 def _speaks_of_text(family: Family) -> str:
     kind = family.facts.required
-    return f"no two requests share a prefix: each speaks of its own {kind}" if kind else ""
+    return f"no two requests share a prefix: each has its own {kind}" if kind else ""
 
 
 PREFIX_CACHING = Scenario(

@@ -1,4 +1,4 @@
-"""The rung of quantized keys and values: batches that change, on either side of the start."""
+"""The rung of quantized keys and values: changing batches, before and after the start."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from conformance.scenarios.build import (
     MEDIUM,
     SHORT,
     TWO,
-    ask,
+    media_request,
     produced,
-    show,
+    text_request,
     together,
 )
 
-# From here on TurboQuant quantizes: above the short prompts, in the middle of the others.
+# The start of TurboQuant: above the short prompts, in the middle of the others.
 START = 8
-# Ends of pieces lie within prompts, but make fewer steps than the pieces of other scenarios.
+# Pieces end within prompts, but take fewer steps than the pieces of other scenarios.
 CUT = 8
 # 3 bits for keys and 4 for values; whole bits, which need the scheme's name; 2 bits and 3.
 TURBO, WHOLE, SMALL = (KvQuant(bits, scheme="turboquant") for bits in (3.5, 4, 2.5))
@@ -42,15 +42,17 @@ def _quantized(brief: Brief) -> list[Schedule]:
     }
     turbo = {"turbo": TURBO} if "turboquant" in brief.schemes else {}
     if not kinds and not turbo:
-        told = ", ".join(map(str, sorted(sizes)))
-        raise Unsupported(f"heads of {told} elements can't be cut into groups of 32: not supported")
+        listed = ", ".join(map(str, sorted(sizes)))
+        raise Unsupported(
+            f"heads of {listed} elements can't be cut into groups of 32: not supported"
+        )
     first = next(iter(kinds.values()), TURBO)
     schedules = [_changing(brief, "plain", None)]
     schedules += [_changing(brief, name, kv) for name, kv in (kinds | turbo).items()]
     schedules += _unpadded(brief, dict(list(kinds.items())[:1]) | turbo)
     schedules += _starts(brief, SMALL if turbo else first)
     alone = dict(list(kinds.items())[:2]) | turbo | {"start": _from_start(first)}
-    only = ask(brief, "only", MEDIUM, max_tokens=2)
+    only = text_request(brief, "only", MEDIUM, max_tokens=2)
     schedules += [_schedule(f"alone_{name}", kv, together(only)) for name, kv in alone.items()]
     if "image" in brief.modalities and Capability.MEDIA in brief.capabilities:
         uniform = {"uniform": first} if kinds else {}
@@ -59,39 +61,38 @@ def _quantized(brief: Brief) -> list[Schedule]:
 
 
 def _changing(brief: Brief, name: str, kv: KvQuant | None) -> Schedule:
-    """Prompts of other lengths, of which the first rows leave; one joins that is longer.
+    """Prompts of different lengths, of which the first rows leave; a longer one joins.
 
-    The last row decodes on for two steps and more after each: the step after a row left was
-    computed before.
+    The last row decodes two or more steps after each change: the first of them was computed before.
     """
     first = [
-        ask(brief, name, length, max_tokens=out)
+        text_request(brief, name, length, max_tokens=out)
         for name, length, out in (("two", TWO, 2), ("long", LONG, 3), ("short", SHORT, 6))
     ]
-    late = together(ask(brief, "late", MEDIUM, max_tokens=2), when=produced("short", 1))
+    late = together(text_request(brief, "late", MEDIUM, max_tokens=2), when=produced("short", 1))
     options = EngineOptions(prefill_step_size=CUT, kv=kv)
     return Schedule(name, (together(*first), late), options=options)
 
 
 def _unpadded(brief: Brief, kinds: dict[str, KvQuant]) -> Iterator[Schedule]:
-    """Prompts of one length, of which the first rows leave: right also where padding is wrong."""
+    """Prompts of one length, of which the first rows leave: correct even if padding is wrong."""
     rows = (("first", 2), ("second", 3), ("last", 6))
     for name, kv in kinds.items():
         asked = [
-            ask(brief, row, MEDIUM, variant=at, max_tokens=out)
+            text_request(brief, row, MEDIUM, variant=at, max_tokens=out)
             for at, (row, out) in enumerate(rows)
         ]
         yield _schedule(f"unpadded_{name}", kv, together(*asked))
 
 
 def _starts(brief: Brief, kind: KvQuant) -> Iterator[Schedule]:
-    """Prompts all shorter than the start, all longer, and of each kind, together or one later."""
+    """Prompts all shorter than the start, all longer, or mixed; together, or one joining later."""
 
     def row(name: str, length: int, max_tokens: int = 2) -> Request:
-        return ask(brief, name, length, max_tokens=max_tokens)
+        return text_request(brief, name, length, max_tokens=max_tokens)
 
     kv = _from_start(kind)
-    # Goes beyond the start while it decodes.
+    # Passes the start while it decodes.
     crossing = row("crossing", SHORT, START - SHORT + 2)
     other = together(row("other", TWO), when=produced("crossing", 1))
     yield _schedule("start_below", kv, together(crossing), other)
@@ -104,8 +105,8 @@ def _starts(brief: Brief, kind: KvQuant) -> Iterator[Schedule]:
 
 
 def _images(brief: Brief, kinds: dict[str, KvQuant]) -> Iterator[Schedule]:
-    image = show(brief, "image", "image", max_tokens=2)
-    text = ask(brief, "text", SHORT, max_tokens=3)
+    image = media_request(brief, "image", "image", max_tokens=2)
+    text = text_request(brief, "text", SHORT, max_tokens=3)
     for name, kv in kinds.items():
         yield _schedule(f"image_{name}", kv, together(image, text))
 

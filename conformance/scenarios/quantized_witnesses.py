@@ -1,4 +1,4 @@
-"""Witnesses about quantized caches: that there were some, and what happened to their rows."""
+"""Witnesses about quantized caches: their existence, and what happened to their rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def quantized() -> Witness:
 
 
 def row_leaves() -> Witness:
-    """A row went out of a quantized batch in which another decoded on."""
+    """A row left a quantized batch in which another kept decoding."""
 
     def seen(trace: Trace) -> bool:
         return any(
@@ -28,7 +28,7 @@ def row_leaves() -> Witness:
 
 
 def row_joins() -> Witness:
-    """A row came into a quantized batch in which another already decoded."""
+    """A row joined a quantized batch in which another was already decoding."""
 
     def seen(trace: Trace) -> bool:
         return any(

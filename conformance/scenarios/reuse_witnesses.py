@@ -1,4 +1,4 @@
-"""Witnesses about reused prefixes: whose prompt was shortened by one, and what was around it."""
+"""Witnesses about reused prefixes: which prompts reused one, and which rows were beside them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from conformance.scenarios.base import Witness
 
 
 def hit() -> Witness:
-    """A prompt's beginning was taken from an earlier prompt."""
+    """The start of a prompt was taken from an earlier prompt's cache."""
     return Witness("a prefix that is reused", lambda t: any(s.output.reused for s in t.steps))
 
 
 def hit_of_part() -> Witness:
-    """A prompt reused a part of one before that ends where the two part, or earlier.
+    """A prompt reused a part of an earlier one, up to where the two differ, or less.
 
-    What they share ends within a block, or within what was kept whole, which then was cut.
+    The shared part ends within a block, or within a sequence that was kept whole and then cut.
     """
 
     def seen(trace: Trace) -> bool:
@@ -42,7 +42,7 @@ def hit_of_part() -> Witness:
 
 
 def beside_cold() -> Witness:
-    """In one step a prompt that reuses a prefix began and one that does not."""
+    """A prompt that reuses a prefix and one that does not began in the same step."""
 
     def seen(trace: Trace) -> bool:
         return any(
@@ -54,7 +54,7 @@ def beside_cold() -> Witness:
 
 
 def late_hit() -> Witness:
-    """A prompt that reuses a prefix began while another request decoded, which then went on."""
+    """A prompt that reuses a prefix began while another request decoded, which then continued."""
 
     def seen(trace: Trace) -> bool:
         return any(
@@ -67,7 +67,7 @@ def late_hit() -> Witness:
 
 
 def evicted() -> Witness:
-    """A prompt came again, after the first of them had ended, and reused nothing."""
+    """A prompt was repeated after its first request had ended, and reused nothing."""
 
     def seen(trace: Trace) -> bool:
         ended: set[tuple[int, ...]] = set()

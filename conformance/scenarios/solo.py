@@ -1,4 +1,4 @@
-"""Rungs without an engine: the oracle against itself."""
+"""Rungs without an engine: the oracle compared with itself."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from conformance.core.engine import Capability
 from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.scenarios.base import Brief, Scenario
-from conformance.scenarios.build import LONG, MEDIUM, PIECE, SHORT, ask, show, together
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    PIECE,
+    SHORT,
+    media_request,
+    text_request,
+    together,
+)
 
 
 def _repeat(brief: Brief) -> list[Schedule]:
-    requests = [ask(brief, f"r{length}", length) for length in (SHORT, MEDIUM, LONG)]
+    requests = [text_request(brief, f"r{length}", length) for length in (SHORT, MEDIUM, LONG)]
     return [Schedule("repeat", (together(*requests, *_media(brief)),))]
 
 
 def _rechunked(brief: Brief) -> list[Schedule]:
-    requests = [ask(brief, f"r{length}", length) for length in (MEDIUM, LONG)]
+    requests = [text_request(brief, f"r{length}", length) for length in (MEDIUM, LONG)]
     requests += _media(brief)
     options = EngineOptions(prefill_step_size=PIECE)
     return [Schedule("rechunked", (together(*requests),), options=options)]
@@ -24,7 +32,7 @@ def _rechunked(brief: Brief) -> list[Schedule]:
 def _media(brief: Brief) -> list[Request]:
     if Capability.MEDIA not in brief.capabilities:
         return []
-    return [show(brief, kind, kind) for kind in brief.modalities if kind != "text"]
+    return [media_request(brief, kind, kind) for kind in brief.modalities if kind != "text"]
 
 
 REPEAT = Scenario(
@@ -33,7 +41,7 @@ REPEAT = Scenario(
     summary="the single stream twice, and against the pass without a cache",
     needs=frozenset({Capability.LOGPROBS}),
     make=_repeat,
-    alone=True,
+    oracle_only=True,
 )
 RECHUNKED = Scenario(
     name="rechunked",
@@ -41,5 +49,5 @@ RECHUNKED = Scenario(
     summary="the single stream with its prompt in other pieces",
     needs=frozenset({Capability.LOGPROBS, Capability.CHUNKED}),
     make=_rechunked,
-    alone=True,
+    oracle_only=True,
 )

@@ -1,8 +1,8 @@
-"""Drafts that the model verifies: whatever is drafted, it gives the tokens that it gives alone.
+"""Speculative decoding: whatever is drafted, the output must be that of the single stream.
 
-Logprobs are not shown while tokens are drafted, so tokens are compared. How many tokens of a draft
-are right is in the schedule: each row accepts another number in each round, none and all among
-them. While a batch drafts the engine takes in nobody; who arrives waits for its end.
+Engines return no logprobs while drafting, so tokens are compared. The schedule sets how many tokens
+of a draft are right: each row accepts another number in each round, from none to all. While a batch
+drafts, the engine admits no request; new ones wait for its end.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
-    ask,
     gone,
+    media_request,
     produced,
-    show,
+    text_request,
     together,
 )
 
-# Tokens that are verified at once, and how many of a draft's are right, row after row.
+# Tokens that are verified at once, and how many of each draft are right, row by row.
 BLOCK = 4
 RIGHT = (3, 0, 2, 1)
 # Output tokens: enough for a round of each kind.
@@ -53,20 +53,21 @@ def _drafting(kind: str, *right: int, slots: int = 8, step: int = 2048) -> Engin
 
 
 def _rows(brief: Brief, *outputs: int) -> list[Request]:
-    """Rows of unequal length, called by it, with so many output tokens."""
+    """Rows of unequal prompt length, named after it, with these numbers of output tokens."""
     lengths = (LONG, SHORT, MEDIUM, TWO)
     return [
-        ask(brief, f"r{n}", n, max_tokens=out) for n, out in zip(lengths, outputs, strict=False)
+        text_request(brief, f"r{n}", n, max_tokens=out)
+        for n, out in zip(lengths, outputs, strict=False)
     ]
 
 
 def _alone(brief: Brief, kind: str) -> Iterator[Schedule]:
-    one = ask(brief, "only", LONG, max_tokens=MANY)
+    one = text_request(brief, "only", LONG, max_tokens=MANY)
     yield Schedule(f"{kind}_of_one", (together(one),), options=_drafting(kind, *RIGHT))
 
 
 def _ragged(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """Rows that end within a draft, at its end, with their first token."""
+    """Rows that end within a draft, at its end, and with their first token."""
     rows = together(*_rows(brief, MANY, 7, 1, 3))
     yield Schedule(f"{kind}_ragged", (rows,), options=_drafting(kind, *RIGHT))
     whole = together(*_rows(brief, MANY, MANY))
@@ -79,16 +80,16 @@ def _ragged(brief: Brief, kind: str) -> Iterator[Schedule]:
 def _waiting(brief: Brief, kind: str) -> Iterator[Schedule]:
     """More requests than slots, and one that arrives while others draft."""
     lengths = {"a": MEDIUM, "b": LONG, "c": SHORT, "d": TWO}
-    rows = [ask(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
-    late = ask(brief, "late", MEDIUM, variant=1)
+    rows = [text_request(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
+    late = text_request(brief, "late", MEDIUM, variant=1)
     options = _drafting(kind, *RIGHT, slots=2)
     arrivals = (together(*rows), together(late, when=produced("c", 2)))
     yield Schedule(f"{kind}_slot_reuse", arrivals, options=options)
 
 
 def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """Of four rows the first goes, then a middle one; in prefill in pieces, if there are any."""
-    after = ask(brief, "next", SHORT, variant=1)
+    """Of four rows the first is removed, then a middle one; also with prefill in pieces."""
+    after = text_request(brief, "next", SHORT, variant=1)
     gone_first = Removal((f"r{LONG}",), produced(f"r{SHORT}", 2))
     yield Schedule(
         f"{kind}_cancelled",
@@ -110,9 +111,9 @@ def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
 def _image(brief: Brief, kind: str) -> Iterator[Schedule]:
     if "image" in brief.modalities:
         rows = together(
-            show(brief, "one", "image", max_tokens=6),
-            ask(brief, "text", LONG, max_tokens=6),
-            show(brief, "other", "image", size=1, content=1, max_tokens=6),
+            media_request(brief, "one", "image", max_tokens=6),
+            text_request(brief, "text", LONG, max_tokens=6),
+            media_request(brief, "other", "image", size=1, content=1, max_tokens=6),
         )
         yield Schedule(f"{kind}_image_beside_text", (rows,), options=_drafting(kind, *RIGHT))
 

@@ -1,8 +1,8 @@
-"""Structured output: rows whose grammar forbids tokens, beside rows that may say anything.
+"""Structured output: rows whose grammar forbids tokens, beside unconstrained rows.
 
-A grammar moves on by each token that came out of its own row, and by nothing else: not by what was
-drafted and rejected, not by a prompt beside it, not by a row that stood where it stands now. In
-prefill by pieces a late request is in the same pass as rows that decode, where an engine does that.
+A grammar must advance by each token of its own row and by nothing else: not by rejected drafts, not
+by a prompt beside it, not by a row that had its slot before. With prefill in pieces, some engines
+put a late request into the same pass as decoding rows.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
-    ask,
     gone,
     produced,
+    text_request,
     together,
 )
 
 _GRAMMAR = "grammar"
 _STATES = 11
-# As in the scenario `speculative`: tokens verified at once, and how many of a draft's are right.
+# As in the scenario `speculative`: tokens verified at once, and how many of each draft are right.
 _BLOCK = 4
 _RIGHT = (3, 0, 2, 1)
-# Output tokens: enough for a draft of each kind.
+# Output tokens: enough for each kind of draft.
 _MANY = 9
 _DRAFT_MODEL = "draft_model"
 
@@ -59,35 +59,35 @@ def _penalty() -> dict[str, Any]:
 
 
 def _bound(brief: Brief, count: int) -> Request:
-    """A request whose grammar forbids at once what it would say without."""
-    free = brief.solo(ask(brief, "free", MEDIUM), EngineOptions())
+    """A request whose grammar forbids the first token it would produce without it."""
+    free = brief.solo(text_request(brief, "free", MEDIUM), EngineOptions())
     assert free.logprobs is not None
     vocab = free.logprobs.shape[-1]
     seed = next(
         s for s in itertools.count(1) if not Grammar(s, _STATES).allowed(vocab)[free.tokens[0]]
     )
-    return ask(brief, "bound", MEDIUM, max_tokens=count, **_grammar(seed))
+    return text_request(brief, "bound", MEDIUM, max_tokens=count, **_grammar(seed))
 
 
 def _rows(brief: Brief, count: int) -> tuple[Request, ...]:
     """Two with one prompt, of which one is free; another grammar; one more free row."""
     return (
         _bound(brief, count),
-        ask(brief, "free", MEDIUM, max_tokens=count),
-        ask(brief, "other", SHORT, max_tokens=count, **_grammar(101)),
-        ask(brief, "short", TWO, max_tokens=count),
+        text_request(brief, "free", MEDIUM, max_tokens=count),
+        text_request(brief, "other", SHORT, max_tokens=count, **_grammar(101)),
+        text_request(brief, "short", TWO, max_tokens=count),
     )
 
 
 def _late(brief: Brief) -> tuple[Request, ...]:
     return (
-        ask(brief, "late_free", LONG, max_tokens=4),
-        ask(brief, "late_bound", SHORT, variant=1, max_tokens=4, **_grammar(102)),
+        text_request(brief, "late_free", LONG, max_tokens=4),
+        text_request(brief, "late_bound", SHORT, variant=1, max_tokens=4, **_grammar(102)),
     )
 
 
 def _arrivals(brief: Brief, count: int) -> tuple[Arrival, ...]:
-    """A free row comes first, alone: who joins with a grammar must not lose it."""
+    """A free row joins first, by itself: the later one with a grammar must not lose it."""
     free, bound = _late(brief)
     return (
         together(*_rows(brief, count)),
@@ -104,14 +104,14 @@ def _joins(brief: Brief) -> Iterator[Schedule]:
 
 
 def _leaves(brief: Brief) -> Schedule:
-    """The first row is cancelled, a middle one ends: the others' grammars stay with them."""
+    """The first row is cancelled, a middle one ends: each other row keeps its grammar."""
     rows = (
         _bound(brief, LASTING),
-        ask(brief, "ends", TWO, variant=1, max_tokens=3),
-        ask(brief, "other", SHORT, max_tokens=LASTING, **_grammar(101)),
-        ask(brief, "free", MEDIUM, max_tokens=LASTING),
+        text_request(brief, "ends", TWO, variant=1, max_tokens=3),
+        text_request(brief, "other", SHORT, max_tokens=LASTING, **_grammar(101)),
+        text_request(brief, "free", MEDIUM, max_tokens=LASTING),
     )
-    after = ask(brief, "next", SHORT, variant=1, max_tokens=3, **_grammar(102))
+    after = text_request(brief, "next", SHORT, variant=1, max_tokens=3, **_grammar(102))
     return Schedule(
         "leaves",
         (together(*rows), together(after, when=gone("bound", removed=True))),
@@ -120,12 +120,12 @@ def _leaves(brief: Brief) -> Schedule:
 
 
 def _drafted(brief: Brief) -> Iterator[Schedule]:
-    """Drafts while a late prompt comes in by pieces: told ones, and the drafter's own.
+    """Drafts while a late prompt is prefilled in pieces: given drafts, and the drafter's own.
 
-    A penalty is there, too: what it counts must not hold rejected tokens either.
+    One row has a penalty, which must not count rejected tokens either.
     """
     first, *late = _arrivals(brief, _MANY)
-    penalty = ask(brief, "penalty", TWO, variant=1, max_tokens=_MANY, **_penalty())
+    penalty = text_request(brief, "penalty", TWO, variant=1, max_tokens=_MANY, **_penalty())
     arrivals = (together(*first.requests, penalty), *late)
     for name, right in (("drafted", _RIGHT), ("own_drafts", ())):
         options = EngineOptions(
@@ -147,13 +147,13 @@ def _beside(trace: Trace) -> bool:
 
 
 def _forbade(trace: Trace) -> bool:
-    """Whether of two rows with one prompt the bound one did not say what the free one said."""
-    said = {r.request_id: trace.stream(r.request_id).tokens[:1] for r in trace.schedule.requests}
+    """Whether of two rows with the same prompt the bound one began with another token."""
+    first = {r.request_id: trace.stream(r.request_id).tokens[:1] for r in trace.schedule.requests}
     return any(
         one.prompt == other.prompt
-        and said[one.request_id]
-        and said[other.request_id]
-        and said[one.request_id] != said[other.request_id]
+        and first[one.request_id]
+        and first[other.request_id]
+        and first[one.request_id] != first[other.request_id]
         for one in trace.schedule.requests
         for other in trace.schedule.requests
         if _is_bound(one) and not other.processors
@@ -161,27 +161,27 @@ def _forbade(trace: Trace) -> bool:
 
 
 def _over_a_join(trace: Trace) -> bool:
-    """Whether a bound row said something before another row joined it, and after."""
+    """Whether a bound row produced something before another row joined it, and after."""
     bound = {r.request_id for r in trace.schedule.requests if _is_bound(r)}
     before: set[str] = set()
-    said: set[str] = set()
+    started: set[str] = set()
     known: set[str] = set()
     for step in trace.steps:
         decoding = set(step.in_stage(Stage.DECODE))
         if known and decoding - known:
-            before |= said & decoding
+            before |= started & decoding
         known |= decoding
-        spoke = {event.request_id for event in step.output.events} & bound
-        if spoke & before:
+        emitted = {event.request_id for event in step.output.events} & bound
+        if emitted & before:
             return True
-        said |= spoke
+        started |= emitted
     return False
 
 
 STRUCTURED = Scenario(
     "structured",
     145,
-    "rows whose grammar forbids tokens, beside rows that may say anything",
+    "rows whose grammar forbids tokens, beside rows without a grammar",
     frozenset({Capability.PROCESSORS, Capability.LATE_JOIN, Capability.CANCEL}),
     _structured,
     (

@@ -1,4 +1,4 @@
-"""Witnesses: each tells from a trace whether a schedule reached what its scenario is named for."""
+"""Witnesses: each decides from a trace whether a schedule reached its scenario's purpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.core.schedule import Stage
 from conformance.core.trace import Trace
 from conformance.scenarios.base import Witness
 
-# Where each prompt is prefilled alone nothing is padded.
+# Nothing is padded if each prompt is prefilled by itself.
 TOGETHER = frozenset({Capability.TOGETHER})
 
 
@@ -62,15 +62,15 @@ def padded_positions(trace: Trace) -> int:
     for step in trace.steps:
         computed = sum(c.positions for c in step.forwards if c.length > 1)
         real = sum(step.output.processed.values())
-        # The last token of each prompt is processed alone, in a call of one column.
+        # The last token of each prompt is processed separately, in a call of one column.
         total += max(0, computed - real) if computed else 0
     return total
 
 
 def chunks(count: int) -> Witness:
-    """Some prompt was worked on in at least ``count`` steps, its last token's among them.
+    """Some prompt was processed in at least ``count`` steps, including that of its last token.
 
-    An engine that does everything in one step is asked for as many prefill calls in it.
+    Of an engine that does everything in one step, as many prefill calls in it are required.
     """
 
     def seen(trace: Trace) -> bool:
@@ -104,7 +104,7 @@ def late_join() -> Witness:
 
 
 def leaves_early() -> Witness:
-    """The number of rows in decode calls fell while some went on."""
+    """The number of rows in decode calls fell while some continued."""
 
     def seen(trace: Trace) -> bool:
         batches = [c.batch for c in trace.forwards if c.length == 1]
@@ -137,22 +137,22 @@ def removed_from(stage: Stage, *, among: int = 1) -> Witness:
 
 
 def longest_leaves(stage: Stage) -> Witness:
-    """The longest prompt was removed in ``stage``, and the one row that was left came to its end.
+    """The longest prompt was removed in ``stage``, and the only other row was completed.
 
-    See ``left_alone``.
+    See ``last_rows_left``.
     """
     return Witness(
         f"a row whose longer neighbour was removed in {stage}",
-        lambda trace: bool(left_alone(trace, stage)),
+        lambda trace: bool(last_rows_left(trace, stage)),
         needs=TOGETHER if stage is Stage.PREFILL else frozenset(),
     )
 
 
-def left_alone(trace: Trace, stage: Stage) -> set[str]:
-    """Requests that came to their end after a longer prompt, their only neighbour, was removed.
+def last_rows_left(trace: Trace, stage: Stage) -> set[str]:
+    """Requests that were completed after their only neighbour, a longer prompt, was removed.
 
-    Both were in ``stage``. In prefill the longer one had processed less than it is longer, so that
-    an engine that pads to the longest on the left had not come to the shorter one's tokens.
+    Both were in ``stage``. In prefill the longer one had processed fewer tokens than the difference
+    of lengths, so that an engine with left padding had not yet reached the shorter one's tokens.
     """
     found, done = set[str](), Counter[str]()
     lengths = {r.request_id: len(r.prompt) for r in trace.schedule.requests}
@@ -168,7 +168,7 @@ def left_alone(trace: Trace, stage: Stage) -> set[str]:
 
 
 def follow_up() -> Witness:
-    """A request that arrived after a removal came to its end."""
+    """A request that arrived after a removal was completed."""
 
     def seen(trace: Trace) -> bool:
         removed = False

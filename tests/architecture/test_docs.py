@@ -100,7 +100,7 @@ def test_a_wrong_call_of_a_command_within_a_command_is_found():
 
 
 def test_a_wrong_call_within_a_sentence_is_found():
-    assert wrong_calls("Use `conformance show --loud CASE`.") == ["conformance show --loud CASE"]
+    assert wrong_calls("Use `conformance show --fast CASE`.") == ["conformance show --fast CASE"]
 
 
 def test_a_lost_path_is_found():

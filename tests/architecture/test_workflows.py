@@ -89,12 +89,12 @@ def test_the_project_keeps_the_rule(rule):
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_what_is_right_is_not_told(rule, tmp_path):
+def test_what_is_right_is_not_reported(rule, tmp_path):
     plant(tmp_path)
     assert rule(tmp_path) == []
 
 
 @pytest.mark.parametrize(("rule", "before", "after"), PLANTED)
-def test_a_breach_is_told(rule, before, after, tmp_path):
+def test_a_breach_is_reported(rule, before, after, tmp_path):
     plant(tmp_path, before, after)
     assert len(rule(tmp_path)) == 1

@@ -25,7 +25,7 @@ def test_they_load_in_both_themes_with_contrast(new_page, charted, picture, name
 @pytest.mark.parametrize(
     ("choice", "shown"),
     [
-        ("are here", {"A1.mask", "A2.idle", "B4.offset"}),
+        ("were tried", {"A1.mask", "A2.idle", "B4.offset"}),
         ("were killed somewhere", {"B4.offset"}),
         ("survived somewhere", {"A1.mask"}),
         ("are hidden somewhere", {"A1.mask"}),

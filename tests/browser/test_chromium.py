@@ -30,7 +30,7 @@ def test_the_named_one_goes_first(tmp_path):
     assert run(PATH=str(tmp_path), CHROMIUM=str(mine)).stdout.strip() == str(mine)
 
 
-def test_a_named_one_that_is_not_there_is_told(tmp_path):
+def test_a_named_one_that_is_not_there_is_reported(tmp_path):
     program(tmp_path / "chromium")
     ended = run(PATH=str(tmp_path), CHROMIUM=str(tmp_path / "no"))
     assert ended.returncode == 1

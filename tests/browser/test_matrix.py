@@ -169,7 +169,7 @@ def test_an_address_that_is_typed_in_is_followed(matrix):
     assert rows(page) == ["mlx_vlm/llava/float32"]
 
 
-def test_a_case_that_is_not_there_is_told(matrix):
+def test_a_case_that_is_not_there_is_reported(matrix):
     page = matrix("case=mlx_lm/none/ragged/float32/0&engine=nonsense")
     assert page.locator("#status").text_content() == (
         "There is no case mlx_lm/none/ragged/float32/0 in this report."

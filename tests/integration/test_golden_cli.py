@@ -36,33 +36,33 @@ def contents(folder):
 def test_new_goldens_are_told_and_written_and_hold(golden, tmp_path):
     done = golden("update")
     assert done.code == 2, done
-    assert done.out.splitlines() == ["toy/calm: new", "toy/loud: new", "2 families: 2 new"]
+    assert done.out.splitlines() == ["toy/calm: new", "toy/large: new", "2 families: 2 new"]
     assert done.err.strip() == (
         "conformance: 2 files would be written: say --yes, as there is nobody to ask"
     )
     folder = tmp_path / "golden"
     assert golden("update", "--yes", "--golden", folder).code == 0
-    assert sorted(contents(folder)) == ["calm.json", "loud.json"]
+    assert sorted(contents(folder)) == ["calm.json", "large.json"]
     done = golden("check")
     assert (done.code, done.out) == (0, "2 goldens: 2 hold\n"), done
 
 
 def test_a_changed_recipe_is_told_in_full_and_the_other_family_is_not_touched(golden, made):
     before = contents(made)
-    done = golden("check", "--files-only", TOY_SCALES="loud=1.5")
+    done = golden("check", "--files-only", TOY_SCALES="large=1.5")
     assert done.code == 1
-    assert "loud.json: stale: the family's config, weights recipe or prompts" in done.out
-    done = golden("update", "--yes", TOY_SCALES="loud=1.5")
+    assert "large.json: stale: the family's config, weights recipe or prompts" in done.out
+    done = golden("update", "--yes", TOY_SCALES="large=1.5")
     assert done.code == 0, done
     lines = done.out.splitlines()
-    assert lines[0].startswith("toy/loud: ")
+    assert lines[0].startswith("toy/large: ")
     assert any(line.startswith("    recipe: ") for line in lines)
     assert any("times the noise" in line for line in lines)
     assert "2 families: 1 " in done.out
     after = contents(made)
     assert after["calm.json"] == before["calm.json"]
-    assert after["loud.json"] != before["loud.json"]
-    assert golden("check", TOY_SCALES="loud=1.5").code == 0
+    assert after["large.json"] != before["large.json"]
+    assert golden("check", TOY_SCALES="large=1.5").code == 0
 
 
 def test_an_update_of_what_holds_writes_nothing(golden, made):
@@ -75,15 +75,17 @@ def test_an_update_of_what_holds_writes_nothing(golden, made):
 
 def test_who_is_refused_or_dies_keeps_the_old_file_and_the_others_go_on(golden, made):
     before = contents(made)
-    scales = {"TOY_SCALES": "*=2", "TOY_FAMILIES": "calm deadly loud"}
-    done = golden("update", "--yes", "--jobs", "2", TOY_DEAF="calm", TOY_DEADLY="deadly", **scales)
+    scales = {"TOY_SCALES": "*=2", "TOY_FAMILIES": "calm deadly large"}
+    done = golden(
+        "update", "--yes", "--jobs", "2", TOY_INSENSITIVE="calm", TOY_DEADLY="deadly", **scales
+    )
     assert done.code == 1, done
     assert "toy/calm: refused: the model is deaf" in done.out
     assert "toy/deadly: refused: its process died" in done.out
     after = contents(made)
     assert after.keys() == before.keys()
     assert after["calm.json"] == before["calm.json"]
-    assert after["loud.json"] != before["loud.json"]
+    assert after["large.json"] != before["large.json"]
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
@@ -110,18 +112,18 @@ def test_a_person_is_asked(made, environment, tmp_path, answer, code):
 
 
 def test_a_family_that_is_listed_without_a_golden_may_be_refused(golden, made):
-    (made.parent / "without.toml").write_text('[toy]\ncalm = "it is deaf"\n')
+    (made.parent / "without.toml").write_text('[toy]\ncalm = "it is dull"\n')
     (made / "calm.json").unlink()
-    done = golden("update", "--yes", TOY_DEAF="calm")
+    done = golden("update", "--yes", TOY_INSENSITIVE="calm")
     assert done.code == 0, done
     assert "toy/calm: refused (listed in without.toml): the model is deaf" in done.out
     assert golden("check").code == 0
 
 
 def test_a_library_that_changed_its_mind_is_told(golden, made):
-    done = golden("check", TOY_SCALES="loud=1.01", TOY_SAME_RECIPE="1")
+    done = golden("check", TOY_SCALES="large=1.01", TOY_SAME_RECIPE="1")
     assert done.code == 1
-    assert "toy/loud: the library changed its mind, alone and in the batch alike" in done.out
+    assert "toy/large: the library changed its mind, alone and in the batch alike" in done.out
     assert "single stream against golden: request 'two', step 0: token" in done.out
     assert done.out.splitlines()[-1] == "2 goldens: 1 hold"
 
@@ -145,10 +147,10 @@ def test_an_edit_by_hand_and_an_orphan_are_told(golden, made):
 
 
 def test_two_folders_are_compared(golden, made, tmp_path):
-    make_goldens(tmp_path / "new", scales={"loud": "1.5"})
+    make_goldens(tmp_path / "new", scales={"large": "1.5"})
     done = golden("diff", "golden", "new")
     assert done.code == 1
-    assert done.out.startswith("toy/loud: ")
+    assert done.out.startswith("toy/large: ")
     assert "toy/calm" not in done.out
     assert done.out.splitlines()[-1] == "2 goldens compared"
     done = golden("diff", "golden/toy/calm.json", "new/toy/calm.json")

@@ -142,7 +142,7 @@ def test_two_runs_do_not_write_one_file(toy_run, tmp_path):
     other.add("what the other run has found")
     done = toy_run(*options)
     assert done.code == 2, done
-    told = "r.jsonl: another run writes its results there now; wait for its end, or choose another"
+    told = "r.jsonl: another run is writing its results there; wait until it ends, or choose"
     assert told in done.out + done.err
     assert "Traceback" not in done.out + done.err
     other.finish(["all that it found"])

@@ -169,7 +169,7 @@ def test_without_uv_an_environment_is_made_by_pip(releases, monkeypatch):
     [
         (("mlx-lm==0.20.0",), "older than 0.31.1"),
         (("mlx-lm==0.31.3", "--pin", "mlx"), "write NAME==VERSION"),
-        (("mlx-lm==0.31.3", "--bisect", "llama"), "is no case id"),
+        (("mlx-lm==0.31.3", "--bisect", "llama"), "is not a case id"),
         (("mlx-lm==0.31.3", "--resume"), "--resume needs --json DIR"),
     ],
 )

@@ -32,7 +32,7 @@ class KeepsPrefixes(ContinuousBatching):
                 self.reuse(row)
 
     def reuse(self, row):
-        """Begin after the longest prefix that is kept; the last token is always computed."""
+        """Begin after the longest kept prefix; the last token is always computed."""
         prompt = tuple(row.todo)
         found = [prefix for prefix in self.kept if self.fits(prefix, prompt)]
         if found:
@@ -94,11 +94,11 @@ class ReusesWhenIdle(JoinsLate, KeepsPrefixes):
 
 
 class NeverForgets(KeepsPrefixes):
-    """Has room for all prefixes."""
+    """Has space for all prefixes."""
 
     def room(self):
         return 10_000
 
 
 class ReusesAtOnce(AnswersAtOnce, KeepsPrefixes):
-    """Runs to the end whenever it is asked for a step."""
+    """Runs to the end in every step."""

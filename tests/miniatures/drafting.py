@@ -8,11 +8,11 @@ from conformance.core.engine import Capability
 from conformance.core.trace import ForwardCall, TokenEvent
 from miniatures.right import ContinuousBatching
 
-OWN = 3  # tokens of a draft that nobody put right
+OWN = 3  # tokens of a draft whose right ones are not set
 
 
 class Drafting(ContinuousBatching):
-    """While a batch drafts it takes in nobody; who comes waits for its end."""
+    """While a batch drafts it admits no request; new ones wait for its end."""
 
     capabilities = ContinuousBatching.capabilities | {Capability.SPECULATIVE}
 
@@ -73,7 +73,7 @@ class Drafting(ContinuousBatching):
         return counts[turn % len(counts)] if counts else 0
 
     def accepted(self, draft, chosen):
-        """How many tokens of the draft stand, given those that the model chooses."""
+        """How many tokens of the draft are accepted, given those that the model chooses."""
         agree = [mine == its for mine, its in zip(draft, chosen, strict=False)]
         return agree.index(False) if False in agree else len(agree)
 
@@ -97,9 +97,9 @@ class Drafting(ContinuousBatching):
         row.chooser.calls = calls + len(events)
         return events
 
-    def speak(self, row, token, logprobs, reason):
+    def emit(self, row, token, logprobs, reason):
         if self.options.drafting is None:
-            return super().speak(row, token, logprobs, reason)
+            return super().emit(row, token, logprobs, reason)
         return [TokenEvent(row.name, token, finish_reason=reason)]
 
 
@@ -140,21 +140,21 @@ class DraftsForThree(Drafting):
 
 
 class DraftsAlone(Drafting):
-    """Decodes token by token as soon as somebody waits."""
+    """Decodes token by token as soon as a request waits."""
 
     def drafts(self):
         return super().drafts() and not self.queue
 
 
 class DraftsOneByOne(Drafting):
-    """Has one row, whatever it was told."""
+    """Has one row, whatever the options."""
 
     def __init__(self, model, options):
         super().__init__(model, msgspec.structs.replace(options, completion_batch_size=1))
 
 
 class DraftsWithoutStages(Drafting):
-    """Does not tell where its requests are."""
+    """Does not report the stages of its requests."""
 
     def stages(self):
         return {}

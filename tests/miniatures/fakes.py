@@ -1,4 +1,4 @@
-"""Engines whose answers are right, but which do not do what a scenario is about."""
+"""Engines whose output is right, but which do not do what a scenario is about."""
 
 from collections import Counter
 
@@ -71,7 +71,7 @@ class PadsAlways(ContinuousBatching):
 
 
 class Unmetered(ContinuousBatching):
-    """Computes by another path than the model's call, so nobody knows what was computed."""
+    """Computes by another path than the model's call, so that nothing is metered."""
 
     def forward(self, rows, length):
         logits = super().forward(rows, length)
@@ -80,7 +80,7 @@ class Unmetered(ContinuousBatching):
 
 
 class WithoutProbes(ContinuousBatching):
-    """Says that it can make invalid calls, and names none."""
+    """Declares invalid calls, but names none."""
 
     @classmethod
     def probes(cls):
@@ -88,14 +88,14 @@ class WithoutProbes(ContinuousBatching):
 
 
 class WithoutStages(ContinuousBatching):
-    """Does not tell where its requests are, so that nothing that waits for a stage can fire."""
+    """Does not report stages, so that nothing that waits for a stage can fire."""
 
     def stages(self):
         return {}
 
 
 class AnswersAtOnce(ContinuousBatching):
-    """Runs to the end whenever it is asked for a step: nobody can join or be removed."""
+    """Runs to the end in every step: no request can join or be removed."""
 
     def step(self):
         return joined(super().step, lambda: self.queue or self.prefill or self.decode)

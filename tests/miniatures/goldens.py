@@ -1,4 +1,4 @@
-"""The toy library as goldens want it: it says how loudly its model hears, and what it loaded."""
+"""The toy library as goldens need it: with measured sensitivity and weights."""
 
 import hashlib
 
@@ -13,8 +13,8 @@ from miniatures.library import ToyLibrary, subject
 from miniatures.model import ToyModel
 
 
-class Listening(ToyLibrary):
-    """Right in all that the gate asks; its model is another one for each ``scale``."""
+class SensitiveLibrary(ToyLibrary):
+    """Passes all checks of the gate; each ``scale`` is another model."""
 
     nats = 1.0
     scale = 1.0
@@ -42,7 +42,7 @@ class Scaled(ToyModel):
 
 def staged(library=None):
     """A golden of the toy family, through the gate."""
-    return stage(subject(library or Listening()))
+    return stage(subject(library or SensitiveLibrary()))
 
 
 def recorded(tokens=(3, 4), margins=(0.5, 0.25), noise=(1e-6, 1e-6), top=None, name="short"):

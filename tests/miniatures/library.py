@@ -18,7 +18,7 @@ TEXT = VOCAB - 6
 
 
 class ToyLibrary(Library):
-    """Decodes one request at a time; counts what it was asked."""
+    """Decodes one request at a time; counts its calls."""
 
     name = "toy"
     schemes = ("uniform", "turboquant")
@@ -64,7 +64,7 @@ class ToyLibrary(Library):
         return model([fed], bound=options.max_kv_size)[0]
 
     def compose(self, model, parts):
-        """An image is so many times a token that says what is on it."""
+        """An image is a number of equal tokens, which stand for its content."""
         prompt, placed = [], []
         for part in parts:
             if isinstance(part, Media):
@@ -102,7 +102,7 @@ class TiedLibrary(ToyLibrary):
     tied = True
 
 
-class DeafLibrary(ToyLibrary):
+class InsensitiveLibrary(ToyLibrary):
     """Its layers are not reached by the perturbation."""
 
     def teacher_forced(self, model, request, tokens, *, options, ulps=0.0, seed=0):
@@ -110,7 +110,7 @@ class DeafLibrary(ToyLibrary):
 
 
 class RestlessLibrary(ToyLibrary):
-    """The single stream gives something else each time, as where unwritten memory is read."""
+    """The single stream differs each time, as when uninitialized memory is read."""
 
     def logits(self, model, fed, options, *, alone):
         model.drift = getattr(model, "drift", 0.0) + 1e-3
@@ -130,7 +130,7 @@ class PieceworkLibrary(ToyLibrary):
 
 
 class ForgetfulLibrary(ToyLibrary):
-    """Its cache is off by one: the pass without a cache knows better."""
+    """Its cache is off by one; the pass without a cache is right."""
 
     def logits(self, model, fed, options, *, alone):
         return model([fed], offsets=[len(fed) + 1], bound=options.max_kv_size)[0]

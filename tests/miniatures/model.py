@@ -29,7 +29,7 @@ class ToyModel:
 
         Args:
             rows: all tokens of each row, the ``length`` new ones included.
-            offsets: how many tokens the model believes a row to have; the truth by default.
+            offsets: how many tokens the model assumes a row to have; by default as many as it has.
             bound: only the last so many tokens are seen.
         """
         start = time.perf_counter()

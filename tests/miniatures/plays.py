@@ -37,7 +37,7 @@ SCHEDULE = Schedule(
 
 
 def stream(seed, steps, *, margins=None):
-    """A single stream whose margins are 1 nat, or at a step what ``margins`` says of it."""
+    """A single stream whose margins are 1 nat, or at a step the one in ``margins``."""
     rng = np.random.default_rng(seed)
     logits = rng.uniform(-6, -3, (steps, VOCAB))
     tokens = rng.permuted(np.arange(VOCAB))[:steps]
@@ -126,7 +126,7 @@ class Take:
 
 
 class Script:
-    """The right takes of a schedule and the oracle's answers, to be changed and then played."""
+    """The right runs of a schedule and the oracle's streams, to be changed and then played."""
 
     def __init__(self, *, margins=None, sampler=None, alone=False, twins=False):
         self.schedule = SCHEDULE
@@ -152,7 +152,7 @@ class Script:
         self.policy = None
         self.asked_noise: list[str] = []
         self.asked_thorough: list[str] = []
-        self.rare_noise = NOISE  # what only many runs see
+        self.rare_noise = NOISE  # what only many runs detect
 
     def repeat_forced(self):
         """Have a third run, right so far; the judge makes it where the first two differ."""

@@ -80,7 +80,7 @@ class ContinuousBatching(Engine):
             row.todo = [token]
             row.produced.append(token)
             reason = self.reason(row)
-            events += self.speak(row, token, logprobs, reason)
+            events += self.emit(row, token, logprobs, reason)
             if reason is not None:
                 ended.append(row)
         self.leave(ended)
@@ -105,7 +105,7 @@ class ContinuousBatching(Engine):
             return FinishReason.STOP
         return FinishReason.LENGTH if len(row.produced) == row.request.max_tokens else None
 
-    def speak(self, row, token, logprobs, reason):
+    def emit(self, row, token, logprobs, reason):
         return [TokenEvent(row.name, token, logprobs, float(logprobs[token]), reason)]
 
     def leave(self, ended):
@@ -219,7 +219,7 @@ class AllAtOnce(ContinuousBatching):
                 processed[name] = processed.get(name, 0) + count
         return StepOutput(tuple(events), processed)
 
-    def speak(self, row, token, logprobs, reason):
+    def emit(self, row, token, logprobs, reason):
         chosen = float(logprobs[token])
         return [TokenEvent(row.name, token, None, chosen, reason)]
 

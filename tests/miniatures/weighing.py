@@ -1,4 +1,4 @@
-"""Says what its caches hold, on the toy model: one engine is right, some fake it."""
+"""Measures the memory of its caches, on the toy model: one engine is right, some fake it."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ class Weighs(KeepsPrefixes):
 
 
 class WeighsOneByOne(Weighs):
-    """Has one row, whatever it was told."""
+    """Has one row, whatever the options."""
 
     def __init__(self, model, options):
         super().__init__(model, msgspec.structs.replace(options, completion_batch_size=1))
@@ -35,7 +35,7 @@ class CountsNoGraph(Weighs):
 
 
 class KeepsNoCache(Weighs):
-    """Has given up an ended request's cache before it is asked."""
+    """Has released an ended request's cache before it is requested."""
 
     def give_up(self, request_id, *, computed):
         return None

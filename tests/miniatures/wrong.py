@@ -1,4 +1,4 @@
-"""Engines with one wrongness each, named after it, and with what of it each scenario must see."""
+"""Engines with one error each, named after it, and what each scenario must detect of it."""
 
 import itertools
 import threading
@@ -14,7 +14,7 @@ _RUNS = itertools.count(1)
 
 
 class LosesFirstToken(ContinuousBatching):
-    """A request that joins while others decode does not get its first token out."""
+    """A request that joins while others decode does not emit its first token."""
 
     def start_decoding(self, processed):
         before = list(self.decode)
@@ -24,9 +24,9 @@ class LosesFirstToken(ContinuousBatching):
                 row.name for row in self.decode if row not in before
             }
 
-    def speak(self, row, token, logprobs, reason):
+    def emit(self, row, token, logprobs, reason):
         muted = len(row.produced) == 1 and row.name in getattr(self, "muted", ())
-        return [] if muted else super().speak(row, token, logprobs, reason)
+        return [] if muted else super().emit(row, token, logprobs, reason)
 
 
 class RepeatsToken(ContinuousBatching):
@@ -36,14 +36,14 @@ class RepeatsToken(ContinuousBatching):
         self.again = bool(ended)
         super().leave(ended)
 
-    def speak(self, row, token, logprobs, reason):
-        events = super().speak(row, token, logprobs, reason)
+    def emit(self, row, token, logprobs, reason):
+        events = super().emit(row, token, logprobs, reason)
         again, self.again = getattr(self, "again", False), False
         return events * 2 if again else events
 
 
 class SpeaksAfterFinish(ContinuousBatching):
-    """A row that ended says one more token while others go on."""
+    """A row that ended emits one more token while others go on."""
 
     def decode_step(self):
         held, self.held = getattr(self, "held", []), []
@@ -69,7 +69,7 @@ class SpeaksAfterRemoval(ContinuousBatching):
 
 
 class CallsEveryEndStop(ContinuousBatching):
-    """A request at its ``max_tokens`` is said to have met a stop sequence."""
+    """A request that ends by ``max_tokens`` reports a stop sequence."""
 
     def reason(self, row):
         return FinishReason.STOP if super().reason(row) else None
@@ -82,18 +82,18 @@ class SpeaksForAStranger(ContinuousBatching):
         super().remove(request_ids)
         self.leaked = True
 
-    def speak(self, row, token, logprobs, reason):
+    def emit(self, row, token, logprobs, reason):
         leaked, self.leaked = getattr(self, "leaked", False), False
         extra = [TokenEvent("unknown uid 7", token, logprobs)] if leaked else []
-        return super().speak(row, token, logprobs, reason) + extra
+        return super().emit(row, token, logprobs, reason) + extra
 
 
 class HidesLogprobs(ContinuousBatching):
     """Rows beside the first come without logprobs."""
 
-    def speak(self, row, token, logprobs, reason):
+    def emit(self, row, token, logprobs, reason):
         if self.rows().get(row.name, 0) == 0:
-            return super().speak(row, token, logprobs, reason)
+            return super().emit(row, token, logprobs, reason)
         return [TokenEvent(row.name, token, None, None, reason)]
 
 
@@ -130,7 +130,7 @@ class RowZeroOffset(ContinuousBatching):
 
 
 class CountsColumnsAlone(ContinuousBatching):
-    """A row that a removal leaves alone before its padding is done is at the column it is in."""
+    """The only row left before its padding is done takes its column as its position."""
 
     def remove(self, request_ids):
         before = list(self.prefill)
@@ -352,7 +352,7 @@ class ShiftsProcessors(ContinuousBatching):
 
 
 class MovesGrammarsLate(ContinuousBatching):
-    """A grammar sees what its row said one step later."""
+    """A grammar gets its row's tokens one step late."""
 
     def logprobs(self, row, scores):
         bound = any(isinstance(item, Grammar) for item in row.chooser.processors)
@@ -371,7 +371,7 @@ class StopsLate(ContinuousBatching):
 
 
 class AcceptsInvalid(ContinuousBatching):
-    """Invalid calls are accepted without a word."""
+    """Invalid calls are accepted without an error."""
 
     def refuse(self, kind): ...
 
@@ -397,7 +397,7 @@ class HalfAppliesInvalid(ContinuousBatching):
 
 
 class WaitsForWholePrefill(ContinuousBatching):
-    """Nobody is let in until there are slots for as many as may be prefilled together."""
+    """No request is admitted until there are slots for as many as may be prefilled together."""
 
     def admit(self):
         free = self.options.completion_batch_size - len(self.decode) - len(self.prefill)
@@ -415,7 +415,7 @@ class CrashesOnJoin(ContinuousBatching):
 
 
 class SaysUnsupported(ContinuousBatching):
-    """Says in its own words that it cannot keep a bounded cache."""
+    """Refuses a bounded cache with a message of its own."""
 
     def __init__(self, model, options):
         super().__init__(model, options)

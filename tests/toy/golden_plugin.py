@@ -1,7 +1,8 @@
-"""A plugin of the NumPy miniatures: a model, a single stream and engines that goldens can be of.
+"""A plugin of the NumPy miniatures: a model, a single stream and engines to make goldens of.
 
-``TOY_SCALES`` gives families other weights (``calm=1.5,loud=2``; ``*`` is all), ``TOY_DEAF`` and
-``TOY_DEADLY`` name one that the gate must refuse, and one that kills its process.
+``TOY_SCALES`` gives families other weights (``calm=1.5,large=2``; ``*`` is all),
+``TOY_INSENSITIVE`` and ``TOY_DEADLY`` name one that the gate must refuse, and one that kills its
+process.
 """
 
 import os
@@ -13,7 +14,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from miniatures.goldens import Listening, Scaled
+from miniatures.goldens import Scaled, SensitiveLibrary
 from miniatures.library import family
 from miniatures.right import ContinuousBatching
 from miniatures.wrong import AttendsToPadding
@@ -24,7 +25,7 @@ from conformance.scenarios.batch import RAGGED
 from conformance.tools.golden.update import accept, propose
 
 COUNT = int(os.environ.get("TOY_COUNT", "0"))
-NAMES = [f"f{n}" for n in range(COUNT)] or os.environ.get("TOY_FAMILIES", "calm loud").split()
+NAMES = [f"f{n}" for n in range(COUNT)] or os.environ.get("TOY_FAMILIES", "calm large").split()
 SCALES = dict(pair.split("=") for pair in os.environ.get("TOY_SCALES", "").split(",") if pair)
 
 
@@ -45,7 +46,7 @@ def families(scales):
     return found
 
 
-class Goldens(Listening):
+class Goldens(SensitiveLibrary):
     scales = SCALES
 
     def load(self, family, *, dtype, seed):
@@ -62,8 +63,8 @@ class Goldens(Listening):
 
     def sensitivity(self, family, *, dtype, seed):
         found = super().sensitivity(family, dtype=dtype, seed=seed)
-        deaf = family.name == os.environ.get("TOY_DEAF")
-        return type(found)(**{**vars(found), "signals": ()}) if deaf else found
+        insensitive = family.name == os.environ.get("TOY_INSENSITIVE")
+        return type(found)(**{**vars(found), "signals": ()}) if insensitive else found
 
 
 class Right(ContinuousBatching):

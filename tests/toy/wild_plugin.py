@@ -1,6 +1,6 @@
-"""A plugin of models that are no guests: each does to its process what its family is called.
+"""A plugin of models that misbehave: each does to its process what its family's name says.
 
-Only in the scenario ``wild``, which is played between two others: those must come to their end.
+Only in the scenario ``wild``, which is played between two others: those must complete.
 """
 
 import dataclasses

@@ -101,7 +101,7 @@ def other_token_than_fed_before_removal(script):
     script.forced.change("c", 1, token=(script.want["c"].tokens[1] + 1) % 8)
 
 
-def stop_that_nobody_asked_for(script):
+def stop_that_nobody_requested(script):
     script.free.change("b", 2, finish_reason=FinishReason.STOP)
 
 
@@ -203,7 +203,7 @@ FIRES = {
     finish_of_a_removed_request: {("protocol", V.PROTOCOL)},
     other_token_than_fed: {("protocol", V.PROTOCOL)},
     other_token_than_fed_before_removal: {("protocol", V.PROTOCOL)},
-    stop_that_nobody_asked_for: {("protocol", V.PROTOCOL)},
+    stop_that_nobody_requested: {("protocol", V.PROTOCOL)},
     one_token_too_few: {("protocol", V.PROTOCOL)},
     small_drift: {("forced", V.DRIFT)},
     twins_apart: {("twins", V.DRIFT)},
@@ -271,7 +271,7 @@ def sites(source):
 
 
 def verdicts(source):
-    """The verdicts that a module speaks of."""
+    """The verdicts that a module names."""
     return {
         node.attr
         for node in ast.walk(ast.parse(source))
@@ -316,7 +316,7 @@ def test_every_place_where_a_check_makes_a_finding_is_come_to():
 
 
 @pytest.mark.parametrize("left_out", [growing_graph, ghost_row, half_applied, hang])
-def test_a_place_without_a_plant_is_told(left_out):
+def test_a_place_without_a_plant_is_reported(left_out):
     assert len(unplanted([plant for plant in FIRES if plant is not left_out])) == 1
 
 
@@ -329,6 +329,6 @@ def test_every_verdict_that_a_check_can_give_is_given(check):
 
 
 def test_all_modules_with_findings_are_among_the_checks():
-    """A check that is in no list is never asked."""
+    """A check that is in no list is never run."""
     makers = {module.__name__ for module in MODULES if sites(inspect.getsource(module))}
     assert makers == {check.__module__ for check in CHECKS}

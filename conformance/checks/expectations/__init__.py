@@ -1,7 +1,8 @@
-"""Known defects: which verdict a case must have, as the files of ``expectations/`` name them.
+"""Known defects: reads the files of ``expectations/``, which name the verdict a case must have.
 
-Strict on purpose: a defect that is mended, that changes its verdict, or that no case meets any more
-fails the run until its entry is taken out. ``expectations/README.md`` shows an entry.
+Strict on purpose: a defect that is fixed, that changes its verdict, or that no case meets any more
+fails the run until its entry is removed. ``expectations/README.md`` shows an entry. Entries are
+data in the folder ``expectations/`` at the top, not code here.
 """
 
 from conformance.checks.expectations.entries import NUMERIC, Defect, Refusal

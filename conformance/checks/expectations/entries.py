@@ -1,4 +1,4 @@
-"""The two kinds of entries, and which cases each speaks of."""
+"""The two kinds of entries, and which cases each concerns."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from packaging.specifiers import SpecifierSet
 from conformance.core.verdict import CaseResult, Verdict
 
 NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
-"""Verdicts on numbers: which of them a defect gets depends on weights, prompts and rounding."""
+"""Numeric verdicts: which of them a defect gets depends on weights, prompts and rounding."""
 
 STRAY = NUMERIC | {Verdict.UNSTABLE, Verdict.CRASH}
-"""What a defect that reads stray memory may get: it depends on what lies there."""
+"""The verdicts of a defect that reads uninitialized memory depend on the memory's content."""
 
 MAY_HIDE = NUMERIC | {Verdict.UNSTABLE, Verdict.ORACLE, Verdict.POLICY}
-"""Verdicts that other weights, prompts or more noise may keep from showing at all."""
+"""Verdicts that may disappear with other weights, other prompts or more noise."""
 
 
 class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One known defect of a library.
 
     Attributes:
-        id: names it; unique in the folder.
+        id: its name; unique in the folder.
         engines: globs; by default the engine that the file is named after.
         families: globs of the families that have it.
-        except_families: globs of those that do not, or in which a worse defect hides it.
+        except_families: globs of families that do not have it, or where a worse defect hides it.
         dtypes: globs of the dtypes in which it must show.
-        may_show_in: globs of further dtypes, in which noise can hide it.
-        device: how the device's name must begin; absent, it shows on all.
-        package: whose ``versions`` are meant; the file's.
+        may_show_in: globs of other dtypes, in which noise can hide it.
+        device: prefix of the device's name; empty for all devices.
+        package: the package that ``versions`` is about; the same for the whole file.
         versions: releases that have it; for others the entry is inactive.
         where: file and line upstream.
         why: why it is wrong.
-        script: the standalone script that shows it, relative to the repository, or another entry
-            whose script shows it, too; absent, ``conformance repro ID`` writes it.
-        verdicts: for each scenario that shows it, the verdict expected there; of verdicts on
-            numbers a list, where it depends on the family's weights which of them it is.
-        schedules: for a scenario, the only schedules of it that may be bad; where absent, any. A
-            case that plays none of them is not concerned.
+        script: the standalone script that shows it, relative to the repository, or the id of
+            another entry whose script shows it; absent, ``conformance repro ID`` writes it.
+        verdicts: for each scenario that shows it, the expected verdict; or a list of numeric
+            verdicts, if the family's weights decide which one it is.
+        schedules: for a scenario, the only schedules that may fail; any if absent. A case that
+            plays none of them is not concerned.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self.script.endswith(".py")
 
     def active(self, result: CaseResult) -> bool:
-        """Whether the release that ran has the defect."""
+        """Whether the release that was run has the defect."""
         version = result.versions.get(self.package)
         return version is not None and self.in_release(version)
 
@@ -73,7 +73,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return SpecifierSet(self.versions).contains(version, prereleases=True)
 
     def speaks_of(self, engine: str, family: str) -> bool:
-        """Whether the entry says something about that family under that engine."""
+        """Whether the entry covers that family on that engine."""
         return (
             matches(engine, self.engines)
             and matches(family, self.families)
@@ -81,7 +81,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         )
 
     def concerns(self, result: CaseResult) -> bool:
-        """Whether the entry says something about the case."""
+        """Whether the entry covers the case."""
         return (
             result.scenario in self.verdicts
             and self.speaks_of(result.engine, result.family)
@@ -99,38 +99,38 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return any(schedule.name in names for schedule in result.schedules)
 
     def strict(self, result: CaseResult) -> bool:
-        """Whether the defect must show in the case, with its very verdict.
+        """Whether the defect must show in the case, with exactly its verdict.
 
-        Other seeds draw other weights and prompts, and lower precision makes more noise: there a
-        verdict on numbers may be another one, or the defect stay hidden, as the oracle's own
-        defects may. All else stays strict.
+        Other seeds mean other weights and prompts, and lower precision means more noise: there a
+        numeric verdict may be a different one, or the defect may stay hidden; so may defects of the
+        oracle. Everything else is strict.
         """
         surely = result.seed == 0 and matches(result.dtype, self.dtypes)
         return surely or not MAY_HIDE.issuperset(self.wanted(result.scenario))
 
     def wanted(self, scenario: str) -> tuple[Verdict, ...]:
-        """The verdicts of which a case of that scenario must have one."""
+        """The verdicts one of which a case of that scenario must have."""
         verdicts = self.verdicts[scenario]
         return verdicts if isinstance(verdicts, tuple) else (verdicts,)
 
     def claims(self, scenario: str, schedule: str) -> bool:
-        """Whether the entry says that this schedule may be bad."""
+        """Whether the entry allows this schedule to fail."""
         return scenario not in self.schedules or schedule in self.schedules[scenario]
 
 
 class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Something that a library says, in its own words, that it cannot do.
+    """Something that a library refuses to do, with a message of its own.
 
     Attributes:
-        id: names it; unique in the folder.
+        id: its name; unique in the folder.
         engines: globs; by default the engine that the file is named after.
         families: globs of the families that it refuses.
         scenarios: globs of the scenarios that it refuses.
         dtypes: globs of the dtypes that it refuses.
-        device: how the device's name must begin.
-        text: must occur in the library's words.
+        device: prefix of the device's name; empty for all devices.
+        text: must occur in the library's message.
         why: what is missing.
-        package: the file's; unused, as the words decide.
+        package: as in ``Defect``; not used, because the message decides.
     """
 
     id: str
@@ -154,11 +154,11 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         )
 
     def explains(self, result: CaseResult) -> bool:
-        """Whether the case was refused, in the words named here."""
-        return result.verdict is Verdict.UNSUPPORTED and self.said(result)
+        """Whether the case was refused with this message."""
+        return result.verdict is Verdict.UNSUPPORTED and self.refused(result)
 
-    def said(self, result: CaseResult) -> bool:
-        """Whether the library refused something of the case, in the words named here."""
+    def refused(self, result: CaseResult) -> bool:
+        """Whether the library refused a part of the case with this message."""
         return self.concerns(result) and any(
             self.text in f.what or self.text in f.got for f in result.evidence
         )

@@ -16,7 +16,7 @@ from conformance.checks.expectations.rules import Expectations
 from conformance.core.errors import ExpectationError
 from conformance.core.verdict import Verdict
 
-# In a clone a link to the folder at the top, in an installed package a copy of it.
+# In a clone a link to the folder at the top; in an installed package a copy of it.
 OWN = Path(__file__).parent / "known"
 
 _NO_DEFECT = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED, Verdict.VACUOUS})
@@ -62,7 +62,7 @@ def _load_file(path: Path) -> Expectations:
             raise ExpectationError(f"{path}: unknown field {name!r}")
     if not isinstance(content.get("package"), str):
         raise ExpectationError(
-            f"{path}: field 'package' must name the package whose 'versions' entries speak of"
+            f"{path}: field 'package' must name the package that the entries' 'versions' are about"
         )
     return Expectations(
         _entries(path, content, "defect", Defect, _defect_problem),
@@ -73,7 +73,7 @@ def _load_file(path: Path) -> Expectations:
 def _entries(
     path: Path, content: dict[str, Any], kind: str, shape: type[E], problem: Callable[[E], str]
 ) -> tuple[E, ...]:
-    """The entries of one kind; what the file says for all of them is filled in."""
+    """The entries of one kind, completed with the defaults of the file."""
     tables = content.get(kind, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ExpectationError(f"{path}: field {kind!r} must be written as [[{kind}]]")
@@ -98,11 +98,11 @@ def _defect_problem(entry: Defect) -> str:
     for scenario in entry.verdicts:
         wanted = entry.wanted(scenario)
         if bad := next((v.value for v in wanted if v in _NO_DEFECT), "" if wanted else "nothing"):
-            return f"field 'verdicts.{scenario}': {bad!r} is no verdict of a defect"
+            return f"field 'verdicts.{scenario}': {bad!r} is not a verdict of a defect"
         if len(wanted) > 1 and not _may_be_listed(set(wanted)):
             return (
-                f"field 'verdicts.{scenario}': a list may hold drift, diverged and nan, of stray "
-                "memory also unstable and crash"
+                f"field 'verdicts.{scenario}': a list may hold drift, diverged and nan, and "
+                "with unstable, for uninitialized memory, also crash"
             )
     for scenario, names in entry.schedules.items():
         if scenario not in entry.verdicts or not names:
@@ -110,7 +110,9 @@ def _defect_problem(entry: Defect) -> str:
     try:
         SpecifierSet(entry.versions)
     except InvalidSpecifier:
-        return f"field 'versions': {entry.versions!r} is no specifier such as '>=0.32.0,<=0.32.2'"
+        return (
+            f"field 'versions': {entry.versions!r} is not a specifier such as '>=0.32.0,<=0.32.2'"
+        )
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What entries demand: of one case, and of a whole run."""
+"""Applies the entries to one case, and to a whole run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.checks.expectations.entries import NUMERIC, STRAY, Defect, Refu
 from conformance.core.verdict import CaseResult, Finding, Verdict
 
 CHECK = "expectations"
-"""The name under which a broken rule stands in the evidence of a case."""
+"""The check name of a broken rule in the evidence of a case."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Expectations:
 
         A case that breaks a rule is not expected, and the rule is added to its evidence.
         """
-        refused = any(r.said(result) for r in self.refusals)
+        refused = any(r.refused(result) for r in self.refusals)
         concerned = [e for e in self.defects if e.concerns(result)]
-        entries = _askable(result, concerned, refused=refused)
+        entries = _applicable(result, concerned, refused=refused)
         hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
-        # What the library refuses can show no defect.
+        # A refused case can show no defect.
         refusal = next((r for r in self.refusals if r.explains(result)), None)
         if refusal or not entries or hidden:
             return msgspec.structs.replace(
@@ -46,25 +46,25 @@ class Expectations:
         return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
 
     def stale(self, results: Iterable[CaseResult], *, whole: bool) -> tuple[str, ...]:
-        """A sentence for each part of an entry that met no case of a whole run.
+        """A sentence for each part of an entry that matched no case of a whole run.
 
-        Only what the run could have met is missed: engines, dtypes and releases that ran, and for
-        refusals the device. A run that is not ``whole`` proves nothing.
+        Only parts that the run could have matched count: engines, dtypes and releases that ran, and
+            the
+        device. A run that is not ``whole`` proves nothing.
         """
         ran = tuple(results) if whole else ()
         unmet = [(f"defect {e.id!r}", part) for e in self.defects for part in _unmet(e, ran)]
         unmet += [(f"unsupported {r.id!r}", p) for r in self.refusals for p in _unrefused(r, ran)]
         return tuple(
-            f"expectations: {entry}: {part}; correct the entry or take it out"
-            for entry, part in unmet
+            f"expectations: {entry}: {part}; correct or remove the entry" for entry, part in unmet
         )
 
 
-def _askable(result: CaseResult, entries: list[Defect], *, refused: bool) -> list[Defect]:
-    """Entries that can have shown.
+def _applicable(result: CaseResult, entries: list[Defect], *, refused: bool) -> list[Defect]:
+    """Entries whose defect can have shown.
 
-    Where no schedule was played, those that say why not; where an entry says that schedules are
-    refused, those that claim another one.
+    If no schedule was played, those that explain why; if schedules were refused as declared, those
+    that claim another schedule.
     """
     scenario = result.scenario
     if refused:
@@ -81,9 +81,9 @@ def _all_refused(result: CaseResult, entry: Defect) -> bool:
 
 
 def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) -> str:
-    """The first rule that the case breaks, with the entry; empty if none.
+    """The first rule that the case breaks, with its entry; empty if none.
 
-    Schedules may be refused besides, if an entry says so.
+    Schedules may also be refused, if an entry declares it.
     """
     names = ", ".join(entry.id for entry in entries)
     for entry in entries:
@@ -97,10 +97,10 @@ def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) ->
         return f"{names}: wants {wants}, got {result.verdict}"
     for schedule in result.schedules:
         claiming = [e for e in entries if e.claims(result.scenario, schedule.name)]
-        told = refused and schedule.verdict is Verdict.UNSUPPORTED
+        declared = refused and schedule.verdict is Verdict.UNSUPPORTED
         if (
             schedule.verdict.good
-            or told
+            or declared
             or any(schedule.verdict in _accepted(result, entry) for entry in claiming)
         ):
             continue
@@ -115,9 +115,10 @@ def _shown(result: CaseResult, entry: Defect) -> set[Verdict]:
 
 
 def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
-    """What a case, or a schedule that the entry claims, may be.
+    """The verdicts that a case, or a schedule that the entry claims, may have.
 
-    In some schedules a defect shows less than in the worst; where it may flip, as any number.
+    Some schedules may show the defect less than the worst one; a non-strict one with any numeric
+    verdict.
     """
     wanted = frozenset(entry.wanted(result.scenario))
     if not entry.strict(result):
@@ -127,7 +128,7 @@ def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
 
 
 def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
-    """Families, scenarios and schedules that met no case, if the run could have met them."""
+    """Families, scenarios and schedules that matched no case, but could have in this run."""
     could = [
         result
         for result in ran
@@ -151,7 +152,7 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
 
 
 def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
-    """Families of which no case was refused, if the run could have met them."""
+    """Families without a refused case that could have had one in this run."""
     could = [
         result
         for result in ran
@@ -159,7 +160,7 @@ def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
         and matches(result.dtype, refusal.dtypes)
         and result.device.startswith(refusal.device)
     ]
-    refused = {result.family for result in could if refusal.said(result)}
+    refused = {result.family for result in could if refusal.refused(result)}
     return [
         f"no case of family {glob!r} was refused with {refusal.text!r}"
         for glob in refusal.families

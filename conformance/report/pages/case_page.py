@@ -1,4 +1,4 @@
-"""One case as a page: what is wrong, where, and how it looks."""
+"""The page of one case: what is wrong, where, with timeline, tokens and charts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Token:
-    """One output token, in the single stream and in the batch; ``None`` where one has ended.
+    """One output token, in the single stream and in the batch; ``None`` after the end of one.
 
-    ``wrong`` is true from the first other token on, ``first`` of the first one, and ``moved`` of
-    the first whose logprobs are more than noise away.
+    ``wrong`` is true from the first different token on, ``first`` for that token, and ``moved`` for
+    the first whose logprob difference exceeds the noise.
     """
 
     step: int
@@ -40,7 +40,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Number:
-    """What was measured at one output token, in nats."""
+    """The measurements at one output token, in nats."""
 
     step: int
     difference: float | None
@@ -60,8 +60,8 @@ def render_case(
     """The page's text.
 
     Args:
-        explanation: of ``conformance explain``, where there is one.
-        script: that shows the defect without this project, where there is one.
+        explanation: of ``conformance explain``, if there is one.
+        script: shows the defect without this project, if there is one.
     """
     picture = result.picture
     compared = picture.compared if picture else None
@@ -76,7 +76,7 @@ def render_case(
         parts=message_parts(result),
         picture=picture,
         timeline=timeline_of(picture) if picture else None,
-        story=_story(picture, timeline_of(picture)) if picture else "",
+        description=_timeline_text(picture, timeline_of(picture)) if picture else "",
         styles=STYLES,
         compared=compared,
         tokens=tokens(compared) if compared else (),
@@ -95,7 +95,7 @@ def render_case(
 
 
 def tokens(compared: Compared) -> tuple[Token, ...]:
-    """The tokens side by side. What has one more than the other differs there."""
+    """The tokens side by side. If one stream is longer, they differ after the shorter one's end."""
     mine, theirs = compared.got, compared.expected
     count = max(len(mine), len(theirs))
     pairs = [(_at(theirs, step), _at(mine, step)) for step in range(count)]
@@ -107,7 +107,7 @@ def tokens(compared: Compared) -> tuple[Token, ...]:
 
 
 def numbers(compared: Compared) -> tuple[Number, ...]:
-    """The numbers of each output token of which there is any."""
+    """The numbers of each output token that has any."""
     count = max(map(len, (compared.difference, compared.noise, compared.margin)))
     return tuple(
         Number(
@@ -125,9 +125,9 @@ def _at(values: Sequence[T | None], index: int) -> T | None:
     return values[index] if index < len(values) else None
 
 
-def _story(picture: Picture, line: Timeline) -> str:
-    """The timeline in words, for whoever does not see it."""
-    told = [f"{picture.rows} requests over {picture.steps} steps."]
+def _timeline_text(picture: Picture, line: Timeline) -> str:
+    """The timeline as text, for screen readers."""
+    sentences = [f"{picture.rows} requests over {picture.steps} steps."]
     for row in line.rows:
         runs: list[tuple[str, int]] = []
         for cell in row.cells:
@@ -136,9 +136,9 @@ def _story(picture: Picture, line: Timeline) -> str:
                 runs[-1] = (name, runs[-1][1] + 1)
             else:
                 runs.append((name, 1))
-        life = ", ".join(f"{name} {n} step{'s' if n > 1 else ''}" for name, n in runs)
-        told.append(f"{row.name}: {life or 'never there'}.")
-    return " ".join(told)
+        stages = ", ".join(f"{name} {n} step{'s' if n > 1 else ''}" for name, n in runs)
+        sentences.append(f"{row.name}: {stages or 'never present'}.")
+    return " ".join(sentences)
 
 
 def _command(name: str, result: CaseResult, *more: str) -> str:

@@ -1,6 +1,6 @@
-"""Where things of a chart go: scales, ticks and points, as the templates of charts draw them.
+"""The geometry of a chart: scales, ticks and points, which the templates draw.
 
-Plain geometry. What a chart looks like is in ``templates/*.svg.j2`` and ``assets/charts.css``.
+What a chart looks like is in ``templates/*.svg.j2`` and ``assets/case.css``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+# Considered instead: pygal 3.1 (a script, random ids and a date in each chart, no ARIA role, inline
+# colours that a dark theme can't change), matplotlib (no tooltips, inline colours, a large
+# package), plotly and altair (need megabytes of JavaScript, which the pages' policy forbids).
 WIDTH = 760  # of every chart, in its own units; a page scales it
 LEFT = 78  # room for the labels of the vertical axis
 RIGHT = 14
@@ -23,7 +26,7 @@ Numbers = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark on an axis: where, and what it says."""
+    """A mark on an axis: its position and its label."""
 
     at: float
     label: str
@@ -31,7 +34,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Point:
-    """A value of a series. ``missing`` stands for one that is not finite, at the upper edge."""
+    """A value of a series. ``missing`` marks one that is not finite, at the upper edge."""
 
     x: float
     y: float
@@ -41,7 +44,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A series: ``runs`` are its points as far as they belong together."""
+    """A series: ``runs`` are its connected points."""
 
     name: str
     style: str
@@ -67,9 +70,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart as a template draws it; ``mark`` is the place of a step to look at, if there is one.
+    """A chart as a template draws it; ``mark`` highlights a step, if any.
 
-    ``key`` begins the ids of its elements: two charts of a page have different ones.
+    ``key`` is the prefix of its element ids, unique within a page.
     """
 
     key: str
@@ -86,7 +89,7 @@ class Chart:
 
     @property
     def dense(self) -> bool:
-        """Whether its points are so close that they must be small."""
+        """Whether there are so many points that they must be drawn small."""
         return any(len(line.points) > _MOST_MARKERS for line in self.lines)
 
     @property
@@ -117,7 +120,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to places on the vertical axis, with its ticks."""
+    """Maps values to positions on the vertical axis, with its ticks."""
 
     place: Callable[[float], float]
     ticks: tuple[Tick, ...]
@@ -176,7 +179,7 @@ def columns(count: int) -> tuple[float, tuple[Tick, ...]]:
 
 
 def line(name: str, style: str, values: Numbers, scale: Scale, *, width: float, unit: str) -> Line:
-    """A series over columns. A value that is ``None`` interrupts it, at the upper edge."""
+    """A series over columns. A value of ``None`` interrupts it and is marked at the upper edge."""
     runs: list[list[Point]] = [[]]
     for index, value in enumerate(values):
         x = LEFT + (index + 0.5) * width
@@ -190,13 +193,13 @@ def line(name: str, style: str, values: Numbers, scale: Scale, *, width: float, 
 
 
 def power(exponent: int) -> str:
-    """A power of ten as people write it: ``1e-06`` is harder to read than ``10⁻⁶``."""
+    """A power of ten with a superscript: ``10⁻⁶`` instead of ``1e-06``."""
     digits = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return "1" if exponent == 0 else "10" if exponent == 1 else f"10{digits}"
 
 
 def size(nbytes: float) -> str:
-    """Bytes in words: ``768 KiB``."""
+    """Bytes with a unit: ``768 KiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(nbytes) < 1024 or unit == "GiB":
             return f"{nbytes:.4g} {unit}"

@@ -1,4 +1,4 @@
-"""Two runs compared, as a page."""
+"""The page that compares two runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = "comparison.html"
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells whose verdict changed, of one engine and dtype; ``None`` where none did."""
+    """The changed verdicts of one engine and dtype; ``None`` for unchanged cells."""
 
     engine: str
     dtype: str
@@ -35,7 +35,7 @@ def render_comparison(
     """The page's text.
 
     Raises:
-        ResultError: a run has no case, or one of them twice.
+        ResultError: a run has no case, or a case twice.
     """
     found = compare(before, after)
     return render_page(
@@ -61,7 +61,7 @@ def grids(found: Comparison) -> tuple[Grid, ...]:
 
 
 def _grid(engine: str, dtype: str, changes: Sequence[Change]) -> Grid:
-    # Changes come the worst first, so that a cell of several seeds is told by its worst one.
+    # Changes are sorted worst first, so that a cell of several seeds shows its worst one.
     cells: dict[tuple[str, str], Change] = {}
     for change in changes:
         cells.setdefault((change.result.family, change.result.scenario), change)

@@ -23,7 +23,7 @@ def differences(compared: Compared) -> Chart | None:
     bad = compared.bad
     mark = None
     if bad is not None:
-        mark = _band(bad, width, f"token {bad}: the first whose difference is more than noise")
+        mark = _band(bad, width, f"token {bad}: the first whose difference exceeds the noise")
     names = ("difference", "noise", "margin")
     return Chart(
         key="difference",
@@ -48,7 +48,7 @@ def differences(compared: Compared) -> Chart | None:
 
 
 def caches(picture: Picture) -> Chart | None:
-    """Bytes of live caches after each step; ``None`` where the engine could not tell."""
+    """Bytes of live caches after each step; ``None`` if the engine reports none."""
     values = picture.cache_bytes
     if not values:
         return None
@@ -85,12 +85,12 @@ def layers(explanation: Explanation) -> Chart | None:
     width, ticks = charts.columns(len(errors))
     at = explanation.where.layer
     names = ("difference", "noise")
-    told = ("relative error", "noise")
+    labels = ("relative error", "noise")
     paths = [e.path for e in errors]
     first = next((n for n, e in enumerate(errors) if e.error is None or e.error > 4 * e.noise), at)
     mark = None
     if first is not None and first < len(errors):
-        mark = _band(first, width, f"{paths[first]}: the first layer that is more than noise off")
+        mark = _band(first, width, f"{paths[first]}: the first layer whose error exceeds the noise")
     return Chart(
         key="layers",
         title="Error along the layers",
@@ -103,14 +103,14 @@ def layers(explanation: Explanation) -> Chart | None:
         y_ticks=scale.ticks,
         lines=tuple(
             charts.line(name, style, values, scale, width=width, unit="")
-            for name, style, values in zip(told, names, series, strict=True)
+            for name, style, values in zip(labels, names, series, strict=True)
         ),
         mark=mark,
     )
 
 
 def _band(column: int, width: float, text: str) -> Bar:
-    """What marks a column, as wide as it needs to be to be seen."""
+    """The highlight of a column, wide enough to be visible."""
     wide = min(max(width, _NARROW), _BAND)
     left = charts.LEFT + (column + 0.5) * width - wide / 2
     return Bar(left, charts.TOP, wide, _HEIGHT - charts.TOP - charts.BOTTOM, text)

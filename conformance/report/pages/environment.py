@@ -1,4 +1,4 @@
-"""How every page is made: one jinja2 environment, which escapes all that it is given."""
+"""Renders pages: one jinja2 environment, which escapes everything."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from conformance.report.pages.words import shown
 
 @dataclass(frozen=True)
 class Page:
-    """An entry of the navigation; ``href`` is seen from the folder's top."""
+    """An entry of the navigation; ``href`` is relative to the report's folder."""
 
     href: str
     label: str
 
 
 def make_environment() -> jinja2.Environment:
-    """The environment of all templates; a name that a template misses is an error."""
+    """The environment of all templates; an undefined name in a template is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("conformance.report.pages", "templates"),
         autoescape=True,
@@ -56,35 +56,35 @@ def render_page(
     """The text of one page.
 
     Args:
-        here: the page's own place from the folder's top, ``cases/x.html``.
+        here: the page's path in the report's folder, ``cases/x.html``.
         pages: the navigation.
-        context: what the template itself needs.
+        context: the template's own variables.
     """
     root = "../" * here.count("/")
     return environment.get_template(template).render(here=here, root=root, pages=pages, **context)
 
 
 def _finalized(value: Any) -> Any:
-    """Every text that a template puts out; what is HTML already is its own."""
+    """Escapes every text that a template prints, except markup of the templates themselves."""
     return shown(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def glyph(verdict: Verdict | str, expected: bool = True) -> str:  # noqa: FBT001, FBT002
-    """The verdict's letter, as in the terminal, and a mark behind it if it is not expected."""
+    """The verdict's letter, as in the terminal, followed by a mark if it is not expected."""
     return GLYPHS[Verdict(verdict)] + ("" if expected else UNEXPECTED)
 
 
 def matrix_link(**filters: str) -> str:
-    """Where the matrix shows just this, from the folder's top.
+    """The address of the matrix with these filters, relative to the report's folder.
 
     Args:
-        filters: as the fields of its form are named, and ``case``, the one to open.
+        filters: by the names of the form's fields, and ``case``, the case to open.
     """
     return f"matrix.html#{urlencode(filters, errors='replace')}"
 
 
 def number(value: float | None) -> str:
-    """Three digits, without an exponent up to a million; ``not measured`` where there is none."""
+    """Three digits, without an exponent up to a million; ``not measured`` if there is none."""
     if value is None:
         return "not measured"
     text = f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""What other commands left in folders about single cases: explanations and scripts."""
+"""Reads the output of other commands about single cases: explanations and scripts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from conformance.report.pages.slugs import case_slug
 
 
 def read_explanations(folder: Path) -> dict[str, Explanation]:
-    """What ``conformance explain --json`` wrote there, by case id; of the right engine only.
+    """The output of ``conformance explain --json``, by case id; only without a fault.
 
     Raises:
-        ReportError: a ``.json`` or ``.jsonl`` file cannot be read, or is none; says which line.
+        ReportError: a ``.json`` or ``.jsonl`` file cannot be read, or is not such output; names the
+            line.
     """
     found = {}
     for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]):
@@ -28,17 +29,19 @@ def read_explanations(folder: Path) -> dict[str, Explanation]:
                 explanation = msgspec.json.decode(line, type=Explanation)
             except msgspec.MsgspecError as error:
                 where = f"{path}, line {number}"
-                raise ReportError(f"{where}: no `conformance explain --json`: {error}") from error
-            if not explanation.fault:  # a fault's would not explain what the case shows without it
+                raise ReportError(
+                    f"{where}: not the output of `conformance explain --json`: {error}"
+                ) from error
+            if not explanation.fault:  # with a fault it does not explain the case without it
                 found[explanation.case] = explanation
     return found
 
 
 def read_scripts(folder: Path, results: Iterable[CaseResult]) -> dict[str, str]:
-    """The scripts there, and in folders below it, by case id.
+    """The scripts in the folder and its subfolders, by case id.
 
-    A case's own is named as its page says. Else that of a known defect which the case shows serves
-    it, named as ``repro --known`` names it: ``kv_offset.py`` of the defect ``kv-offset``.
+    A case's own script has the name shown on its page. Otherwise the script of a known defect of
+    the case is used, named as ``repro --known`` names it: ``kv_offset.py`` for the defect ``kv-offset``.
 
     Raises:
         ReportError: one cannot be read.

@@ -1,4 +1,4 @@
-"""How much of what there is to run was run and came to what, for each engine and dtype."""
+"""Counts for each engine and dtype: how many cases exist, were run, and are proven."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import CaseResult, Verdict
 
-_NOTHING_SAID = (Verdict.UNSUPPORTED, Verdict.POLICY, Verdict.VACUOUS)
+_UNDECIDED = (Verdict.UNSUPPORTED, Verdict.POLICY, Verdict.VACUOUS)
 
 
 @dataclass(frozen=True)
 class Lane:
     """One engine in one dtype with one seed, in counts.
 
-    Every case that applies is in the denominator, whether it was run or not: ``proven`` plus
-    ``wrong`` plus ``silent`` are the ``run`` ones, and ``run`` plus ``missing`` all that there
-    are. All that is unknown of an engine that is not installed is ``None``.
+    Every case that applies is in the denominator, whether it was run or not: ``proven``, ``wrong``
+    and ``undecided`` add up to ``run``; ``run`` and ``missing`` add up to all cases. Counts that
+    are unknown because an engine is not installed are ``None``.
 
     Attributes:
         proven: exact or tie.
-        wrong: told to be wrong, of which ``known`` by an entry of the expectations.
-        silent: unsupported, a policy, or vacuous: neither right nor wrong is said.
-        unexpected: verdicts that are not the wanted ones.
+        wrong: with an error; ``known`` of them by an entry of the expectations.
+        undecided: unsupported, policy or vacuous: neither right nor wrong.
+        unexpected: with an unexpected verdict.
     """
 
     engine: str
@@ -35,23 +35,23 @@ class Lane:
     proven: int
     wrong: int
     known: int
-    silent: int
+    undecided: int
     unexpected: int
     missing: int | None
 
     @property
     def applicable(self) -> int | None:
-        """How many cases there are."""
+        """The number of cases that exist."""
         return None if self.missing is None else self.run + self.missing
 
     @property
     def share(self) -> float | None:
-        """Of all cases that there are, those that are proven."""
+        """The proven share of all cases that exist."""
         return self.proven / self.applicable if self.applicable else None
 
 
 def lanes(results: Sequence[CaseResult], inventory: Inventory) -> tuple[Lane, ...]:
-    """One for each engine, dtype and seed, in the order in which these first occur."""
+    """One for each engine, dtype and seed, in the order of their first result."""
     groups: dict[tuple[str, str, int], list[CaseResult]] = {}
     for result in results:
         groups.setdefault((result.engine, result.dtype, result.seed), []).append(result)
@@ -63,7 +63,7 @@ def _lane(
 ) -> Lane:
     applicable = inventory.applicable.get(engine)
     run = {(result.family, result.scenario) for result in group}
-    wrong = [r for r in group if not r.verdict.good and r.verdict not in _NOTHING_SAID]
+    wrong = [r for r in group if not r.verdict.good and r.verdict not in _UNDECIDED]
     missing = None
     if applicable is not None:
         there = {(family, name) for family, names in applicable.items() for name in names}
@@ -78,7 +78,7 @@ def _lane(
         proven=sum(result.verdict.good for result in group),
         wrong=len(wrong),
         known=sum(result.known is not None for result in wrong),
-        silent=sum(result.verdict in _NOTHING_SAID for result in group),
+        undecided=sum(result.verdict in _UNDECIDED for result in group),
         unexpected=sum(not result.expected for result in group),
         missing=missing,
     )

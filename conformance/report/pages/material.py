@@ -1,4 +1,4 @@
-"""All that a report is made of."""
+"""The data of a report, and how it is read."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from conformance.report.explanation import Explanation
 from conformance.report.trials import Trial
 
 Run = tuple[str, tuple[CaseResult, ...]]
-"""A run by its name, such as a release's."""
+"""A run and its name, such as a release."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """All that a report is made of; what is empty has no page.
+    """The data of a report; without data a page is left out.
 
     Attributes:
         results: each case once.
-        inventory: what there is to run.
+        inventory: what can be run.
         trials: of ``conformance power``.
         before: results of an older run, to compare with.
-        runs: of several releases, the oldest first.
+        runs: of several releases, oldest first.
         explanations: by case id.
-        scripts: by case id, what shows it without this project.
+        scripts: by case id, showing the defect without this project.
     """
 
     results: tuple[CaseResult, ...]
@@ -39,10 +39,10 @@ class Material:
 
 
 def merged(files: Iterable[Iterable[CaseResult]]) -> tuple[CaseResult, ...]:
-    """The results of several files, by case id; of the same case the last one counts.
+    """The results of several files, by case id; the last result of a case counts.
 
     Raises:
-        ReportError: there is none.
+        ReportError: there are no results.
     """
     found = {result.case: result for results in files for result in results}
     if not found:

@@ -1,4 +1,4 @@
-"""Families x scenarios as one page: the data of every cell, and the table's frame."""
+"""The matrix page, families x scenarios: the data of every cell, and the form around the table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conformance.report.pages.words import MEANINGS, brief, shown
 
 HERE = "matrix.html"
 
-_MOST_WORDS = 300  # characters of a finding; the case's page has all of it
+_MOST_WORDS = 300  # characters of a finding; the case's page shows all of it
 
 
 def render_matrix(
@@ -28,7 +28,7 @@ def render_matrix(
     *,
     pages: tuple[Page, ...],
 ) -> str:
-    """The page's text. What it shows is JSON in it, which ``assets/matrix.js`` makes a table of."""
+    """The page's text, with the data as JSON, from which ``assets/matrix.js`` makes the table."""
     data = matrix_data(results, inventory)
     seen = {result.verdict for result in results}
     return render_page(
@@ -47,16 +47,16 @@ def render_matrix(
 
 
 def has_page(result: CaseResult) -> bool:
-    """Whether a case has a page of its own: there is nothing to tell of one that is exact."""
+    """Whether a case has a page of its own; an exact one has none."""
     return not (result.verdict.good and result.expected)
 
 
 def matrix_data(results: Sequence[CaseResult], inventory: Inventory) -> dict[str, Any]:
-    """What the page's script needs, in short.
+    """The data for the page's script, in compact form.
 
     A row is a family under one engine and dtype. Its ``cells`` hold for each scenario the cases
-    that were run (one for each seed), the worst first, or 0 where the scenario applies but was not
-    run, or ``null``; a case is the list of ``CASE``'s fields, a verdict the index into
+    that were run (one for each seed), worst first, or 0 if the scenario applies but was
+    not run, or ``null``; a case is the list of ``CASE``'s fields, a verdict an index into
     ``verdicts``.
     """
     rank = {name: index for index, name in enumerate(inventory.scenarios)}
@@ -88,7 +88,7 @@ CASE = (
     "what",
     "page",
 )
-"""The fields of a case in the data; trailing ones that say nothing are left out."""
+"""The fields of a case in the data; trailing empty ones are left out."""
 
 
 def _row(
@@ -137,7 +137,7 @@ def _case(result: CaseResult) -> list[Any]:
 
 
 def _short(value: float | None) -> float | None:
-    """Three digits are enough to look at; JSON has no number that is not finite."""
+    """Three digits; ``None`` if not finite, because JSON has no such number."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.3g}")
 
 

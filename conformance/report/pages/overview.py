@@ -1,4 +1,4 @@
-"""The first page: what it all came to, of how much, and how far that can be trusted."""
+"""The first page: totals, coverage, and how far the checks can be trusted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from conformance.report.trials import Outcome, Trial
 
 HERE = "index.html"
 
-_FAILURES = 20  # that are told one by one; the matrix has all
+_FAILURES = 20  # shown one by one; the matrix has all
 _CLOSEST = 5  # families with the smallest separation
 _WORDS = 200  # characters of a finding
 
 
 @dataclass(frozen=True)
 class Power:
-    """What became of all faults in all families, in one dtype."""
+    """The outcomes of all faults in all families, in one dtype."""
 
     dtype: str
     killed: int
@@ -38,7 +38,7 @@ class Power:
 
     @property
     def pairs(self) -> int:
-        """Of fault and family that count: it took effect there, and nothing hid it."""
+        """Pairs of fault and family in which the fault took effect and nothing hid it."""
         return self.killed + self.survived
 
     @property
@@ -109,13 +109,13 @@ def power(trials: Sequence[Trial]) -> tuple[Power, ...]:
 
 
 def known(results: Sequence[CaseResult]) -> list[tuple[str, int]]:
-    """Each known defect and the number of cases that show it, the most first."""
+    """Each known defect and the number of cases that show it, largest first."""
     entries = (name for r in results if r.known for name in r.known.split(", "))
     return sorted(Counter(entries).items(), key=lambda item: (-item[1], item[0]))
 
 
 def versions(results: Sequence[CaseResult]) -> list[tuple[str, list[str]]]:
-    """Each package's versions and the devices; several where the results are of several runs."""
+    """Each package's versions, and the devices; several if the results are of several runs."""
     found: dict[str, set[str]] = {}
     for result in results:
         for name, version in {**result.versions, "device": result.device}.items():

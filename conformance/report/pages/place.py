@@ -22,7 +22,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     Raises:
         ReportError: there is something else in that place, or it cannot be written.
     """
-    folder = folder.resolve()  # a link keeps pointing to where it does
+    folder = folder.resolve()  # a link keeps its target
     check_place(folder)
     try:
         with _beside(folder) as new:
@@ -33,11 +33,11 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def check_place(folder: Path) -> None:
-    """See that a report may be written there, before hours are spent on what is in it.
+    """Check that a report may be written there, before hours are spent on its contents.
 
     Raises:
-        ReportError: its parent is no folder or read-only, or it is something that is no report of
-            ours.
+        ReportError: its parent is not a folder or is read-only, or it exists and is not a report of
+            this project.
     """
     folder = folder.resolve()
     if not folder.parent.is_dir():
@@ -52,23 +52,24 @@ def check_place(folder: Path) -> None:
         raise ReportError(f"{folder}: cannot write a report there: {error.strerror}") from error
     if not ours:
         raise ReportError(
-            f"{folder}: is there already and no report of ours; name another folder or remove it"
+            f"{folder}: exists and is not a report of this project; name another folder or "
+            "remove it"
         )
 
 
 @contextlib.contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """A new folder beside, on the same disk; gone afterwards, unless it was moved."""
+    """A new folder next to it, on the same disk; removed afterwards unless it was moved."""
     made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        made.chmod(0o755)  # a web server of another user may read it
+        made.chmod(0o755)  # readable for a web server of another user
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
 
 def _replace(folder: Path, new: Path) -> None:
-    """Put ``new`` in the place of ``folder``, which comes back if that fails."""
+    """Replace ``folder`` by ``new``; restore it if that fails."""
     if not folder.exists():
         new.rename(folder)
         return

@@ -1,4 +1,4 @@
-"""The kill matrix as a page: historic defects by families, and what became of each pair."""
+"""The kill matrix as a page: historic defects by families, with the outcome of each pair."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MARKS = {
     Outcome.HIDDEN: "h",
     Outcome.NOT_APPLICABLE: "",
 }
-"""What stands in a cell; a kill is told by the letter of the verdict that it was caught with."""
+"""The text of a cell; a kill shows the letter of the verdict that caught it."""
 
 _STYLES = {outcome: outcome.value for outcome in Outcome} | {Outcome.NOT_APPLICABLE: "na"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A fault in a family; ``text`` says how that is known."""
+    """A fault in a family; ``text`` gives the details."""
 
     mark: str
     outcome: Outcome
@@ -36,20 +36,20 @@ class Cell:
 
     @property
     def style(self) -> str:
-        """Its class in the style sheet; of the many that are not applicable a short one."""
+        """Its class in the style sheet; short for the many that are not applicable."""
         return _STYLES[self.outcome]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A fault. ``cells`` has one entry for each family, ``None`` where it was not tried."""
+    """A fault. ``cells`` has one entry for each family, ``None`` if it was not tried."""
 
     fault: str
     cells: tuple[Cell | None, ...]
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        """What became of it, in words that a filter knows; ``idle``: it is applicable nowhere."""
+        """Its outcomes, as the page's filter names them; ``idle``: applicable nowhere."""
         seen = {cell.style for cell in self.cells if cell}
         seen |= {"idle"} if seen == {_STYLES[Outcome.NOT_APPLICABLE]} else set()
         return tuple(sorted(seen))
@@ -57,7 +57,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """A class of faults, and the pairs of fault and family by what became of them."""
+    """A class of faults, and its pairs of fault and family by outcome."""
 
     name: str
     key: str
@@ -66,7 +66,7 @@ class Group:
 
     @property
     def share(self) -> float | None:
-        """Killed of all that could be; ``None`` where none could."""
+        """The killed share of those that could be; ``None`` if none could."""
         killed, survived = self.counts[:2]
         return killed / (killed + survived) if killed + survived else None
 
@@ -83,7 +83,7 @@ class Matrix:
 
     @property
     def all(self) -> Group:
-        """All its classes as one."""
+        """All its classes in one group."""
         rows = tuple(row for group in self.groups for row in group.rows)
         counts = tuple(map(sum, zip(*(group.counts for group in self.groups), strict=True)))
         return Group("all", "", rows, counts)
@@ -110,7 +110,7 @@ def render_power(
 
 
 def matrices(trials: Sequence[Trial]) -> tuple[Matrix, ...]:
-    """One for each engine, dtype and seed, in the order in which these first occur."""
+    """One for each engine, dtype and seed, in the order of their first trial."""
     lanes: dict[tuple[str, str, int], list[Trial]] = {}
     for trial in trials:
         lanes.setdefault((trial.engine, trial.dtype, trial.seed), []).append(trial)
@@ -155,7 +155,7 @@ def _cell(trial: Trial) -> Cell:
 
 
 def _reasons(trials: Sequence[Trial], outcome: Outcome) -> list[tuple[str, list[Trial]]]:
-    """The trials of one outcome by the reason that is given."""
+    """The trials of one outcome, grouped by reason."""
     found: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.outcome is outcome:

@@ -1,4 +1,4 @@
-"""The pages of a report, and which of them there are."""
+"""Writes the pages of a report."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from conformance.report.pages.slugs import case_href
 
 
 def write_site(folder: Path, material: Material) -> int:
-    """Write the report, whole or not at all; an older report in its place is replaced.
+    """Write the report, completely or not at all; an older report there is replaced.
 
     Returns: the number of pages.
 
     Raises:
-        ReportError: there is something else in that place, or it cannot be written.
+        ReportError: something else is there, or it cannot be written.
     """
     with whole_folder(folder) as new:
         return _write(new, material)
@@ -32,7 +32,7 @@ def _write(folder: Path, material: Material) -> int:
     for name, text in _files(material):
         path = folder / name
         path.parent.mkdir(exist_ok=True)
-        # Texts of results may hold half of a surrogate pair, which no file can.
+        # Texts of results may contain half of a surrogate pair, which can't be encoded.
         path.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     for asset in resources.files("conformance.report.pages").joinpath("assets").iterdir():
         (folder / "assets").mkdir(exist_ok=True)
@@ -45,12 +45,12 @@ def _files(material: Material) -> Iterator[tuple[str, str]]:
     environment = make_environment()
     pages = navigation(material)
     results, inventory = material.results, material.inventory
-    told = {"pages": pages}
+    common = {"pages": pages}
     yield (
         overview.HERE,
-        overview.render_overview(results, inventory, material.trials, environment, **told),
+        overview.render_overview(results, inventory, material.trials, environment, **common),
     )
-    yield matrix_page.HERE, matrix_page.render_matrix(results, inventory, environment, **told)
+    yield matrix_page.HERE, matrix_page.render_matrix(results, inventory, environment, **common)
     for result in results:
         if matrix_page.has_page(result):
             page = render_case(
@@ -58,16 +58,16 @@ def _files(material: Material) -> Iterator[tuple[str, str]]:
                 environment,
                 explanation=material.explanations.get(result.case),
                 script=material.scripts.get(result.case),
-                **told,
+                **common,
             )
             yield case_href(result.case), page
     if material.trials:
-        yield power_page.HERE, power_page.render_power(material.trials, environment, **told)
+        yield power_page.HERE, power_page.render_power(material.trials, environment, **common)
     if material.before:
-        page = comparison_page.render_comparison(material.before, results, environment, **told)
+        page = comparison_page.render_comparison(material.before, results, environment, **common)
         yield comparison_page.HERE, page
     if material.runs:
-        yield trend_page.HERE, trend_page.render_trend(material.runs, environment, **told)
+        yield trend_page.HERE, trend_page.render_trend(material.runs, environment, **common)
     about = {
         "format": "mlx-conformance report",
         "version": conformance.__version__,
@@ -78,7 +78,7 @@ def _files(material: Material) -> Iterator[tuple[str, str]]:
 
 
 def navigation(material: Material) -> tuple[Page, ...]:
-    """The pages that a report of this has, beside those of cases."""
+    """The pages of the report, without those of cases."""
     pages = [Page(overview.HERE, "Overview"), Page(matrix_page.HERE, "Matrix")]
     if material.trials:
         pages.append(Page(power_page.HERE, "Faults"))

@@ -1,4 +1,4 @@
-"""A schedule as a timeline: requests downwards, the engine's steps to the right."""
+"""A schedule as a timeline: a row for each request, a column for each step of the engine."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from conformance.core.picture import Lane, Picture, unpacked
 from conformance.core.schedule import Stage
 from conformance.report.pages.charts import Bar, Tick
 
-LABELS = 120  # room for the names of requests, in the picture's own units
-HEAD = 24  # room for the numbers of steps
+# Considered instead: matplotlib's `broken_barh` (no tooltips, no hatching of a share of a bar,
+# inline colours) and the Gantt charts of plotly and altair (JavaScript).
+LABELS = 120  # space for the names of requests, in the picture's own units
+HEAD = 24  # space for the numbers of steps
 ROW = 26  # height of a request's row, of which 4 are left free
 WORK = 46  # height of the row that shows how many positions were computed
 WIDEST, NARROWEST = 60, 12  # of a step
 _PLOT = 640
 _NAME = 16  # characters
-_WORDS = 26  # a cell that is wider has its numbers in it
+_WORDS = 26  # a wider cell shows its numbers
 
 _Call = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A request in a step. ``padded`` is how much of its height stands for padding, 0 to 1."""
+    """A request in a step. ``padded`` is the share of its height for padding, 0 to 1."""
 
     box: Bar
     style: str
@@ -43,7 +45,7 @@ class Row:
 
     @property
     def short(self) -> str:
-        """The name as far as there is room: its end tells it from others, too."""
+        """The name, shortened in the middle, because its end distinguishes it, too."""
         if len(self.name) <= _NAME:
             return self.name
         return f"{self.name[: _NAME - 8]}…{self.name[-7:]}"
@@ -63,7 +65,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Timeline:
-    """All of it as the template draws it. Lengths are in the picture's own units."""
+    """The timeline as the template draws it. Lengths are in the picture's own units."""
 
     width: float
     height: float
@@ -77,13 +79,13 @@ class Timeline:
 
     @property
     def styles(self) -> tuple[str, ...]:
-        """What its legend must explain, in the order of a request's life."""
+        """The styles that its legend explains, in the order of a request's stages."""
         seen = {cell.style for row in self.rows for cell in row.cells}
         return tuple(style for style in STYLES if style in seen)
 
     @property
     def names_end(self) -> float:
-        """Where the names of its rows end."""
+        """The right edge of the row names."""
         return LABELS - 8
 
     @property
@@ -99,15 +101,15 @@ STYLES: Mapping[str, str] = {
     "finished": "finished",
     "removed": "cancelled",
 }
-"""The kinds of cells, and how people call them."""
+"""The kinds of cells, and their names in the legend."""
 
 
 def timeline_of(picture: Picture) -> Timeline:
     """The timeline of a picture."""
     lanes = {lane.request_id: unpacked(lane.stages) for lane in picture.lanes}
-    told = max([len(picture.calls), *(len(unpacked(lane.stages)) for lane in picture.lanes)])
-    width = min(WIDEST, max(NARROWEST, _PLOT / max(told, 1)))
-    padding = [_padding(picture, lanes, step) for step in range(told)]
+    shown = max([len(picture.calls), *(len(unpacked(lane.stages)) for lane in picture.lanes)])
+    width = min(WIDEST, max(NARROWEST, _PLOT / max(shown, 1)))
+    padding = [_padding(picture, lanes, step) for step in range(shown)]
     rows = tuple(
         Row(lane.request_id, HEAD + ROW * index, _cells(lane, index, width, padding))
         for index, lane in enumerate(picture.lanes)
@@ -115,23 +117,23 @@ def timeline_of(picture: Picture) -> Timeline:
     bottom = HEAD + ROW * len(rows)
     works = _works(picture, padding, width=width, top=bottom + 6)
     every = 1 if width >= _WORDS else 5
-    end = LABELS + told * width
+    end = LABELS + shown * width
     return Timeline(
         width=end + 260 if picture.stopped else max(end + 12, 420),
         height=bottom + WORK + 12,
-        ticks=tuple(Tick(LABELS + (n + 0.5) * width, str(n)) for n in range(0, told, every)),
+        ticks=tuple(Tick(LABELS + (n + 0.5) * width, str(n)) for n in range(0, shown, every)),
         rows=rows,
         works=works,
         most=max((work.real + work.padded for work in works), default=0),
         probes=tuple(Tick(LABELS + step * width, kind) for step, kind in picture.probes),
         end=Tick(end, picture.stopped) if picture.stopped else None,
-        left_out=_left_out(picture, told),
+        left_out=_left_out(picture, shown),
     )
 
 
-def _left_out(picture: Picture, told: int) -> str:
+def _left_out(picture: Picture, shown: int) -> str:
     more = [
-        f"{picture.steps - told} more steps" if picture.steps > told else "",
+        f"{picture.steps - shown} more steps" if picture.steps > shown else "",
         f"{picture.rows - len(picture.lanes)} more requests"
         if picture.rows > len(picture.lanes)
         else "",
@@ -143,7 +145,7 @@ def _left_out(picture: Picture, told: int) -> str:
 def _cells(
     lane: Lane, index: int, width: float, padding: Sequence[Mapping[str, int]]
 ) -> tuple[Cell, ...]:
-    """Where the request is there; a piece of its prompt makes any cell one of prefill."""
+    """Cells of the steps with the request; a step with a piece of its prompt is prefill."""
     pieces = dict(lane.pieces)
     cells = []
     for step, stage in enumerate(unpacked(lane.stages)):
@@ -152,12 +154,12 @@ def _cells(
         box = Bar(LABELS + step * width + 1, HEAD + ROW * index + 2, width - 2, ROW - 4, "")
         worked, padded = pieces.get(step, 0), padding[step].get(lane.request_id, 0)
         style = Stage.PREFILL.value if worked else stage.value
-        told = [f"{lane.request_id}, step {step}: {STYLES[style]}"]
-        told += [f"{worked} prompt tokens"] if worked else []
-        told += [f"{padded} padded positions"] if padded else []
+        parts = [f"{lane.request_id}, step {step}: {STYLES[style]}"]
+        parts += [f"{worked} prompt tokens"] if worked else []
+        parts += [f"{padded} padded positions"] if padded else []
         share = padded / (worked + padded) if worked else 0.0
         label = str(worked) if worked and width >= _WORDS else ""
-        cells.append(Cell(box, style, ", ".join(told), label, share))
+        cells.append(Cell(box, style, ", ".join(parts), label, share))
     return tuple(cells)
 
 
@@ -172,7 +174,7 @@ def _works(
         computed = sum(rows * length for rows, length in _calls(text))
         done = sum(dict(lane.pieces).get(step, 0) for lane in picture.lanes)
         wide = sum(rows * length for rows, length in _calls(text) if length > 1)
-        # Where it cannot be told by rows: as the result's totals count it.
+        # If unknown for single rows: counted as in the result's totals.
         padded = sum(padding[step].values()) or max(0, wide - done)
         totals.append((computed - padded, padded, text))
     most = max((real + padded for real, padded, _ in totals), default=0)
@@ -187,7 +189,7 @@ def _works(
 
 
 def _padding(picture: Picture, lanes: Stages, step: int) -> Mapping[str, int]:
-    """Padded positions beside each request's piece of a prompt, as far as they can be told."""
+    """Padded positions beside each request's piece of a prompt, if they are known."""
     rows = _rows_of_the_wide_call(picture, lanes, step)
     if rows is None:
         return {}
@@ -200,8 +202,9 @@ def _rows_of_the_wide_call(
 ) -> tuple[_Call, dict[str, int]] | None:
     """The one call of a step with several columns, and how many of them each of its rows uses.
 
-    Its rows are all that worked on a prompt, or those of them that took more than one token (the
-    last one of a prompt often has a call of one column), or all of these and the rows that decode.
+    Its rows are all requests with a piece of a prompt, or those with more than one token (the last
+    token of a prompt often has a call of one column), or all requests with a piece and all that
+    decode.
     """
     text = picture.calls[step] if step < len(picture.calls) else ""
     wide = [call for call in _calls(text) if call[1] > 1]
@@ -222,5 +225,5 @@ def _rows_of_the_wide_call(
 
 
 def _calls(text: str) -> list[_Call]:
-    """The calls that a picture's text tells: rows and columns."""
+    """The calls in a picture's text: rows and columns."""
     return [(int(a), int(b)) for a, b in re.findall(r"\b(\d{1,9})x(\d{1,9})\b", text)]

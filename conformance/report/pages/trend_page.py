@@ -1,4 +1,4 @@
-"""Many runs side by side, such as those of releases: what was wrong when."""
+"""Several runs side by side, such as those of releases: what was wrong in which."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _HEIGHT = 220.0
 
 @dataclass(frozen=True)
 class Total:
-    """The schedules of one run: how many are right, wrong, or tell nothing."""
+    """The schedules of one run: how many are right, wrong or undecided."""
 
     name: str
     right: int
     wrong: int
-    untold: int
+    undecided: int
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A family in a run: its worst verdict, and how many of the schedules that tell are wrong."""
+    """A family in a run: its worst verdict, and how many of its decided schedules are wrong."""
 
     worst: Verdict | None
     wrong: int
-    told: int
+    decided: int
 
     @property
     def mark(self) -> str:
-        """The glyph of the worst verdict; none where nothing is told."""
-        if not self.told:
+        """The glyph of the worst verdict; empty if no schedule is decided."""
+        if not self.decided:
             return ""
         return GLYPHS[self.worst or Verdict.EXACT]
 
@@ -53,8 +53,8 @@ class Row:
 
     @property
     def changes(self) -> bool:
-        """Whether it is not the same in all runs that tell."""
-        return len({(cell.worst, cell.wrong > 0) for cell in self.cells if cell.told}) > 1
+        """Whether it differs between runs in which it is decided."""
+        return len({(cell.worst, cell.wrong > 0) for cell in self.cells if cell.decided}) > 1
 
 
 def render_trend(
@@ -63,7 +63,7 @@ def render_trend(
     """The page's text.
 
     Args:
-        runs: a name and the results of each, the oldest first.
+        runs: a name and the results of each, oldest first.
     """
     found = histories(runs)
     names = [name for name, _ in runs]
@@ -77,8 +77,8 @@ def render_trend(
         totals=totals_,
         chart=_chart(totals_),
         rows=rows(found),
-        changed=_told(history for history in found if history.changed),
-        lasting=_told(h for h in found if State.WRONG in h.states and State.RIGHT not in h.states),
+        changed=_table(history for history in found if history.changed),
+        lasting=_table(h for h in found if State.WRONG in h.states and State.RIGHT not in h.states),
     )
 
 
@@ -92,7 +92,7 @@ def totals(names: Sequence[str], found: Sequence[History]) -> tuple[Total, ...]:
 
 
 def rows(found: Sequence[History]) -> tuple[Row, ...]:
-    """One for each engine and family, those first that are not the same in all runs."""
+    """One for each engine and family; those that differ between runs come first."""
     groups: dict[str, list[History]] = {}
     for history in found:
         groups.setdefault(f"{history.case.partition('/')[0]}/{history.family}", []).append(history)
@@ -110,15 +110,15 @@ def _cell(own: Sequence[History], index: int) -> Cell:
     return Cell(worst, len(wrong), len(wrong) + states.count(State.RIGHT))
 
 
-def _told(found: Iterable[History]) -> list[tuple[str, str, str]]:
-    """Case and schedule, when it was what, and what was wrong then."""
+def _table(found: Iterable[History]) -> list[tuple[str, str, str]]:
+    """Case and schedule, its states over the runs, and an example of what was wrong."""
     return [
         (f"{h.case}{f' ({h.schedule})' if h.schedule else ''}", h.shape, h.example) for h in found
     ]
 
 
 def _chart(found: Sequence[Total]) -> Chart:
-    """Right and wrong schedules of each run, one upon the other."""
+    """Right and wrong schedules of each run, as stacked bars."""
     most = max((total.right + total.wrong for total in found), default=0)
     scale = linear_scale([most], height=_HEIGHT, label=lambda value: f"{value:.0f}")
     width, ticks = columns(len(found))

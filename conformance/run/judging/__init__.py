@@ -1,1 +1,4 @@
-"""From schedules to an outcome: played, checked, and seen to have reached what they are for."""
+"""From the schedules of a case to its result: plays them, runs the checks, checks the witnesses.
+
+The checks themselves are in ``checks/``, schedules and witnesses in ``scenarios/``.
+"""

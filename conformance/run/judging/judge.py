@@ -1,4 +1,4 @@
-"""Lets the checks say what they find in the schedules of a case, as they were played."""
+"""Plays the schedules of a case and collects the findings of the checks."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from conformance.run.judging.witnessed import missed, unwitnessed
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
 
-# Whether findings are all that is asked for, so that the rest of the case need not be played.
+# Whether these findings suffice, so that the rest of the case need not be played.
 Until = Callable[[Sequence[Finding]], bool]
 
-# Says of a batched case that its oracle is itself in question; judges nothing.
+# Added to a batched case whose oracle is itself doubtful; does not change the verdict.
 _DOUBT = Finding(
     Verdict.EXACT,
     "oracle",
-    "the single stream that this was held against disagrees with the pass without a cache: "
+    "the single stream that this was compared with disagrees with the pass without a cache: "
     "see the scenario `repeat`",
 )
 
@@ -47,7 +47,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a case came to."""
+    """The findings, schedules and numbers of a case."""
 
     findings: tuple[Finding, ...]
     schedules: tuple[ScheduleResult, ...]
@@ -66,7 +66,7 @@ def worst(findings: Sequence[Finding]) -> Verdict:
 
 
 def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
-    """What scenarios may know of the subject."""
+    """What scenarios may know about the subject."""
     family = subject.family
     return Brief(
         tokens=family.tokens,
@@ -103,11 +103,11 @@ def judge_batched(
 ) -> Outcome:
     """Play each schedule and check it against the single streams.
 
-    The first schedule is played twice in any case, so that each rung would show memory that nobody
-    wrote; the others only where they leave the oracle.
+    The first schedule is always played twice, so that each rung can detect reads of uninitialized
+    memory; the others only if they differ from the oracle.
 
     Args:
-        until: ends it all after the first run whose findings it is content with.
+        until: stops after the first run whose findings satisfy it.
     """
     findings: list[Finding] = []
     results: list[ScheduleResult] = []
@@ -119,7 +119,7 @@ def judge_batched(
             findings.append(played)
             results.append(ScheduleResult(schedule.name, played.verdict))
             continue
-        found = [*_said(subject, played), *missed(played)]
+        found = [*_findings(subject, played), *missed(played)]
         findings += found
         results.append(_result(schedule, found, played.traces, _plain_run(schedule, plays)))
         numbers += _numbers(played)
@@ -135,8 +135,8 @@ def judge_batched(
     return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture)
 
 
-def _said(subject: Subject, played: Play) -> list[Finding]:
-    """What the checks say of a schedule as it was played."""
+def _findings(subject: Subject, played: Play) -> list[Finding]:
+    """The findings of all checks about a played schedule."""
     with subject.phases("checks"):
         return [finding for check in CHECKS for finding in check(played)]
 
@@ -149,20 +149,20 @@ def _play_or_fail(
     once: bool,
     until: Until | None,
 ) -> Play | Finding:
-    """The schedule as played, or how already the single stream failed at its quantized caches.
+    """The schedule as played, or a finding if even the single stream fails on quantized caches.
 
-    Without quantization the single stream serves all schedules: there its failure is the case's.
+    Without quantization a failure of the single stream concerns all schedules, and is raised.
     """
 
     def enough(played: Play) -> bool:
-        return until is not None and until(_said(subject, played))
+        return until is not None and until(_findings(subject, played))
 
     try:
         return play_schedule(subject, engine, schedule, once=once, enough=enough)
     except Exception as error:
         if schedule.options.kv is None:
             raise
-        failure = failure_of(error, "decoding one request alone")
+        failure = failure_of(error, "decoding one request in a single stream")
         return Finding(
             Verdict.UNSUPPORTED if failure.unsupported else Verdict.CRASH,
             "failure",
@@ -170,7 +170,7 @@ def _play_or_fail(
             schedule=schedule.name,
             expected="no exception",
             got=f"{failure.type_name}: {failure.message}",
-            cause="the library's model cannot work on these caches, in a batch or alone",
+            cause="the library's model cannot use these caches, in a batch or in a single stream",
         )
 
 
@@ -223,7 +223,7 @@ def _result(
         forward_seconds=sum(call.seconds for call in calls),
         padded_positions=padded,
         real_positions=sum(call.positions for call in calls) - padded,
-        # What was read before the first call is not the run's.
+        # Reads before the first call are not part of the run.
         host_reads=sum(call.reads for call in traces[0].forwards[1:]),
         longest_wait=longest_wait(traces[0]),
         cache_share=shares.whole if shares is not None else None,
@@ -232,6 +232,6 @@ def _result(
 
 
 def longest_wait(trace: Trace) -> int:
-    """The most model calls of one step at whose begin some request decoded."""
+    """The largest number of model calls in a step at whose start some request was decoding."""
     waits = (len(step.forwards) for step in trace.steps if step.in_stage(Stage.DECODE))
     return max(waits, default=0)

@@ -1,4 +1,4 @@
-"""Judges the oracle against itself: the same again, in other pieces, and without a cache."""
+"""Compares the oracle with itself: repeated, with other prefill pieces, and without a cache."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from conformance.core.schedule import Schedule
 from conformance.core.verdict import Finding, ScheduleResult, Verdict
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
-from conformance.run.judging.picturing import picture_alone
+from conformance.run.judging.picturing import picture_of_oracle
 
-# Steps of the single stream that are made a second time.
+# Steps of the single stream that are repeated.
 _AGAIN_STEPS = 4
 
 Compared = tuple[numerics.Deviation, numerics.Envelope]
 
 
-def judge_alone(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
-    """The oracle against itself: the same again, in other pieces, and without a cache."""
+def judge_oracle(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
+    """The oracle compared with itself: repeated, in other pieces, and without a cache."""
     findings: list[Finding] = []
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
@@ -68,7 +68,7 @@ def _repeated(subject: Subject, schedule: Schedule, name: str) -> Judged:
     at = (schedule, name)
     what = "the single stream twice differs"
     finding = _finding(Verdict.UNSTABLE, "repeat", what, at=at, found=(found, noise))
-    return [(finding, picture_alone(schedule, name, want, got, (found, noise)))], []
+    return [(finding, picture_of_oracle(schedule, name, want, got, (found, noise)))], []
 
 
 def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
@@ -77,7 +77,7 @@ def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
     got = subject.oracle.solo(request, EngineOptions(), None)
     assert got.logprobs is not None
     assert want.logprobs is not None
-    # Greedy tokens may part at a tie; up to there both saw the same history.
+    # Greedy tokens may differ after a tie; up to there both have the same history.
     steps = common_steps(got, want)
     mine, theirs = got.logprobs[:steps], want.logprobs[:steps]
     found, noise = numerics.settle(
@@ -91,7 +91,7 @@ def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
     at = (schedule, name)
     what = f"prefill in pieces of {options.prefill_step_size} and as a whole differ"
     finding = _finding(Verdict.ORACLE, "rechunked", what, at=at, found=(found, noise))
-    return [(finding, picture_alone(schedule, name, want, got, (found, noise)))], figures
+    return [(finding, picture_of_oracle(schedule, name, want, got, (found, noise)))], figures
 
 
 def _stateless(subject: Subject, schedule: Schedule, name: str) -> Judged:
@@ -106,7 +106,7 @@ def _stateless(subject: Subject, schedule: Schedule, name: str) -> Judged:
     compared = (check.deviation, check.envelope)
     finding = _finding(Verdict.ORACLE, "stateless", what, at=(schedule, name), found=compared)
     want = subject.oracle.solo(request, options, schedule)
-    return [(finding, picture_alone(schedule, name, want, None, compared))], figures
+    return [(finding, picture_of_oracle(schedule, name, want, None, compared))], figures
 
 
 def _finding(

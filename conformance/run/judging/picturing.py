@@ -1,4 +1,4 @@
-"""Makes the picture of a failing case out of its runs. Judges nothing, and asks no model."""
+"""Makes the picture of a failing case from its runs. Makes no verdict and no model call."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from conformance.core.schedule import Schedule
 from conformance.core.trace import ForwardCall, Mode, Stream, Trace
 from conformance.core.verdict import Finding, Verdict
 
-# Verdicts with nothing to look at: right, refused in words, or never reached.
+# Verdicts without a picture: right, refused by the library, or nothing reached.
 _PLAIN = (Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED)
 
-# Digits of a number that are kept: it is drawn, not judged.
+# Digits kept of a number: it is only drawn.
 _DIGITS = 3
 
 
 def picture_of(plays: Sequence[Play], findings: Sequence[Finding]) -> Picture | None:
-    """The run in which the worst finding was seen, and the tokens of the request it names.
+    """The run with the worst finding, and the tokens of the request it names.
 
-    ``None`` where nothing is wrong, or where no schedule was played to a trace. Costs no model
-    call: the checks have measured what it asks for.
+    ``None`` if nothing is wrong, or if no schedule gave a trace. Makes no model call: the checks
+    have measured everything it needs.
     """
     worst = max(findings, key=lambda finding: finding.verdict.severity, default=None)
     if worst is None or worst.verdict in _PLAIN or not plays:
@@ -41,7 +41,7 @@ def _picture(play: Play, worst: Finding, findings: Sequence[Finding]) -> Picture
     trace = _of_mode(play.traces[:2], worst.mode) or play.traces[0]
     steps = trace.steps[:MOST_STEPS]
     requests = play.schedule.requests
-    told = [step.cache_bytes for step in steps]
+    sizes = [step.cache_bytes for step in steps]
     return Picture(
         schedule=play.schedule.name,
         mode=trace.mode,
@@ -49,7 +49,7 @@ def _picture(play: Play, worst: Finding, findings: Sequence[Finding]) -> Picture
         rows=len(requests),
         lanes=tuple(_lane(trace, request.request_id) for request in requests[:MOST_ROWS]),
         calls=tuple(_calls(step.forwards) for step in steps),
-        cache_bytes=tuple(told) if any(size is not None for size in told) else (),
+        cache_bytes=tuple(sizes) if any(size is not None for size in sizes) else (),
         probes=tuple((step.index, probe.kind) for step in steps for probe in step.probes),
         stopped=_stopped(trace),
         compared=_compared(play, _request(play, worst, findings)),
@@ -81,7 +81,7 @@ def _stopped(trace: Trace) -> str:
 
 
 def _request(play: Play, worst: Finding, findings: Sequence[Finding]) -> str:
-    """The request that the worst finding names, else the first that one of the schedule names."""
+    """The request that the worst finding names, else the first one named for the schedule."""
     own = [finding for finding in findings if finding.schedule == play.schedule.name]
     named = [f.request_id for f in (worst, *own) if f.request_id is not None]
     known = {request.request_id for request in play.schedule.requests}
@@ -90,7 +90,7 @@ def _request(play: Play, worst: Finding, findings: Sequence[Finding]) -> str:
 
 
 def _compared(play: Play, name: str) -> Compared | None:
-    """Tokens as the engine chose them; numbers as far as a run was fed the oracle's tokens."""
+    """Tokens as the engine chose them; numbers for the steps with the oracle's tokens as input."""
     want = play.want[name]
     free = _of_mode(play.traces[:2], Mode.FREE) or play.traces[0]
     numbers = _of_mode(play.traces[:2], Mode.FORCED) or free
@@ -98,26 +98,26 @@ def _compared(play: Play, name: str) -> Compared | None:
     if not got and not want.tokens:
         return None
     found = measure(play, numbers, name) or (None, None)
-    # Of a request that was cancelled, no more is expected than came out.
-    asked = len(got) if name in play.schedule.removed_ids else len(want.tokens)
-    return _numbers_of(name, want, got, found, asked=asked, mode=numbers.mode)
+    # A cancelled request is expected to have no more tokens than it produced.
+    limit = len(got) if name in play.schedule.removed_ids else len(want.tokens)
+    return _numbers_of(name, want, got, found, limit=limit, mode=numbers.mode)
 
 
-def picture_alone(
+def picture_of_oracle(
     schedule: Schedule,
     name: str,
     want: Stream,
     got: Stream | None,
     found: tuple[Deviation, Envelope],
 ) -> Picture:
-    """A single stream beside the same made in another way, which has no run to draw.
+    """A single stream compared with the same request decoded in another way, without a run.
 
     Args:
-        got: the other way's tokens; ``None`` where it is fed those of ``want``.
+        got: the tokens of the other way; ``None`` if it was fed those of ``want``.
     """
     other = got.tokens if got is not None else want.tokens
-    asked = min(len(want.tokens), len(found[0].difference))
-    compared = _numbers_of(name, want, other[:asked], found, asked=asked)
+    limit = min(len(want.tokens), len(found[0].difference))
+    compared = _numbers_of(name, want, other[:limit], found, limit=limit)
     return Picture(schedule.name, "", 0, len(schedule.requests), (), compared=compared)
 
 
@@ -127,10 +127,10 @@ def _numbers_of(
     got: tuple[int, ...],
     found: tuple[Deviation, Envelope] | tuple[None, None],
     *,
-    asked: int,
+    limit: int,
     mode: str = "",
 ) -> Compared:
-    count = min(asked, len(want.tokens), MOST_STEPS)
+    count = min(limit, len(want.tokens), MOST_STEPS)
     deviation, noise = found
     return Compared(
         name,

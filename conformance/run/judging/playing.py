@@ -1,4 +1,4 @@
-"""Plays a schedule of a case: forced and free, with the oracle's answers beside."""
+"""Plays a schedule of a case, forced and free, and adds the oracle's streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from conformance.run.runner import play
 
 @dataclass(frozen=True)
 class _Noise:
-    """Noise of a schedule's requests, measured when it is asked for, in a phase of its own."""
+    """Noise of a schedule's requests, measured on first use and timed as a phase of its own."""
 
     subject: Subject
     schedule: Schedule
@@ -52,24 +52,24 @@ def play_schedule(
     churn: bool = True,
     enough: Callable[[Play], bool] = lambda _: False,
 ) -> Play:
-    """Run the schedule, forced and free, with dirtied memory between the runs.
+    """Run the schedule forced and free, filling free memory with garbage between the runs.
 
-    The forced and the free run are the same run twice as long as the engine chooses the oracle's
-    tokens: then they must agree to the bit. Where they do not, the first is run once more. With a
-    drafter both runs are free.
+    As long as the engine chooses the oracle's tokens, the forced and the free run are the same run
+    twice and must agree bit for bit. If they do not, the first is run once more. With a drafter
+    both runs are free.
 
     Args:
-        once: leave it at the free run if that gave the oracle's tokens and numbers: a forced one
-            would be fed the same.
-        churn: dirty the memory before the first run, too.
-        enough: asked after the first run; if true, no other is made.
+        once: make only the free run if it gave the oracle's tokens and numbers: a forced run
+            would get the same input.
+        churn: fill free memory with garbage before the first run, too.
+        enough: called after the first run; if it returns true, no other run is made.
     """
     validate(schedule)
     options, oracle, noise = schedule.options, subject.oracle, _Noise(subject, schedule)
     with subject.phases("single stream"):
         want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
     forced = {name: stream.tokens for name, stream in want.items()}
-    # Which drafts are accepted hangs on the model's own choice, so that is never overruled.
+    # Which drafts are accepted depends on the model's own tokens, so these are never forced.
     drafting = options.drafting is not None
     first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
 
@@ -124,7 +124,7 @@ def _complete(trace: Trace) -> bool:
 
 
 def _follows(play: Play) -> bool:
-    """Whether in its only run each request has the oracle's tokens and, up to noise, numbers."""
+    """Whether in the only run each request has the oracle's tokens and, up to noise, logprobs."""
     (trace,) = play.traces
     for name, stream in play.want.items():
         tokens = trace.stream(name).tokens
@@ -139,7 +139,7 @@ def _follows(play: Play) -> bool:
 def _policy(
     subject: Subject, schedule: Schedule, want: Mapping[str, Stream]
 ) -> np.ndarray | Failure | None:
-    """What the library's own single stream gives in place of a quantized batch of one."""
+    """The library's own single stream, to compare with its quantized batch of one."""
     if schedule.options.kv is None or len(schedule.requests) > 1:
         return None
     (request,) = schedule.requests
@@ -150,4 +150,6 @@ def _policy(
                 subject.model, request, tokens, options=schedule.options
             )
     except Exception as error:  # noqa: BLE001 - the library's failure is the result
-        return failure_of(error, "decoding one request alone by the library's own policy")
+        return failure_of(
+            error, "decoding one request in a single stream by the library's own policy"
+        )

@@ -1,4 +1,4 @@
-"""One result of all that was found in a case, however it was played."""
+"""Makes the result of a case from its findings, schedules and numbers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def result_of(
     seconds: float = 0.0,
     forward_seconds: float = 0.0,
 ) -> CaseResult:
-    """What a case came to, its worst findings first, expected as if no defect were known.
+    """The result of a case, worst findings first; ``expected`` does not yet consider known defects.
 
     Args:
-        adds: what the scenario adds to the rung before: the cause of a finding that names none.
+        adds: what the scenario adds to the previous rung: the cause of findings without one.
     """
     findings = sorted(outcome.findings, key=lambda f: -f.verdict.severity)
     at = [f.step for f in findings if f.step is not None and not f.verdict.good]

@@ -1,4 +1,4 @@
-"""What a scenario's witnesses missed in the traces of a case."""
+"""Findings about triggers that never fired and witnesses that no trace of a case has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.scenarios import Scenario, Witness
 
 
 def missed(played: Play) -> list[Finding]:
-    """Triggers that never fired in the first run; in a free run a tie may rightly miss some."""
+    """Triggers that never fired in the first run; in a free run a tie may prevent some."""
     return [
         Finding(
             Verdict.VACUOUS,
@@ -32,8 +32,8 @@ def unwitnessed(
 ) -> list[Finding]:
     """A finding for each witness of the scenario that no trace has.
 
-    ``vacuous``; or ``unsupported`` where it wants rows in one pass, and the engine says why those
-    of ``model`` can't be.
+    ``vacuous``; or ``unsupported`` if the witness needs rows in one pass, and the engine gives a
+    reason why rows of ``model`` can't share one.
     """
     missing = [
         witness

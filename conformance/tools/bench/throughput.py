@@ -15,7 +15,7 @@ from conformance.run.judging.judge import brief_for
 from conformance.run.registry import Registry
 from conformance.run.runner import play
 from conformance.run.session import Session
-from conformance.scenarios.build import ask, together
+from conformance.scenarios.build import text_request, together
 
 ROWS = 8
 # Tokens of each row: enough for decoding to outweigh prefill.
@@ -58,7 +58,7 @@ def _time(registry: Registry, subject: Subject, name: str) -> float:
     engine = registry.engines[name]
     brief = brief_for(subject, engine, 0)
     lengths = [_LENGTHS[i % len(_LENGTHS)] for i in range(ROWS)]
-    rows = [ask(brief, f"r{i}", n, max_tokens=_OUTPUT) for i, n in enumerate(lengths)]
+    rows = [text_request(brief, f"r{i}", n, max_tokens=_OUTPUT) for i, n in enumerate(lengths)]
     start = time.perf_counter()
     play(engine, subject.model, Schedule("throughput", (together(*rows),)), meter=subject.meter)
     return time.perf_counter() - start

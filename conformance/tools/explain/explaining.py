@@ -127,7 +127,7 @@ def _failing(
 ) -> Failing:
     registry = session.registry
     engine, scenario = registry.engines[case.engine], registry.scenarios[case.scenario]
-    if scenario.alone:
+    if scenario.oracle_only:
         raise ConformanceError(f"{case}: no engine plays it, so that there is no batch to explain")
 
     def news(found: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -21,7 +21,7 @@ from conformance.run.judging.judge import brief_for
 from conformance.run.judging.playing import play_schedule
 from conformance.run.registry import Registry
 from conformance.run.session import Session
-from conformance.scenarios.build import SHORT, ask
+from conformance.scenarios.build import SHORT, text_request
 from conformance.tools.explore.coverage import Coverage
 from conformance.tools.explore.records import ExploreUnit, Signature, signature
 
@@ -78,7 +78,7 @@ class Player:
             ModelError: it fails.
         """
         try:
-            self.brief.solo(ask(self.brief, "first", SHORT), EngineOptions())
+            self.brief.solo(text_request(self.brief, "first", SHORT), EngineOptions())
         except Exception as error:
             failure = failure_of(error, "decoding one request alone")
             told = Unsupported if failure.unsupported else ModelError

@@ -14,7 +14,7 @@ from conformance.core.errors import GoldenError
 from conformance.core.family import Family
 from conformance.core.schedule import Media, Request
 from conformance.scenarios.base import Brief, ComposeFn
-from conformance.scenarios.build import LONG, MEDIUM, SHORT, TWO, ask, show
+from conformance.scenarios.build import LONG, MEDIUM, SHORT, TWO, media_request, text_request
 from conformance.tools.golden.format import FORMAT
 
 DTYPE, SEED = "float32", 0
@@ -36,9 +36,9 @@ def golden_requests(brief: Brief) -> tuple[Request, ...]:
     """
     long = LONG if brief.window is None else max(LONG, 2 * brief.window + 3)
     lengths = {"two": TWO, "short": SHORT, "medium": MEDIUM, "long": long}
-    requests = [ask(brief, name, n, max_tokens=_TOKENS) for name, n in lengths.items()]
+    requests = [text_request(brief, name, n, max_tokens=_TOKENS) for name, n in lengths.items()]
     kinds = [kind for kind in brief.modalities if kind != "text"]
-    return (*requests, *(show(brief, kind, kind, max_tokens=_TOKENS) for kind in kinds))
+    return (*requests, *(media_request(brief, kind, kind, max_tokens=_TOKENS) for kind in kinds))
 
 
 def brief_of(family: Family, compose: ComposeFn) -> Brief:

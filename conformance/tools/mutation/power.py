@@ -61,7 +61,8 @@ class Bench:
         self._right: dict[str, CaseResult] = {}
         engine = registry.engines[unit.engine]
         family = registry.families[engine.library, unit.family]
-        self._scenarios = {s.name for s in registry.scenarios_for(engine, family) if not s.alone}
+        applying = registry.scenarios_for(engine, family)
+        self._scenarios = {s.name for s in applying if not s.oracle_only}
         self._traits = traits(self._session.subject(self._case("batch_of_one")))
 
     def try_fault(self, fault: Fault) -> Trial:

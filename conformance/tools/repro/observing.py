@@ -13,7 +13,7 @@ from conformance.core.schedule import Schedule
 from conformance.core.trace import Failure
 from conformance.core.verdict import Finding, Verdict
 from conformance.reference.subject import Subject
-from conformance.run.judging.oracle_check import judge_alone
+from conformance.run.judging.oracle_check import judge_oracle
 from conformance.run.judging.playing import play_schedule
 from conformance.scenarios import Scenario
 from conformance.tools.repro.found import Kind, Symptom
@@ -32,7 +32,7 @@ def observe(
     It is played once, the engine choosing all tokens, as a script plays it.
     """
     try:
-        if scenario.alone:
+        if scenario.oracle_only:
             return _alone(subject, schedule)
         played = play_schedule(subject, engine, schedule, once=True, enough=lambda _: True)
     except ConformanceError:
@@ -87,7 +87,7 @@ def _figures(played: Play) -> tuple[float, float]:
 
 
 def _alone(subject: Subject, schedule: Schedule) -> Observed | None:
-    outcome = judge_alone(subject, [schedule])
+    outcome = judge_oracle(subject, [schedule])
     asked = {request.request_id: request.max_tokens for request in schedule.requests}
     findings = [
         f

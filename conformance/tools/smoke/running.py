@@ -18,7 +18,7 @@ from conformance.run.judging.judge import brief_for, judge_batched, worst
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.scenarios import Scenario
-from conformance.scenarios.build import SHORT, TWO, ask, together
+from conformance.scenarios.build import SHORT, TWO, text_request, together
 from conformance.tools.smoke.contract import Broken, Wrong, keep_contract
 
 _DTYPE = "float32"
@@ -90,7 +90,7 @@ def _tried(registry: Registry, case: CaseId) -> tuple[State, str]:
 def _two_rows(subject: Subject, kind: type[Engine]) -> tuple[Schedule, dict[str, tuple[int, ...]]]:
     """The schedule, and the tokens of its single streams."""
     brief = brief_for(subject, kind, 0)
-    requests = [ask(brief, f"r{n}", n, max_tokens=out) for n, out in _OUTPUTS.items()]
+    requests = [text_request(brief, f"r{n}", n, max_tokens=out) for n, out in _OUTPUTS.items()]
     want = {r.request_id: brief.solo(r, EngineOptions()).tokens for r in requests}
     return Schedule("two_rows", (together(*requests),)), want
 

@@ -155,7 +155,7 @@ def _export_family(session: Session, cases: Sequence[CaseId], folder: Path) -> F
 def _schedules(
     subject: Subject, engine: type[Engine], scenario: Scenario, recorder: Recorder, seed: int
 ) -> tuple[list[Exported], list[LeftOut]]:
-    if scenario.alone:
+    if scenario.oracle_only:
         return [], [LeftOut(scenario.name, "it holds the single stream against itself")]
     exported: list[Exported] = []
     left_out: list[LeftOut] = []

@@ -45,7 +45,7 @@ def test_how_often_it_is_right(tmp_path):
     [
         (("toy/calm/ragged/float32/0",), "there is nothing to explain"),
         (("toy/calm/raged/float32/0",), "did you mean toy/calm/ragged/float32/0?"),
-        (("calm",), "'calm' is no case id"),
+        (("calm",), "'calm' is not a case id"),
         ((), "explain either one CASE_ID, or defects by --faults"),
         ((CASE, "--faults", "*"), "explain either one CASE_ID, or defects by --faults"),
         ((CASE,), "what is wrong stands in no schedule that can be replayed"),

@@ -19,21 +19,21 @@ def outcomes(done, name="r.jsonl"):
 
 
 def test_a_fault_that_kills_its_process_costs_no_other_its_trial(power):
-    done = power("--fault", "told", "--fault", "deadly", "--jobs", "2", "--json", "r.jsonl")
+    done = power("--fault", "caught", "--fault", "deadly", "--jobs", "2", "--json", "r.jsonl")
     assert done.code == 1, done
-    assert outcomes(done) == {"told": "killed", "deadly": "survived"}
+    assert outcomes(done) == {"caught": "killed", "deadly": "survived"}
     assert "survived: deadly in toy/calm float32 (its process died)" in done.out
     assert "FAILED: 1 of 2 pairs of fault and family were killed (50.0%)" in done.out
 
 
 def test_a_result_file_is_reported_without_a_run(power, conformance):
-    assert power("--fault", "told", "--jobs", "1", "--json", "told.jsonl").code == 0
-    assert power("--fault", "unheard", "--jobs", "1", "--json", "unheard.jsonl").code == 1
-    both = ("--read", "told.jsonl", "--read", "unheard.jsonl")
+    assert power("--fault", "caught", "--jobs", "1", "--json", "caught.jsonl").code == 0
+    assert power("--fault", "uncaught", "--jobs", "1", "--json", "uncaught.jsonl").code == 1
+    both = ("--read", "caught.jsonl", "--read", "uncaught.jsonl")
     done = conformance("power", *both, "--json", "both.jsonl")
     assert done.code == 1
-    assert "survived: unheard in toy/calm float32 (tried ragged)" in done.out
-    assert outcomes(done, "both.jsonl") == {"told": "killed", "unheard": "survived"}
+    assert "survived: uncaught in toy/calm float32 (tried ragged)" in done.out
+    assert outcomes(done, "both.jsonl") == {"caught": "killed", "uncaught": "survived"}
 
 
 def test_a_file_of_something_else_is_told_in_a_sentence(conformance, tmp_path):
@@ -46,7 +46,7 @@ def test_a_file_of_something_else_is_told_in_a_sentence(conformance, tmp_path):
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_interruption_keeps_what_was_found(environment, tmp_path, conformance, jobs):
-    arguments = ["power", "--family", "[cq]*", "--fault", "told", "--json", "r.jsonl"]
+    arguments = ["power", "--family", "[cq]*", "--fault", "caught", "--json", "r.jsonl"]
     (tmp_path / "r.jsonl").write_text("old\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "conformance", *arguments, "--fault", "endless", "--jobs", jobs],

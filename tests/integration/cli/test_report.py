@@ -42,7 +42,7 @@ def test_files_are_put_together(toy_run, conformance):
         (("bad.jsonl", "--html", "r"), "bad.jsonl, line 1"),
         (("empty.jsonl", "--html", "r"), "the result files have no results"),
         (("bad.jsonl", "--html", "none/r"), "no folder"),
-        (("bad.jsonl", "--html", "bad.jsonl"), "no report of ours"),
+        (("bad.jsonl", "--html", "bad.jsonl"), "not a report of this project"),
     ],
 )
 def test_mistakes_end_in_one_sentence(conformance, tmp_path, arguments, told):

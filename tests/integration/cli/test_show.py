@@ -57,7 +57,7 @@ def test_a_misspelt_case_brings_a_suggestion(conformance):
 def test_what_is_no_case_id(conformance):
     done = conformance("show", "broken")
     assert done.code == 2
-    assert "'broken' is no case id" in done.err
+    assert "'broken' is not a case id" in done.err
 
 
 def test_a_line_that_is_no_result_is_named(conformance, tmp_path):

@@ -1,4 +1,4 @@
-"""Shares of unquantized caches, from two runs told by hand."""
+"""Shares of unquantized caches, from two runs written by hand."""
 
 import pytest
 

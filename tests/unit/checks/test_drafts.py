@@ -1,4 +1,4 @@
-"""A model that drafts for itself foresees what it says, unless it was a tie."""
+"""A model that drafts for itself accepts its own drafts, except at a tie."""
 
 import dataclasses
 
@@ -48,7 +48,7 @@ def test_drafts_that_are_accepted_whole_are_right():
     assert check_drafts(play(4, 3)) == []
 
 
-def test_a_rejected_draft_is_told_with_the_token_that_it_missed():
+def test_a_rejected_draft_is_reported_with_the_token_that_it_missed():
     (found,) = check_drafts(play(4, 2))
     assert (found.verdict, found.check, found.request_id) == (Verdict.DRIFT, "drafts", "a")
     assert found.step == 5
@@ -66,12 +66,12 @@ def test_a_draft_at_whose_end_the_request_ended_is_no_wrong_one():
     assert check_drafts(play(2, request=request)) == []
 
 
-def test_behind_another_token_than_the_oracles_nothing_is_told():
+def test_behind_another_token_than_the_oracles_nothing_is_reported():
     assert check_drafts(play(4, 2, instead={5: 99})) == []
 
 
 @pytest.mark.parametrize("drafting", [None, Drafting("mtp", 4), Drafting(ITSELF, 4, (1, 0))])
-def test_drafts_of_another_model_and_drafts_that_are_told_may_be_wrong(drafting):
+def test_drafts_of_another_model_and_drafts_that_are_given_may_be_wrong(drafting):
     assert check_drafts(play(4, 2, drafting=drafting)) == []
 
 

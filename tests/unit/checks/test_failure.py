@@ -35,7 +35,7 @@ def test_a_run_out_of_steps_is_a_hang():
     assert found.what == "requests were unfinished after 8 steps"
 
 
-def test_each_run_is_told_of():
+def test_each_run_is_reported():
     script = Script()
     script.forced.failure = script.free.failure = CRASH
     script.repeat_forced().out_of_steps = True

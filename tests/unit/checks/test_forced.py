@@ -69,7 +69,7 @@ def test_small_differences_in_most_steps_are_none():
     assert found.difference == pytest.approx(2.5 * NOISE, rel=0.05)
 
 
-def test_the_first_bad_step_is_told_and_the_worst():
+def test_the_first_bad_step_is_reported_and_the_worst():
     script = Script()
     script.forced.move("a", 2, 1e-3)
     script.forced.move("a", 4, 2.0)

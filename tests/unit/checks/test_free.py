@@ -77,7 +77,7 @@ def test_near_tokens_do_not_excuse_numbers_beyond_the_noise():
     assert [f.verdict for f in check_free(script.play())] == [Verdict.DIVERGED]
 
 
-def test_only_the_first_other_token_of_a_request_is_told():
+def test_only_the_first_other_token_of_a_request_is_reported():
     script = Script()
     other_token(script, "a", 1)
     other_token(script, "a", 3)
@@ -85,7 +85,7 @@ def test_only_the_first_other_token_of_a_request_is_told():
 
 
 def test_a_sampled_token_may_differ_where_a_number_moved():
-    """What a sampler draws hangs on sums that only it knows, so the margin says nothing."""
+    """A sampled token depends on sums inside the sampler, so the margin decides nothing."""
     script = Script(sampler=Sampler("seeded"))
     other_token(script, "a", 1, moved=NOISE)
     assert [f.verdict for f in check_free(script.play())] == [Verdict.TIE]

@@ -1,4 +1,4 @@
-"""What is held after the end, and rows that nobody asked for."""
+"""Memory held after the end, and rows of no request."""
 
 import msgspec
 import pytest
@@ -33,14 +33,14 @@ def test_a_ghost_row_after_a_removal():
     script.forced.moments[3].forwards = [ForwardCall(3, 1)]  # c was removed before this step
     (found,) = check_leak(script.play())
     assert (found.verdict, found.mode) == (Verdict.LEAK, "forced")
-    assert found.what == "step 3 computed 3 rows with 2 requests live"
+    assert found.what == "step 3 computed 3 rows with 2 unfinished requests"
 
 
 def test_a_ghost_row_after_the_last_finish():
     script = Script()
     script.free.moments[7].forwards = [ForwardCall(1, 1)]
     (found,) = check_leak(script.play())
-    assert found.what == "step 7 computed 1 rows with 0 requests live"
+    assert found.what == "step 7 computed 1 rows with 0 unfinished requests"
 
 
 def test_a_row_that_ends_within_a_draft_may_be_in_the_next_call_and_no_longer():
@@ -51,10 +51,10 @@ def test_a_row_that_ends_within_a_draft_may_be_in_the_next_call_and_no_longer():
     assert check_leak(script.play()) == []
     script.free.moments[4].forwards = [ForwardCall(3, 1)]
     (found,) = check_leak(script.play())
-    assert found.what == "step 4 computed 3 rows with 1 requests live"
+    assert found.what == "step 4 computed 3 rows with 1 unfinished requests"
 
 
-def test_rows_are_not_counted_where_stages_are_not_told():
+def test_rows_are_not_counted_where_stages_are_unknown():
     script = Script()
     script.free.moments[7].forwards = [ForwardCall(1, 1)]
     assert check_leak(script.play(staged=False)) == []
@@ -86,7 +86,7 @@ def test_a_kept_cache_that_holds_the_batch():
     script.free.kept = KeptCache("a", 5000, 11_025)
     (found,) = check_leak(script.play())
     assert (found.verdict, found.mode, found.got) == (Verdict.LEAK, "free", "11025 bytes")
-    assert found.what == "the cache of a counts 5000 bytes and held 11025"
+    assert found.what == "the cache of a reports 5000 bytes and held 11025"
 
 
 def alone(edges):
@@ -103,7 +103,8 @@ def alone(edges):
 def test_a_graph_that_grows_while_the_same_rows_decode():
     (found,) = alone([10, 14, 18, 22])
     assert found.verdict is Verdict.LEAK
-    assert found.what == "the graph that the caches wait for grew by 4 edges a step, from 10 to 22"
+    grown = "the unevaluated graph behind the caches grew by 4 edges a step, from 10 to 22"
+    assert found.what == grown
 
 
 @pytest.mark.parametrize("edges", [(10, 10, 10, 10), (10, 14, 18, 18), (10, 14, 10, 14)])

@@ -23,7 +23,7 @@ WANT = stream(0, STEPS)
 
 
 def played(policy, *, logprobs=True, failure=None, asked=None):
-    """A batch of one that gives the oracle's stream, with what the library alone gives."""
+    """A batch of one that gives the oracle's stream, with the library's own single stream."""
     events = [
         TokenEvent("a", token, row if logprobs else None, 0.0, None)
         for token, row in zip(WANT.tokens, WANT.logprobs, strict=True)
@@ -62,7 +62,7 @@ def test_one_policy_alone_has_no_finding():
     assert check_policy(played(None)) == []
 
 
-def test_another_policy_is_told_with_its_first_step():
+def test_another_policy_is_reported_with_its_first_step():
     (found,) = check_policy(played(off(0.25, 2)))
     assert (found.verdict, found.check, found.step) == (Verdict.POLICY, "policy", 2)
     assert found.difference == pytest.approx(0.25)
@@ -92,7 +92,7 @@ def test_a_batch_that_failed_or_shows_no_logprobs_is_not_compared():
 
 
 class TwoPolicies(ToyLibrary):
-    """Told to quantize, its single stream is half a nat off."""
+    """With quantization, its single stream is half a nat off."""
 
     def policy_stream(self, model, request, tokens, *, options):
         logprobs = self.single_stream(
@@ -102,7 +102,7 @@ class TwoPolicies(ToyLibrary):
 
 
 class Raises(ToyLibrary):
-    """Told to quantize, its single stream raises."""
+    """With quantization, its single stream raises."""
 
     def policy_stream(self, model, request, tokens, *, options):
         raise NotImplementedError("NYI")

@@ -35,7 +35,7 @@ def test_an_unclear_refusal(error):
     )
 
 
-def test_each_change_of_state_is_told_even_after_a_clear_refusal():
+def test_each_change_of_state_is_reported_even_after_a_clear_refusal():
     assert found_for(
         ProbeResult("p", "ValueError: no", ("queue: 1 became 2", "bytes: 0 became 8"))
     ) == [

@@ -145,7 +145,7 @@ def test_runs_without_an_end_are_left_to_the_check_of_failures():
 
 
 def test_a_removal_that_is_seen_only_in_the_stages_counts():
-    """The engine may speak in the step in which it is told of the removal, at no later one."""
+    """The engine may emit events in the step of the removal, but in no later one."""
     script = Script()
     for moment in script.forced.moments[1:]:
         moment.stages["b"] = Stage.REMOVED

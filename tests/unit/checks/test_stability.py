@@ -54,12 +54,12 @@ def test_a_third_run_like_the_first_is_stable():
     assert check_stability(script.play()) == []
 
 
-@pytest.mark.parametrize(("by", "told"), [(0.5 * NOISE, False), (0.125, True)])
-def test_a_third_run_unlike_the_first_by_more_than_the_floor_is_unstable(by, told):
+@pytest.mark.parametrize(("by", "unstable"), [(0.5 * NOISE, False), (0.125, True)])
+def test_a_third_run_unlike_the_first_by_more_than_the_floor_is_unstable(by, unstable):
     script = Script()
     script.repeat_forced().move("b", 1, by)
     findings = check_stability(script.play())
-    assert [f.verdict for f in findings] == [Verdict.UNSTABLE] * told
+    assert [f.verdict for f in findings] == [Verdict.UNSTABLE] * unstable
     for found in findings:
         assert (found.request_id, found.step, found.row) == ("b", 1, 1)
         assert found.difference == pytest.approx(by, rel=1e-3)
@@ -109,7 +109,7 @@ def test_a_stream_that_is_only_shorter_differs_from_its_beginning_on():
     assert (found.request_id, found.step, found.difference) == ("b", 0, np.inf)
 
 
-def test_the_worst_difference_is_told_with_the_first_step():
+def test_the_worst_difference_is_reported_with_the_first_step():
     script = Script()
     third = script.repeat_forced()
     third.move("a", 1, 0.125)

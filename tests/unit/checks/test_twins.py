@@ -20,9 +20,9 @@ def test_equal_rows_with_equal_numbers_are_right():
     assert check_twins(Script(twins=True).play()) == []
 
 
-@pytest.mark.parametrize(("by", "told"), [(0.5 * NOISE, 0), (4 * NOISE, 1), (np.nan, 1)])
-def test_only_more_than_the_floor_tells_them_apart(by, told):
-    assert len(apart(by)) == told
+@pytest.mark.parametrize(("by", "found"), [(0.5 * NOISE, 0), (4 * NOISE, 1), (np.nan, 1)])
+def test_only_more_than_the_floor_distinguishes_them(by, found):
+    assert len(apart(by)) == found
 
 
 def test_the_finding_names_the_twin_and_the_step():

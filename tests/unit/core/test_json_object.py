@@ -1,4 +1,4 @@
-"""What is wrong with a JSON file of a user's is said with its name."""
+"""What is wrong with a user's JSON file is reported with its name."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from conformance.core.json_object import read_object
     ],
 )
 @pytest.mark.parametrize("failed", [AdoptionError, CheckpointError])
-def test_what_is_wrong_is_said(tmp_path, data, words, failed):
+def test_what_is_wrong_is_reported(tmp_path, data, words, failed):
     path = tmp_path / "config.json"
     if data is not None:
         path.write_bytes(data)

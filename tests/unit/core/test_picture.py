@@ -11,7 +11,7 @@ LIVE = (None, Stage.QUEUED, Stage.PREFILL, Stage.DECODE)
 ENDS = (Stage.FINISHED, Stage.REMOVED)
 
 
-def test_stages_are_told_as_run_lengths():
+def test_stages_are_kept_as_run_lengths():
     stages = [None, None, Stage.QUEUED, Stage.PREFILL, *[Stage.DECODE] * 12, Stage.FINISHED]
     assert packed(stages) == "2-1q1p12d1f"
 

@@ -54,7 +54,7 @@ def test_every_field_comes_back_from_json():
     assert from_json(to_json(FULL)) == FULL
 
 
-def test_what_is_not_said_is_not_written():
+def test_what_is_not_set_is_not_written():
     text = to_json(Schedule("small", (Arrival((Request("a", (1,), 2),)),)))
     assert "options" not in text
     assert "sampler" not in text
@@ -132,7 +132,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("broken", "sentence"), SENTENCES)
-def test_what_cannot_be_played_is_said_in_a_sentence(broken, sentence):
+def test_what_cannot_be_played_is_reported_in_a_sentence(broken, sentence):
     with pytest.raises(ScheduleError) as raised:
         validate(broken)
     assert str(raised.value) == sentence
@@ -165,7 +165,7 @@ def test_a_request_may_go_on_from_itself_never_but_from_one_of_the_same_arrival(
         ),
     ],
 )
-def test_text_that_is_no_schedule_is_told_with_its_field(text, words):
+def test_text_that_is_no_schedule_is_reported_with_its_field(text, words):
     with pytest.raises(ScheduleError) as raised:
         from_json(text)
     assert str(raised.value).startswith(words)

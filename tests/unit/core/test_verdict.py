@@ -59,11 +59,11 @@ def test_any_case_id_reads_back(case):
 @pytest.mark.parametrize(
     "text", ["", "a/b/c/float32", "a/b/c/float32/x", "a/b/c/float32/-1", "a/b/c/d/float32/0"]
 )
-def test_what_is_no_case_id_is_told_with_an_example(text):
+def test_what_is_no_case_id_is_reported_with_an_example(text):
     with pytest.raises(ResultError) as raised:
         CaseId.parse(text)
     assert str(raised.value) == (
-        f"{text!r} is no case id; it must look like mlx_lm/llama/ragged/float32/0"
+        f"{text!r} is not a case id; it must look like mlx_lm/llama/ragged/float32/0"
     )
 
 
@@ -107,7 +107,7 @@ def test_numbers_that_json_cannot_hold_are_null(value):
         ),
     ],
 )
-def test_a_line_that_is_no_result_is_told_with_its_place_and_field(line, words):
+def test_a_line_that_is_no_result_is_reported_with_its_place_and_field(line, words):
     with pytest.raises(ResultError) as raised:
         decode(line, where="results.jsonl:3")
     assert str(raised.value) == words

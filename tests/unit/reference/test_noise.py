@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from miniatures.library import DeafLibrary, OverflowingLibrary, ToyLibrary
+from miniatures.library import InsensitiveLibrary, OverflowingLibrary, ToyLibrary
 
 from conformance.core.errors import VoidNoiseError
 from conformance.core.options import EngineOptions
@@ -89,7 +89,7 @@ def test_a_longer_stream_is_measured_anew():
 
 
 def test_a_perturbation_that_moves_nothing_is_an_error():
-    oracle = oracle_of(DeafLibrary())
+    oracle = oracle_of(InsensitiveLibrary())
     oracle.solo(ask(), DEFAULT, None)
     with pytest.raises(VoidNoiseError, match="moved no logprob"):
         oracle.envelope(ask(), DEFAULT, None)

@@ -49,5 +49,5 @@ def test_a_name_cannot_give_a_command_of_its_own(result, finding):
     assert "50 %25 ::stop-commands::x" in found
 
 
-def test_nothing_wrong_nothing_told(result):
+def test_nothing_wrong_nothing_reported(result):
     assert error_annotations([result()]) == ()

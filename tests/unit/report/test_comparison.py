@@ -44,7 +44,7 @@ def test_a_change_of_verdict_has_its_kind(result, before, after, kind):
 
 
 @pytest.mark.parametrize("factor", [5.0, 0.2])
-def test_noise_that_changed_much_is_told_and_is_no_regression(result, factor):
+def test_noise_that_changed_much_is_reported_and_is_no_regression(result, factor):
     found = compare([result(noise=1e-5)], [result(noise=1e-5 * factor)])
     (change,) = found.changes
     assert change.kind is Kind.NOISE
@@ -52,7 +52,7 @@ def test_noise_that_changed_much_is_told_and_is_no_regression(result, factor):
     assert not found.regressed
 
 
-def test_noise_that_changed_less_than_asked_for_is_not_told(result):
+def test_noise_that_changed_less_than_asked_for_is_not_reported(result):
     runs = [result(noise=1e-5)], [result(noise=3e-5)]
     assert kinds(*runs) == []
     assert kinds(*runs, noise_factor=2) == [Kind.NOISE]
@@ -70,7 +70,7 @@ def test_a_new_case_that_fails_is_a_regression(result):
     assert kinds([result()], [result(), bad]) == [Kind.FAILING]
 
 
-def test_releases_that_differ_are_told(result):
+def test_releases_that_differ_are_reported(result):
     found = compare([result(versions={"mlx": "1"})], [result(versions={"mlx": "2", "numpy": "3"})])
     assert found.versions == {"mlx": ("1", "2"), "numpy": ("none", "3")}
 

@@ -14,7 +14,7 @@ def test_changed_cells_come_before_anything_else(result):
     assert text.startswith("### Conformance: regressed\n\n1 newly failing, 0 as before\n")
 
 
-def test_many_changes_fit_into_a_comment_and_what_is_left_out_is_said(result):
+def test_many_changes_fit_into_a_comment_and_what_is_left_out_is_reported(result):
     def run(verdict):
         return [result(case=f"e/f{n}/s{n}/float32/0", verdict=verdict) for n in range(900)]
 

@@ -4,7 +4,7 @@ from conformance.core.verdict import ScheduleResult, Verdict
 from conformance.report.evidence import evidence_text
 
 
-def test_every_finding_is_told(result, finding):
+def test_every_finding_is_reported(result, finding):
     evidence = (finding(), finding(Verdict.NAN, what="NaN in the cache", cause=""))
     text = evidence_text(result(verdict=Verdict.NAN, evidence=evidence))
     assert "findings: 2" in text
@@ -27,7 +27,7 @@ def test_every_schedule_with_its_work(result):
     assert "  much_longer  drift          0 forward calls" in text
 
 
-def test_the_size_of_quantized_caches_is_told(result):
+def test_the_size_of_quantized_caches_is_reported(result):
     shares = {"cache_share": 0.461, "quantized_share": 9 / 32}
     quantized = ScheduleResult("uniform_8_64", Verdict.EXACT, **shares)
     text = evidence_text(result(schedules=(quantized, ScheduleResult("plain", Verdict.EXACT))))

@@ -29,7 +29,7 @@ def test_an_interrupted_run_leaves_the_partial_file(result, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["r.jsonl.partial"]
 
 
-def test_where_nothing_can_be_written_it_is_told_at_once(tmp_path):
+def test_where_nothing_can_be_written_it_is_reported_at_once(tmp_path):
     with pytest.raises(ResultError, match=r"gone/r\.jsonl: cannot write results there"):
         ResultFile(tmp_path / "gone" / "r.jsonl", encode)
 
@@ -72,7 +72,7 @@ def test_one_run_at_a_time_writes_a_file(result, tmp_path):
     path = tmp_path / "r.jsonl"
     first = ResultFile(path, encode)
     first.add(result())
-    with pytest.raises(ResultError, match="another run writes its results there now"):
+    with pytest.raises(ResultError, match="another run is writing its results there"):
         ResultFile(path, encode)
     assert read_results(first.partial) == (result(),), "it was not touched"
     first.close()

@@ -45,7 +45,7 @@ def test_bytes_count_not_letters():
     assert len(limited(["\u00e9" * 50] * 100, 5000).encode()) <= 5000
 
 
-def test_where_there_is_no_room_nothing_is_said():
+def test_where_there_is_no_room_nothing_is_reported():
     assert limited(["12345"] * 100, 20) == ""
 
 

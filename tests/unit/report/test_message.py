@@ -13,29 +13,29 @@ def parts(message):
 
 def test_all_five_parts_in_order(result, finding):
     bad = result(verdict=Verdict.DIVERGED, evidence=(finding(),))
-    head, told = parts(failure_message(bad))
+    head, reported = parts(failure_message(bad))
     assert head == "diverged: mlx_lm/llama/ragged/float32/0"
-    assert list(told) == ["what", "where", "expected", "cause", "rerun"]
-    assert told["what"] == "the token differs"
-    assert told["where"] == "schedule 'long_and_short', free run, request 'r2', step 7, row 1"
-    assert told["expected"] == (
+    assert list(reported) == ["what", "where", "expected", "cause", "rerun"]
+    assert reported["what"] == "the token differs"
+    assert reported["where"] == "schedule 'long_and_short', free run, request 'r2', step 7, row 1"
+    assert reported["expected"] == (
         "token 17; got token 93 (difference 1.25, margin 0.42, noise 1.2e-05 nats)"
     )
-    assert told["cause"] == "left padding is not masked"
-    assert told["rerun"] == "conformance show mlx_lm/llama/ragged/float32/0"
+    assert reported["cause"] == "left padding is not masked"
+    assert reported["rerun"] == "conformance show mlx_lm/llama/ragged/float32/0"
 
 
-def test_the_worst_finding_is_told_and_the_others_are_counted(result, finding):
+def test_the_worst_finding_is_reported_and_the_others_are_counted(result, finding):
     evidence = (
         finding(Verdict.DRIFT, what="small"),
         finding(Verdict.NAN, what="first of the worst"),
         finding(Verdict.NAN, what="second of the worst"),
     )
-    _, told = parts(failure_message(result(verdict=Verdict.NAN, evidence=evidence)))
-    assert told["what"] == "first of the worst (and 2 more findings)"
+    _, reported = parts(failure_message(result(verdict=Verdict.NAN, evidence=evidence)))
+    assert reported["what"] == "first of the worst (and 2 more findings)"
 
 
-def test_step_and_row_0_are_told(result, finding):
+def test_step_and_row_0_are_reported(result, finding):
     bad = result(verdict=Verdict.DIVERGED, evidence=(finding(step=0, row=0),))
     assert "step 0, row 0" in failure_message(bad)
 
@@ -45,16 +45,16 @@ def test_what_is_not_known_is_left_out(result, finding):
         **dict.fromkeys(("schedule", "mode", "expected", "got", "cause"), ""),
         **dict.fromkeys(("request_id", "step", "row", "margin", "difference", "noise")),
     )
-    _, told = parts(failure_message(result(verdict=Verdict.DIVERGED, evidence=(sparse,))))
-    assert told["where"] == "the whole case"
-    assert told["expected"] == "exact or tie; got diverged"
-    assert "not known" in told["cause"]
+    _, reported = parts(failure_message(result(verdict=Verdict.DIVERGED, evidence=(sparse,))))
+    assert reported["where"] == "the whole case"
+    assert reported["expected"] == "exact or tie; got diverged"
+    assert "not known" in reported["cause"]
 
 
 def test_a_verdict_without_a_finding(result):
-    _, told = parts(failure_message(result(verdict=Verdict.VACUOUS)))
-    assert told["what"] == "the verdict is vacuous, without a finding"
-    assert told["expected"] == "exact or tie; got vacuous"
+    _, reported = parts(failure_message(result(verdict=Verdict.VACUOUS)))
+    assert reported["what"] == "the verdict is vacuous, without a finding"
+    assert reported["expected"] == "exact or tie; got vacuous"
 
 
 def test_an_unexpected_pass(result, finding):
@@ -62,19 +62,19 @@ def test_an_unexpected_pass(result, finding):
         Verdict.EXACT, check="expectations", what="expectation x: wants drift, got exact"
     )
     good = result(expected=False, known="x", evidence=(rule,))
-    _, told = parts(failure_message(good))
-    assert told["what"] == (
+    _, reported = parts(failure_message(good))
+    assert reported["what"] == (
         "passes, but the expectations name a defect for it; expectation x: wants drift, got exact"
     )
-    assert told["expected"] == "the verdict of the known defect; got exact"
-    assert "mended" in told["cause"]
+    assert reported["expected"] == "the verdict of the known defect; got exact"
+    assert "fixed" in reported["cause"]
 
 
-def test_a_broken_rule_is_told_beside_the_finding(result, finding):
+def test_a_broken_rule_is_reported_beside_the_finding(result, finding):
     rule = finding(Verdict.NAN, check="expectations", what="expectation x: wants drift, got nan")
     bad = result(verdict=Verdict.NAN, known="x", evidence=(rule, finding(Verdict.NAN)))
-    _, told = parts(failure_message(bad))
-    assert told["what"] == "the token differs; expectation x: wants drift, got nan"
+    _, reported = parts(failure_message(bad))
+    assert reported["what"] == "the token differs; expectation x: wants drift, got nan"
 
 
 def test_further_lines_of_a_text_stay_under_the_first(result, finding):

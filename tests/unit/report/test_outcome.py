@@ -56,5 +56,5 @@ def test_a_run_is_ok_only_if_nothing_is_wrong_or_missing(result):
         (3720, "1 h 02 min"),
     ],
 )
-def test_durations_in_words(seconds, text):
+def test_durations_as_text(seconds, text):
     assert duration(seconds) == text

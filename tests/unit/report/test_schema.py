@@ -1,4 +1,4 @@
-"""The published schema, and what the code says, are one."""
+"""The published schema is the one derived from the code."""
 
 import json
 import math

@@ -87,7 +87,7 @@ def test_the_legend_explains_what_occurs_and_nothing_else(result):
     assert "not expected" not in legend
 
 
-def test_each_unexpected_case_is_told_unless_pytest_does(result, finding):
+def test_each_unexpected_case_is_reported_unless_pytest_does(result, finding):
     bad = result(verdict=Verdict.DIVERGED, evidence=(finding(),))
     assert "cause:" in text_of(bad)
     assert "cause:" not in text_of(bad, failures=False)

@@ -41,7 +41,7 @@ def test_a_module_is_covered_by_all_families_that_name_it(registry):
     assert found.problem == ""
 
 
-def test_what_has_neither_family_nor_exclusion_is_uncovered_and_told(registry):
+def test_what_has_neither_family_nor_exclusion_is_uncovered_and_reported(registry):
     found = account(registry(("b", "a", "helper"), {"helper": "no model"}, []), "toy")
     assert found.uncovered == ("a", "b")
     assert found.problem.startswith("toy: 2 model module(s) with neither a family nor")

@@ -39,17 +39,17 @@ def diagnosed(*kinds, scenario="ragged"):
     case = CaseId("tested", "calm", scenario, "float32", 0)
     result = opened.run(case)
     assert not result.verdict.good
-    told = diagnose(opened, case, result)
-    assert told.verdict is result.verdict
-    (*rest, last) = told.evidence
+    diagnosis = diagnose(opened, case, result)
+    assert diagnosis.verdict is result.verdict
+    (*rest, last) = diagnosis.evidence
     assert tuple(rest) == result.evidence
     assert last.check == CHECK
     return last.what
 
 
 def test_it_is_the_engine_where_the_model_is_right_elsewhere():
-    said = diagnosed(ContinuousBatching)
-    assert said == "engine or cache: the same model is right on sure0"
+    sentence = diagnosed(ContinuousBatching)
+    assert sentence == "engine or cache: the same model is right on sure0"
 
 
 def test_an_engine_that_pads_nothing_is_right_all_the_same():
@@ -57,8 +57,8 @@ def test_an_engine_that_pads_nothing_is_right_all_the_same():
 
 
 def test_it_is_the_model_where_it_is_wrong_everywhere():
-    said = diagnosed(AttendsToPadding, AttendsToPadding)
-    assert said.startswith("model: it is diverged on sure0, diverged on sure1")
+    sentence = diagnosed(AttendsToPadding, AttendsToPadding)
+    assert sentence.startswith("model: it is diverged on sure0, diverged on sure1")
 
 
 def test_it_is_the_model_where_only_some_arrangement_is_right():
@@ -69,11 +69,11 @@ def test_it_is_the_model_where_only_some_arrangement_is_right():
 
 @pytest.mark.parametrize("kinds", [(), (SaysUnsupported,)])
 def test_it_is_undecided_without_an_opinion(kinds):
-    said = diagnosed(*kinds, scenario="window")
-    assert said == "undecided: no reference engine can play this"
+    sentence = diagnosed(*kinds, scenario="window")
+    assert sentence == "undecided: no reference engine can play this"
 
 
-def test_only_engines_that_can_express_the_scenario_are_asked():
+def test_only_engines_that_can_express_the_scenario_are_run():
     opened = session(ContinuousBatching, AllAtOnce)
     ragged = CaseId("tested", "calm", "ragged", "float32", 0)
     joins = CaseId("tested", "calm", "staggered", "float32", 0)
@@ -83,11 +83,11 @@ def test_only_engines_that_can_express_the_scenario_are_asked():
     assert opinions(opened, repeat) == ()
 
 
-def test_an_engine_that_gives_opinions_is_not_asked_about_itself():
+def test_an_engine_that_gives_second_opinions_does_not_judge_itself():
     opened = session(ContinuousBatching)
     assert opinions(opened, CaseId("sure0", "calm", "ragged", "float32", 0)) == ()
 
 
 def test_what_an_engine_refuses_counts_for_nothing():
-    said = {"one": Verdict.UNSUPPORTED, "two": Verdict.EXACT}
-    assert conclusion(said) == "engine or cache: the same model is right on two"
+    verdicts = {"one": Verdict.UNSUPPORTED, "two": Verdict.EXACT}
+    assert conclusion(verdicts) == "engine or cache: the same model is right on two"

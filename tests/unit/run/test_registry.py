@@ -1,4 +1,4 @@
-"""Plugins: what they bring is found, and what is wrong with one is told with its name."""
+"""Plugins: what they provide is found, and what is wrong with one is reported with its name."""
 
 import json
 import sys
@@ -179,19 +179,19 @@ def engine(**attributes):
             r"conformance_families\(\): x\.json: not JSON",
         ),
         ({"families": None}, r"conformance_families\(\) raised TypeError: .*not iterable"),
-        ({"families": ["calm"]}, r"conformance_families\(\) must give Family objects, gave str"),
+        ({"families": ["calm"]}, r"conformance_families\(\) must return Family objects, returned"),
         ({"families": [family("a/b")]}, r"conformance_families\(\): the name 'a/b' must be"),
         ({"families": [family("far", "moon")]}, r"family 'far' is for library 'moon'"),
-        ({"families": [family("calm")]}, r"family 'calm' exists already, plugin '.*' brings it"),
-        ({"libraries": [Abacus]}, r"conformance_libraries\(\) must give Library objects, gave "),
+        ({"families": [family("calm")]}, r"family 'calm' exists already, plugin '.*' provides it"),
+        ({"families": [family("calm")]}, r"family 'calm' exists already, plugin '.*' provides"),
         ({"libraries": [Abacus()]}, r"library 'abacus' exists already"),
         ({"scenarios": [scenario("early", 9)]}, r"scenario 'early' exists already"),
-        ({"scenarios": [lambda brief: ()]}, r"conformance_scenarios\(\) must give Scenario obj"),
+        ({"scenarios": [lambda brief: ()]}, r"conformance_scenarios\(\) must return Scenario obj"),
         ({"faults": [fault()]}, r"fault 'flip' exists already"),
-        ({"faults": [print]}, r"conformance_faults\(\) must give Fault objects, gave builtin"),
+        ({"faults": [print]}, r"conformance_faults\(\) must return Fault objects, returned b"),
         ({"engines": [engine()]}, r"engine 'beads' exists already"),
-        ({"engines": [print]}, r"conformance_engines\(\) must give subclasses of Engine, gave"),
-        ({"engines": [Beads(None, None)]}, r"conformance_engines\(\) must give subclasses of"),
+        ({"engines": [print]}, r"conformance_engines\(\) must return subclasses of Engine"),
+        ({"engines": [Beads(None, None)]}, r"conformance_engines\(\) must return subclasses of"),
         ({"engines": [engine(name="far", library="moon")]}, r"engine 'far' is for library 'moon'"),
         ({"engines": [engine(name="a b")]}, r"conformance_engines\(\): the name 'a b' must be"),
         ({"engines": [Unfinished]}, r"class Unfinished has no method 'remove'"),
@@ -206,7 +206,7 @@ def engine(**attributes):
         ),
     ],
 )
-def test_what_is_wrong_is_told_in_one_sentence_with_the_plugins_name(entry, hooks, message):
+def test_what_is_wrong_is_reported_in_one_sentence_with_the_plugins_name(entry, hooks, message):
     entry(plugin(**WHOLE), name="good")
     build_registry()
     entry(plugin(**hooks), name="guest")
@@ -218,17 +218,17 @@ def test_what_is_wrong_is_told_in_one_sentence_with_the_plugins_name(entry, hook
 def test_the_plugin_that_came_first_keeps_its_name(entry):
     entry(plugin(**WHOLE), name="first")
     entry(plugin(faults=[fault()]), name="second")
-    with pytest.raises(PluginError, match=r"^plugin 'second': .*, plugin 'first' brings it$"):
+    with pytest.raises(PluginError, match=r"^plugin 'second': .*, plugin 'first' provides it$"):
         build_registry()
 
 
-def test_a_misspelt_hook_is_told_with_the_hooks_there_are():
+def test_a_misspelt_hook_is_reported_with_the_hooks_there_are():
     with pytest.raises(PluginError, match=r"^plugin '.*': .*unknown hook 'conformance_famly'") as e:
         build_registry([plugin(famly=[])])
     assert "conformance_families" in str(e.value)
 
 
-def test_a_hook_with_arguments_that_it_does_not_get_is_told():
+def test_a_hook_with_arguments_that_it_does_not_get_is_reported():
     guest = ModuleType("guest")
     guest.conformance_families = hookimpl(lambda config: [])
     with pytest.raises(PluginError, match=r"^plugin 'guest' .*: .*\{'config'\}") as caught:
@@ -236,7 +236,7 @@ def test_a_hook_with_arguments_that_it_does_not_get_is_told():
     assert "\n" not in str(caught.value)
 
 
-def test_a_plugin_that_cannot_be_imported_is_told(entry):
+def test_a_plugin_that_cannot_be_imported_is_reported(entry):
     entry("no_such_module.inner")
     with pytest.raises(
         PluginError,
@@ -245,7 +245,7 @@ def test_a_plugin_that_cannot_be_imported_is_told(entry):
         build_registry()
 
 
-def test_a_plugin_that_ends_the_process_on_import_is_told(entry, tmp_path, monkeypatch):
+def test_a_plugin_that_ends_the_process_on_import_is_reported(entry, tmp_path, monkeypatch):
     (tmp_path / "leaves_at_once.py").write_text("import sys\nsys.exit('needs torch')\n")
     monkeypatch.syspath_prepend(tmp_path)
     entry("leaves_at_once")
@@ -253,7 +253,7 @@ def test_a_plugin_that_ends_the_process_on_import_is_told(entry, tmp_path, monke
         build_registry()
 
 
-def test_a_plugin_whose_functions_are_not_marked_is_told(entry):
+def test_a_plugin_whose_functions_are_not_marked_is_reported(entry):
     guest = ModuleType("guest")
     guest.conformance_families = list
     entry(guest)
@@ -261,7 +261,7 @@ def test_a_plugin_whose_functions_are_not_marked_is_told(entry):
         build_registry()
 
 
-def test_two_installed_plugins_of_one_name_are_told(entry):
+def test_two_installed_plugins_of_one_name_are_reported(entry):
     entry(plugin(**WHOLE), name="guest")
     entry(plugin(faults=[fault("other")]), name="guest")
     with pytest.raises(PluginError, match=r"^plugin 'guest' .*registered"):
@@ -284,7 +284,7 @@ def test_globs_select_names_in_the_names_own_order(globs, found):
     assert select(NAMES, globs, what="family") == found
 
 
-def test_a_glob_that_matches_nothing_is_told():
+def test_a_glob_that_matches_nothing_is_reported():
     with pytest.raises(
         ConformanceError, match=r"no family matches 'phi\*'; there are llama, qwen2"
     ):

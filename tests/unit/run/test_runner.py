@@ -188,7 +188,7 @@ def test_probes_are_made_before_the_step_and_recorded_with_it():
     assert [probe.kind for probe in step.probes] == ["empty_prompt", "unknown_uid"]
 
 
-def test_what_never_fires_is_told_in_words_and_ends_the_run():
+def test_what_never_fires_is_described_and_ends_the_run():
     trace = run(
         schedule(
             Arrival((A,)),

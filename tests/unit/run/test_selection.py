@@ -77,7 +77,7 @@ def test_a_family_gets_only_scenarios_that_apply_to_it():
     assert "right/llama/slot_reuse/float32/0" in found
 
 
-def test_if_nothing_that_was_selected_applies_the_reason_is_told():
+def test_if_nothing_that_was_selected_applies_the_reason_is_reported():
     with pytest.raises(ConformanceError, match="right/mamba/slot_reuse: it is narrow"):
         select(engines=("right",), families=("mamba",), scenarios=("slot_reuse",))
     with pytest.raises(ConformanceError, match="all_at_once/llama/cancelled: the engine lacks"):

@@ -17,7 +17,7 @@ ENGINES = (ContinuousBatching, *(engine for engine in WRONG))
 
 
 class Broken(ToyLibrary):
-    """Cannot load some families; counts how often it is asked."""
+    """Cannot load some families; counts its calls."""
 
     def __init__(self):
         super().__init__()
@@ -79,7 +79,7 @@ def test_a_right_engines_result(session):
     assert decode(encode(result)) == result
 
 
-def test_a_scenario_without_an_engine_is_judged_alone(session):
+def test_a_scenario_without_an_engine_is_judged_by_the_oracle(session):
     assert run(session, "repeat").verdict is Verdict.EXACT
     assert [s.name for s in run(session, "rechunked").schedules] == ["rechunked"]
 
@@ -126,7 +126,7 @@ def test_a_model_that_cannot_be_loaded_is_a_verdict_and_is_tried_once(
     assert len(loads(session)) == 1
 
 
-def test_a_failure_of_the_single_stream_is_told_as_one(session):
+def test_a_failure_of_the_single_stream_is_reported_as_one(session):
     result = run(session, "window")
     assert result.verdict is Verdict.CRASH
     (finding,) = result.evidence

@@ -19,7 +19,7 @@ from conformance.core.verdict import Verdict
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios import LADDER, Scenario, Witness
 
-BATCHED = [scenario for scenario in LADDER if not scenario.alone]
+BATCHED = [scenario for scenario in LADDER if not scenario.oracle_only]
 CLAIMED = [(scenario, witness.name) for scenario in BATCHED for witness in scenario.witnesses]
 
 
@@ -213,7 +213,7 @@ def test_every_fake_is_for_a_witness():
     assert named == {(scenario.name, name) for scenario, name in CLAIMED}
 
 
-def test_a_witness_without_a_fake_is_told():
+def test_a_witness_without_a_fake_is_reported():
     new = Witness("a new one", lambda _: True)
     scenario = Scenario("wide", 1, "wide", frozenset(), lambda _: (), (new,))
     assert unproved([scenario], PROOFS) == [("wide", "a new one")]

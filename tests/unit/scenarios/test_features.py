@@ -63,14 +63,14 @@ def test_the_first_of_two_that_exclude_each_other_stays():
 
 @pytest.mark.parametrize("feature", [f for f in NEEDS if f is not Feature.MEDIA])
 def test_a_schedule_drawn_with_a_feature_has_it_and_no_other(feature):
-    told = brief(window=None) if feature is Feature.BOUNDED else brief()
+    given = brief(window=None) if feature is Feature.BOUNDED else brief()
     made = [
-        draw_schedule(Seeded(number), told, {feature}, Space(), name="drawn")
+        draw_schedule(Seeded(number), given, {feature}, Space(), name="drawn")
         for number in range(40)
     ]
-    has = [features_of(validate(schedule), told.window) - {Feature.LONG} for schedule in made]
+    has = [features_of(validate(schedule), given.window) - {Feature.LONG} for schedule in made]
     if feature is Feature.LONG:
-        has = [features_of(schedule, told.window) & {Feature.LONG} for schedule in made]
+        has = [features_of(schedule, given.window) & {Feature.LONG} for schedule in made]
     found = frozenset().union(*has)
     # A cache to go on from, or a prefix that is kept, comes of an earlier arrival.
     also = {

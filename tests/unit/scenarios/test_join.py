@@ -12,5 +12,5 @@ def test_a_window_within_reach_is_passed(window):
 
 
 def test_the_window_of_a_full_size_model_is_left_out_with_the_reason():
-    said = WINDOW.applies(Family("f", Facts(window=4096), {}))
-    assert said == "its window of 4096 tokens is too long to be passed; 256 can be"
+    reason = WINDOW.applies(Family("f", Facts(window=4096), {}))
+    assert reason == "its window of 4096 tokens is too long to exceed; at most 256 is possible"

@@ -100,7 +100,7 @@ def verdict(toy, engine, scenario):
         (NeverCutsOut, Verdict.EXACT, Verdict.LEAK),
     ],
 )
-def test_what_is_held_is_told_or_nothing_is_proved(toy, engine, held, kept):
+def test_what_is_held_is_reported_or_nothing_is_proved(toy, engine, held, kept):
     assert verdict(toy, engine, HELD) is held
     assert verdict(toy, engine, KEPT) is kept
 

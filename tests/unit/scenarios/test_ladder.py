@@ -12,7 +12,7 @@ from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEv
 from conformance.run.judging.judge import brief_for
 from conformance.scenarios import LADDER
 
-BATCHED = [scenario for scenario in LADDER if not scenario.alone]
+BATCHED = [scenario for scenario in LADDER if not scenario.oracle_only]
 # Those that the toy engine can express; the others are tested with the library that has them.
 PLAYED = [s for s in LADDER if s.needs <= ContinuousBatching.capabilities]
 
@@ -30,8 +30,8 @@ def test_rungs_go_up_and_names_are_used_once():
 
 
 def test_the_oracle_is_held_against_itself_before_any_batch():
-    assert [scenario.name for scenario in LADDER if scenario.alone] == ["repeat", "rechunked"]
-    assert all(scenario.alone for scenario in LADDER[:2])
+    assert [scenario.name for scenario in LADDER if scenario.oracle_only] == ["repeat", "rechunked"]
+    assert all(scenario.oracle_only for scenario in LADDER[:2])
 
 
 @pytest.mark.parametrize("scenario", BATCHED, ids=lambda s: s.name)

@@ -53,12 +53,12 @@ def test_a_library_without_turboquant_is_asked_for_none():
     }
 
 
-def test_heads_that_such_a_library_cannot_cut_are_told():
+def test_heads_that_such_a_library_cannot_cut_are_reported():
     with pytest.raises(Unsupported, match="heads of 8, 16 elements"):
         schedules(16, 8, schemes=("uniform",))
 
 
-def test_a_family_without_such_layers_is_told():
+def test_a_family_without_such_layers_is_reported():
     with pytest.raises(Unsupported, match="no layer keeps keys and values"):
         schedules()
 
@@ -103,7 +103,7 @@ def test_batches_of_one_are_compared_with_the_librarys_own_policy():
     assert alone == {"alone_uniform_8_32", "alone_uniform_4_32", "alone_turbo", "alone_start"}
 
 
-def test_a_single_stream_that_fails_at_its_caches_is_told_schedule_by_schedule():
+def test_a_single_stream_that_fails_at_its_caches_is_reported_schedule_by_schedule():
     class Refuses(ToyLibrary):
         def single_stream(self, model, request, *, options, **more):
             if options.kv is not None and options.kv.scheme == "turboquant":
@@ -123,7 +123,7 @@ def test_bytes_are_reported_of_schedules_that_have_an_equal_one_without():
     toy = subject()
     made = QUANTIZED.make(brief_for(toy, ContinuousBatching, 0))
     results = judge_batched(toy, ContinuousBatching, QUANTIZED, made).schedules
-    told = {result.name: result.quantized_share for result in results}
-    assert told["turbo"] == pytest.approx(0.25)
-    assert told["plain"] is None
-    assert told["start_beside"] is None
+    shares = {result.name: result.quantized_share for result in results}
+    assert shares["turbo"] == pytest.approx(0.25)
+    assert shares["plain"] is None
+    assert shares["start_beside"] is None

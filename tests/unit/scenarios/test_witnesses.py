@@ -105,9 +105,9 @@ def test_padding_of_one_step_is_not_made_up_for_by_another():
 @pytest.mark.parametrize(
     ("steps", "holds"),
     [
-        # b waits while a, which has spoken, decodes; then both decode.
+        # b waits while a, which has produced a token, decodes; then both decode.
         ([step(a=D, tokens="a"), step(a=D, b=Q, tokens="a"), step(a=D, b=D)], True),
-        # The same, but a has said nothing yet when b comes: both came together.
+        # The same, but a has produced nothing yet when b comes: both came together.
         ([step(a=D, b=Q), step(a=D, b=D)], False),
         # b waits until a is gone.
         ([step(a=D, tokens="a"), step(a=D, b=Q), step(a=F, b=D)], False),
@@ -135,7 +135,7 @@ def test_removed_from_counts_those_removed_and_those_that_stay(witness, holds):
     assert witness.seen(found) is holds
 
 
-def test_the_name_of_a_removal_tells_stage_and_number():
+def test_the_name_of_a_removal_has_stage_and_number():
     assert seen.removed_from(D).name == "a removal in decode"
     assert seen.removed_from(P, among=4).name == "a removal in prefill among 4"
 
@@ -162,7 +162,7 @@ WORKED = step(processed={"a": 4, "b": 0}, a=P, b=P)
     [
         ([WORKED, leaves("a", P, b=P)], P, {"b"}),
         ([WORKED, leaves("a", P, b=P)], D, set()),
-        # All of the padding is done: nothing tells the row that is left from one alone.
+        # All of the padding is done: the row that is left is like a single one.
         ([WORKED, step(processed={"a": 1}, a=P, b=P), leaves("a", P, b=P)], P, set()),
         # In decode nothing is too late.
         ([WORKED, step(processed={"a": 5}, a=P, b=P), leaves("a", D, b=D)], D, {"b"}),
@@ -175,14 +175,14 @@ WORKED = step(processed={"a": 4, "b": 0}, a=P, b=P)
         ([step(removed={"a": D}, b=D, tokens="b")], D, set()),
     ],
 )
-def test_a_row_is_left_alone_beside_the_place_of_a_longer_one(steps, stage, alone):
+def test_a_row_is_left_as_only_row_beside_the_place_of_a_longer_one(steps, stage, alone):
     found = beside(*steps)
-    assert seen.left_alone(found, stage) == alone
+    assert seen.last_rows_left(found, stage) == alone
     assert seen.longest_leaves(stage).seen(found) is bool(alone)
 
 
-def test_a_row_that_is_left_alone_is_known_by_its_media():
-    with_media, text = (media_seen.left_alone(P, media=media) for media in (True, False))
+def test_a_row_that_is_left_as_only_row_is_known_by_its_media():
+    with_media, text = (media_seen.last_row_left(P, media=media) for media in (True, False))
     steps = (WORKED, leaves("a", P, b=P))
     assert with_media.seen(beside(*steps, media="b"))
     assert not with_media.seen(beside(*steps, media="a"))
@@ -190,7 +190,7 @@ def test_a_row_that_is_left_alone_is_known_by_its_media():
     assert not text.seen(beside(*steps, media="b"))
 
 
-def test_in_prefill_only_rows_that_share_a_pass_can_be_left_alone():
+def test_in_prefill_only_rows_that_share_a_pass_can_be_left_as_only_row():
     assert seen.longest_leaves(P).needs == {Capability.TOGETHER}
     assert seen.longest_leaves(D).needs == frozenset()
 

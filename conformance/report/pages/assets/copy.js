@@ -18,19 +18,19 @@ document.addEventListener("DOMContentLoaded", () => {
       return bySelection(code);
     }
   };
-  const said = document.createElement("p");
-  said.setAttribute("role", "status");
-  said.className = "said";
-  document.querySelector("main").append(said);
+  const announcement = document.createElement("p");
+  announcement.setAttribute("role", "status");
+  announcement.className = "announcement";
+  document.querySelector("main").append(announcement);
   for (const button of document.querySelectorAll("button.copy")) {
     const label = button.textContent;
     button.hidden = false;
     button.addEventListener("click", async () => {
       const done = await copy(button.parentElement.querySelector("code"));
-      button.textContent = said.textContent = done ? "Copied" : "Not copied: select it by hand";
+      button.textContent = announcement.textContent = done ? "Copied" : "Not copied: select it by hand";
       setTimeout(() => {
         button.textContent = label;
-        said.textContent = "";
+        announcement.textContent = "";
       }, 2000);
     });
   }

@@ -15,7 +15,7 @@ function make(name, attributes = {}, ...children) {
 
 // Cells ------------------------------------------------------------------------------------------
 
-// A case as an object; fields that say nothing are left out of the data.
+// A case as an object; trailing fields without a value are left out of the data.
 function caseOf(row, column, index = 0) {
   const values = row.cells[column][index];
   const found = Object.fromEntries(data.fields.map((name, i) => [name, values[i] ?? null]));
@@ -44,11 +44,11 @@ function makeRow(row) {
   const about = [row.family, row.engine, row.dtype, row.module, ...row.caches, ...row.modalities];
   row.words = about.join(" ").toLowerCase();
   row.tds = row.cells.map((_, column) => makeCell(row, column));
-  const told = [row.module, row.caches.join(", "), row.modalities.join(", ")].join("\n");
+  const tooltip = [row.module, row.caches.join(", "), row.modalities.join(", ")].join("\n");
   row.element = make(
     "tr",
     {},
-    make("th", { scope: "row", title: told, tabindex: "-1" }, row.family),
+    make("th", { scope: "row", title: tooltip, tabindex: "-1" }, row.family),
     make("td", { class: "engine", tabindex: "-1" }, row.engine),
     make("td", { class: "dtype", tabindex: "-1" }, row.dtype),
     make("td", { class: "count", tabindex: "-1" }, `${row.bad}`),
@@ -89,44 +89,44 @@ function wanted(verdict) {
   return (cases) => cases.some((one) => data.verdicts[one[1]].name === verdict);
 }
 
-function told(cases) {
+function searchable(cases) {
   return (cases || []).map((one) => `${one[7] ?? ""} ${one[8] ?? ""}`).join(" ").toLowerCase();
 }
 
-// Which cells of a row are asked for: all words of the search are in what is said of its row or
-// of the cell, and the verdict is the one asked for.
-function matches(row, column, asked, words) {
+// Whether a cell passes the filters: every word of the search occurs in the data of its row or of
+// the cell, and the verdict is the selected one.
+function matches(row, column, query, words) {
   const cases = row.cells[column];
-  if (asked.scenario && data.scenarios[column] !== asked.scenario) return false;
-  if ((asked.verdict === "missing") !== (cases === 0) || cases === null) return false;
-  if (cases && asked.verdict && !wanted(asked.verdict)(cases)) return false;
+  if (query.scenario && data.scenarios[column] !== query.scenario) return false;
+  if ((query.verdict === "missing") !== (cases === 0) || cases === null) return false;
+  if (cases && query.verdict && !wanted(query.verdict)(cases)) return false;
   if (words.every((word) => row.words.includes(word))) return true;
-  const all = `${row.words} ${data.scenarios[column].toLowerCase()} ${told(cases)}`;
+  const all = `${row.words} ${data.scenarios[column].toLowerCase()} ${searchable(cases)}`;
   return words.every((word) => all.includes(word));
 }
 
-function filter(asked) {
-  const words = asked.q ? asked.q.toLowerCase().split(/\s+/).filter(Boolean) : [];
-  const family = asked.family ? globbed(asked.family) : null;
+function filter(query) {
+  const words = query.q ? query.q.toLowerCase().split(/\s+/).filter(Boolean) : [];
+  const family = query.family ? globbed(query.family) : null;
   let rows = 0;
   let cells = 0;
   for (const row of data.rows) {
     const here =
       (!family || family.test(row.family)) &&
-      ["engine", "dtype"].every((key) => !asked[key] || row[key] === asked[key]) &&
-      ["caches", "modalities"].every((key) => !asked[key] || row[key].includes(asked[key]));
-    const hits = row.tds.map((_, column) => here && matches(row, column, asked, words));
+      ["engine", "dtype"].every((key) => !query[key] || row[key] === query[key]) &&
+      ["caches", "modalities"].every((key) => !query[key] || row[key].includes(query[key]));
+    const hits = row.tds.map((_, column) => here && matches(row, column, query, words));
     const count = hits.filter(Boolean).length;
     row.element.hidden = count === 0;
     rows += count > 0;
     cells += count;
     row.tds.forEach((td, column) => {
       td.classList.toggle("faint", Boolean(row.cells[column]) && count > 0 && !hits[column]);
-      td.hidden = Boolean(asked.scenario) && data.scenarios[column] !== asked.scenario;
+      td.hidden = Boolean(query.scenario) && data.scenarios[column] !== query.scenario;
     });
   }
   table.querySelectorAll("thead .scenario").forEach((th, column) => {
-    th.hidden = Boolean(asked.scenario) && data.scenarios[column] !== asked.scenario;
+    th.hidden = Boolean(query.scenario) && data.scenarios[column] !== query.scenario;
   });
   status.textContent = `${rows} of ${data.rows.length} rows, ${cells} cases`;
 }
@@ -160,20 +160,20 @@ function sortRows(sort) {
 
 // The address ------------------------------------------------------------------------------------
 
-function asked() {
+function filterValues() {
   const found = {};
   for (const field of filters.elements) if (field.name && field.value) found[field.name] = field.value;
   return found;
 }
 
 function remember() {
-  const found = new URLSearchParams(asked());
+  const found = new URLSearchParams(filterValues());
   if (openId) found.set("case", openId);
   history.replaceState(null, "", `#${found}`);
 }
 
 function apply() {
-  const found = asked();
+  const found = filterValues();
   filter(found);
   sortRows(found.sort || "");
   remember();
@@ -184,8 +184,8 @@ function readAddress() {
   for (const field of filters.elements) if (field.name) field.value = found.get(field.name) || "";
   for (const field of filters.elements) if (field.selectedIndex === -1) field.value = "";
   const open = found.get("case");
-  filter(asked());
-  sortRows(asked().sort || "");
+  filter(filterValues());
+  sortRows(filterValues().sort || "");
   if (open) openCase(open);
   else closePanel();
 }

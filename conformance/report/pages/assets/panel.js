@@ -1,4 +1,4 @@
-// What is said of one case, beside the matrix; moving in the matrix by keys.
+// The panel with the facts of one case, and keyboard navigation of the matrix.
 "use strict";
 const panel = document.getElementById("panel");
 let openId = ""; // of the case that the panel is about
@@ -116,23 +116,23 @@ function rove(cell) {
 }
 
 const stop = (cell) => (cell?.tagName === "TH" && cell.querySelector("button")) || cell;
-const seen = (items) => [...items].filter((item) => !item.hidden && item.offsetParent !== null);
+const visible = (items) => [...items].filter((item) => !item.hidden && item.offsetParent !== null);
 
 function target(cell, key, far) {
   const row = cell.closest("tr");
-  const cells = seen(row.cells);
+  const cells = visible(row.cells);
   const at = cells.indexOf(cell.closest("td, th"));
   if (key === "ArrowLeft") return cells[at - 1];
   if (key === "ArrowRight") return cells[at + 1];
-  const rows = seen(table.rows);
+  const rows = visible(table.rows);
   if (key === "Home" || key === "End") {
-    const side = far ? seen(rows.at(key === "Home" ? 0 : -1).cells) : cells;
+    const side = far ? visible(rows.at(key === "Home" ? 0 : -1).cells) : cells;
     return side.at(key === "Home" ? 0 : -1);
   }
   const jump = { ArrowUp: -1, ArrowDown: 1, PageUp: -10, PageDown: 10 }[key];
   if (!jump) return null;
   const next = Math.min(Math.max(rows.indexOf(row) + jump, 0), rows.length - 1);
-  return seen(rows[next].cells)[at];
+  return visible(rows[next].cells)[at];
 }
 
 table.addEventListener("keydown", (event) => {

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, until the button says otherwise. Kept for all pages.
+// Light or dark theme: the system's, until the button changes it. The choice is kept for all pages.
 "use strict";
 (() => {
   const root = document.documentElement;

@@ -2,7 +2,7 @@
 
 import pytest
 from miniatures import wrong
-from miniatures.goldens import Listening, staged
+from miniatures.goldens import SensitiveLibrary, staged
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 from syrupy.data import Snapshot, SnapshotCollection
@@ -12,11 +12,11 @@ from conformance.core.errors import GoldenError
 from conformance.tools.golden.format import load_golden, to_text
 
 
-class Heavier(Listening):
+class Heavier(SensitiveLibrary):
     scale = 1.01
 
 
-def observed(engine=ContinuousBatching, library=Listening):
+def observed(engine=ContinuousBatching, library=SensitiveLibrary):
     return Observed(subject(library()), (engine,), None)
 
 

@@ -351,7 +351,7 @@ def test_an_entry_that_is_met_is_not_stale(entry):
         (refusal(text="other words"), "no case of family 'bitnet' was refused"),
     ],
 )
-def test_each_part_that_met_no_case_is_told_in_one_sentence(entry, part):
+def test_each_part_that_met_no_case_is_reported_in_one_sentence(entry, part):
     (sentence,) = stale(entry)
     assert repr(entry.id) in sentence
     assert part in sentence

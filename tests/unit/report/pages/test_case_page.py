@@ -82,7 +82,7 @@ def test_a_token_too_few_or_too_many_is_the_first_that_differs(got, words):
     assert words in " ".join(page(drawn(picture=picture)).words.split())
 
 
-def test_numbers_that_were_not_compared_are_told_apart_from_those_that_are_not_finite():
+def test_numbers_that_were_not_compared_are_distinguished_from_those_that_are_not_finite():
     found = numbers(make_compared(difference=(None,)))
     assert [(one.difference, one.measured) for one in found] == [
         (None, True),
@@ -93,8 +93,8 @@ def test_numbers_that_were_not_compared_are_told_apart_from_those_that_are_not_f
 
 def test_where_nothing_was_compared_the_page_says_so():
     none = make_picture(compared=make_compared(difference=(), noise=(), bad=None))
-    assert "No difference is told" in page(drawn(picture=none)).words
-    assert "No difference is told" not in page(drawn()).words
+    assert "No difference is known" in page(drawn(picture=none)).words
+    assert "No difference is known" not in page(drawn()).words
 
 
 def test_each_drawing_has_a_title_a_description_and_its_numbers_as_a_table():
@@ -131,7 +131,7 @@ def test_a_result_without_a_picture_has_a_page():
 def test_what_the_single_stream_gets_wrong_has_no_timeline():
     alone = make_picture(mode="", steps=0, lanes=(), calls=(), cache_bytes=(), probes=())
     found = page(drawn(picture=alone))
-    assert "decoded alone in two ways" in found.words
+    assert "decoded as a single stream in two ways" in found.words
     assert "the other way gave 8" in " ".join(found.words.split())
     assert found.of("role").count("img") == 1
 
@@ -149,7 +149,7 @@ def test_a_picture_that_holds_next_to_nothing_has_a_page():
     bare = make_picture(lanes=(), calls=(), cache_bytes=(), probes=(), compared=None)
     assert "Cache bytes" not in page(drawn(picture=bare)).words
     silent = make_compared(expected=(), got=(), difference=(), noise=(), margin=(), bad=None)
-    assert "No token came out" in page(drawn(picture=make_picture(compared=silent))).words
+    assert "No token was produced" in page(drawn(picture=make_picture(compared=silent))).words
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -61,7 +61,7 @@ def test_bytes_have_ticks_at_powers_of_two():
 @pytest.mark.parametrize(
     ("nbytes", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (3 * 2**30, "3 GiB"), (2**42, "4096 GiB")]
 )
-def test_sizes_in_words(nbytes, text):
+def test_sizes_as_text(nbytes, text):
     assert charts.size(nbytes) == text
 
 

@@ -34,7 +34,7 @@ def test_changed_cells_are_a_grid():
     ]
 
 
-def test_a_cell_of_several_seeds_is_told_by_the_worst():
+def test_a_cell_of_several_seeds_shows_the_worst():
     seeds = [f"mlx_lm/llama/w/float32/{seed}" for seed in (0, 1)]
     before = (make_result(seeds[0], Verdict.CRASH), make_result(seeds[1]))
     after = (make_result(seeds[0]), make_result(seeds[1], Verdict.DRIFT))
@@ -42,7 +42,7 @@ def test_a_cell_of_several_seeds_is_told_by_the_worst():
     assert cell.after.verdict is Verdict.DRIFT
 
 
-def test_the_page_tells_each_change_and_leads_to_pages_that_there_are():
+def test_the_page_shows_each_change_and_leads_to_pages_that_there_are():
     text = render()
     for words in ("newly failing", "lost coverage", "Fixed (1)", "New coverage (1)", "0.40"):
         assert words in text
@@ -58,7 +58,7 @@ def test_nothing_changed():
     assert "No case differs" in text
 
 
-def test_an_empty_run_is_told():
+def test_an_empty_run_is_reported():
     with pytest.raises(ResultError, match="the first file has no results"):
         render((), AFTER)
 

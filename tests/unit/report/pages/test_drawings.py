@@ -11,7 +11,7 @@ def test_difference_noise_and_margin_are_lines_and_the_first_bad_token_is_marked
     assert [point.missing for point in chart.lines[0].points] == [False, False, True]
     bad = chart.lines[0].points[1].x
     assert chart.mark.x < bad < chart.mark.x + chart.mark.width
-    assert chart.mark.text == "token 1: the first whose difference is more than noise"
+    assert chart.mark.text == "token 1: the first whose difference exceeds the noise"
 
 
 def test_many_points_are_small_and_the_mark_is_seen():
@@ -36,7 +36,7 @@ def test_without_differences_the_others_are_drawn():
     assert [line.name for line in chart.lines] == ["noise", "margin"]
 
 
-def test_cache_bytes_are_bars_and_what_is_not_told_has_none():
+def test_cache_bytes_are_bars_and_what_is_unknown_has_none():
     chart = caches(make_picture())
     assert [bar.text for bar in chart.bars][2:4] == ["step 2: 2048 bytes", "step 4: 1024 bytes"]
     heights = [bar.height for bar in chart.bars]

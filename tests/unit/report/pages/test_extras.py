@@ -41,9 +41,10 @@ def test_an_explanation_of_a_fault_is_not_one_of_the_case(tmp_path):
     assert read_explanations(tmp_path) == {}
 
 
-def test_what_is_no_explanation_is_told_with_its_line(tmp_path):
+def test_what_is_no_explanation_is_reported_with_its_line(tmp_path):
     (tmp_path / "x.json").write_text(f"\n{msgspec.json.encode({'case': 1}).decode()}\n")
-    with pytest.raises(ReportError, match=r"x.json, line 2: no `conformance explain --json`"):
+    wrong = r"x.json, line 2: not the output of `conformance explain --json`"
+    with pytest.raises(ReportError, match=wrong):
         read_explanations(tmp_path)
 
 
@@ -65,7 +66,7 @@ def test_the_script_of_a_known_defect_serves_a_case_that_has_none_of_its_own(tmp
     assert read_scripts(tmp_path, [known, own]) == found
 
 
-def test_a_script_that_is_no_text_is_told(tmp_path):
+def test_a_script_that_is_no_text_is_reported(tmp_path):
     result = results_by_hand.make_result()
     (tmp_path / f"{case_slug(result.case)}.py").write_bytes(b"\xff\xfe")
     with pytest.raises(ReportError, match="cannot be read"):

@@ -12,7 +12,7 @@ def test_what_was_not_run_counts_as_not_proven():
     assert (lane.engine, lane.dtype) == ("mlx_lm", "float32")
     assert (lane.families_run, lane.families) == (5, 6)
     assert (lane.run, lane.missing, lane.applicable) == (20, 10, 30)
-    assert lane.proven + lane.wrong + lane.silent == lane.run
+    assert lane.proven + lane.wrong + lane.undecided == lane.run
     assert lane.share == 17 / 30
 
 
@@ -28,7 +28,7 @@ def test_what_says_nothing_is_neither_right_nor_wrong():
         for n, verdict in enumerate(verdicts)
     ]
     (lane,) = lanes(results, Inventory())
-    assert (lane.proven, lane.wrong, lane.silent) == (0, 0, 3)
+    assert (lane.proven, lane.wrong, lane.undecided) == (0, 0, 3)
 
 
 def test_each_seed_and_dtype_is_a_lane():
@@ -41,7 +41,7 @@ def test_each_seed_and_dtype_is_a_lane():
     ]
 
 
-def test_of_an_engine_that_is_not_installed_no_share_is_told():
+def test_of_an_engine_that_is_not_installed_no_share_is_reported():
     (lane,) = lanes([results_by_hand.make_result()], Inventory())
     assert (lane.families, lane.missing, lane.applicable, lane.share) == (None, None, None, None)
 

@@ -19,6 +19,6 @@ def test_of_the_same_case_the_last_counts():
     assert merged([[old], [new]]) == (new,)
 
 
-def test_nothing_at_all_is_told():
+def test_nothing_at_all_is_reported():
     with pytest.raises(ReportError, match="nothing to report"):
         merged([[], []])

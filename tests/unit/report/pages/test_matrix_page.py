@@ -66,7 +66,7 @@ def test_a_scenario_that_was_not_run_for_a_family_is_null():
     assert [row["cells"][1] is None for row in data["rows"]] == [True, False]
 
 
-def test_what_applies_but_was_not_run_is_told_from_what_does_not_apply():
+def test_what_applies_but_was_not_run_is_distinguished_from_what_does_not_apply():
     names = ("e/f/a/float32/0", "e/f/b/float32/0", "e/g/c/float32/0")
     applicable = {"e": {"f": ("a", "b"), "g": ("a", "c")}}
     data = matrix_data(

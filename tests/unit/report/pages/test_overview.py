@@ -48,7 +48,7 @@ def test_a_case_of_several_defects_counts_for_each():
     assert known(results) == [("b", 2), ("a", 1)]
 
 
-def test_versions_of_several_runs_are_all_told():
+def test_versions_of_several_runs_are_all_reported():
     results = [
         results_by_hand.make_result(versions={"mlx": "1"}),
         results_by_hand.make_result(versions={"mlx": "2"}, device="gpu"),
@@ -74,7 +74,7 @@ def test_modules_that_nobody_accounts_for_are_named():
     assert "new_one" in text
 
 
-def test_many_failures_are_told_by_number():
+def test_many_failures_are_counted():
     material = results_by_hand.many(families=20)
     text = overview(material.results, material.inventory)
     wrong = sum(not result.expected for result in material.results)

@@ -58,17 +58,17 @@ def test_what_is_no_report_is_never_replaced(tmp_path, kind):
     else:
         place.mkdir()
         (place / "thesis.txt").write_text("precious")
-    with pytest.raises(ReportError, match="is there already and no report of ours"):
+    with pytest.raises(ReportError, match="exists and is not a report of this project"):
         write(place)
     assert (place if kind == "file" else place / "thesis.txt").read_text() == "precious"
 
 
-def test_a_missing_parent_is_told_before_any_work(tmp_path):
+def test_a_missing_parent_is_reported_before_any_work(tmp_path):
     with pytest.raises(ReportError, match=r"no folder .*/none"):
         check_place(tmp_path / "none" / "report")
 
 
-def test_a_read_only_parent_is_told_before_any_work(tmp_path, monkeypatch):
+def test_a_read_only_parent_is_reported_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
     with pytest.raises(ReportError, match="is read-only"):
         check_place(tmp_path / "report")

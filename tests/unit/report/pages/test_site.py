@@ -61,7 +61,7 @@ def test_every_link_leads_somewhere(everything):
     assert dead_links(everything) == []
 
 
-def test_a_dead_link_would_be_told(everything):
+def test_a_broken_link_would_be_reported(everything):
     (everything / "trend.html").unlink()
     page = everything / "index.html"
     page.write_text(page.read_text() + '<a href="#nowhere">x</a>')

@@ -23,7 +23,7 @@ def test_a_name_says_which_case_it_is():
         ("\ud800", "\ud801"),
     ],
 )
-def test_cases_that_a_file_name_cannot_tell_apart_have_two(one, other):
+def test_cases_that_a_file_name_cannot_distinguish_have_two(one, other):
     assert case_slug(one).lower() != case_slug(other).lower()
 
 

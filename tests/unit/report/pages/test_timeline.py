@@ -25,7 +25,7 @@ def test_a_request_begins_where_it_arrives():
     assert line.rows[2].cells[0].box.x == pytest.approx(LABELS + width + 1)
 
 
-def test_padding_is_told_by_rows():
+def test_padding_is_counted_by_rows():
     line = timeline_of(make_picture())
     first = line.rows[1].cells[0]
     assert first.padded == pytest.approx(4 / 6)
@@ -50,7 +50,7 @@ def test_rows_that_decode_may_share_the_pass():
     assert one_step("2x4", 4, decoding=("d",)) == (3, [0, 0])
 
 
-def test_where_rows_cannot_be_told_the_step_is_counted_as_a_whole():
+def test_where_rows_are_unknown_the_step_is_counted_as_a_whole():
     assert one_step("2x8 3x4", 8, 4, 4) == (12, [0, 0, 0])
 
 
@@ -66,7 +66,7 @@ def test_probes_and_an_early_end_have_their_places():
     assert timeline_of(make_picture()).end is None
 
 
-def test_long_names_keep_what_tells_them_apart():
+def test_long_names_keep_what_distinguishes_them():
     names = ("short", "a_request_with_number_17", "a_request_with_number_18")
     line = timeline_of(make_picture(lanes=tuple(Lane(name, "1q") for name in names)))
     assert [row.short for row in line.rows] == ["short", "a_reques…mber_17", "a_reques…mber_18"]

@@ -39,18 +39,18 @@ def test_a_family_that_changed_comes_first():
         ("mlx_lm/llama", True),
         ("mlx_lm/bloom", False),
     ]
-    assert [(cell.mark, cell.wrong, cell.told) for cell in found[0].cells] == [
+    assert [(cell.mark, cell.wrong, cell.decided) for cell in found[0].cells] == [
         ("C", 1, 2),
         (".", 0, 2),
         (".", 0, 1),
     ]
-    assert (found[1].cells[2].mark, found[1].cells[2].told) == ("", 0)
+    assert (found[1].cells[2].mark, found[1].cells[2].decided) == ("", 0)
 
 
 def test_the_page_says_what_came_and_went_and_what_lasts():
     text = render_trend(RUNS, make_environment(), pages=())
     assert "crash in 0.1; right in 0.2" in text
-    assert "Wrong in every run that tells" in text
+    assert "Wrong in every decided run" in text
     assert "0.2: 1 wrong" in text
     assert "token 3 differs" in text
 

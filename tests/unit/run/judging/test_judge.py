@@ -22,7 +22,7 @@ from conformance.run.judging.judge import (
     worst,
     worst_numbers,
 )
-from conformance.run.judging.oracle_check import judge_alone
+from conformance.run.judging.oracle_check import judge_oracle
 from conformance.scenarios import LADDER, Scenario
 from conformance.scenarios.solo import REPEAT
 
@@ -30,7 +30,7 @@ from conformance.scenarios.solo import REPEAT
 BATCHED = tuple(
     scenario
     for scenario in LADDER
-    if not scenario.alone and scenario.needs <= ContinuousBatching.capabilities
+    if not scenario.oracle_only and scenario.needs <= ContinuousBatching.capabilities
 )
 ALL = frozenset(scenario.name for scenario in BATCHED)
 SEVERAL = ALL - {"batch_of_one", "stale_state"}
@@ -251,10 +251,10 @@ def test_a_scenario_without_schedules_is_vacuous(toy):
     assert outcome.numbers is None
 
 
-def test_a_doubtful_oracle_is_told_and_judges_nothing():
+def test_a_doubtful_oracle_is_reported_and_judges_nothing():
     """The library is off by one without a batch, and an engine that is off alike is exact."""
     doubtful = subject(ForgetfulLibrary())
-    judge_alone(doubtful, REPEAT.make(brief_for(doubtful, JoinsOneOff, 0)))
+    judge_oracle(doubtful, REPEAT.make(brief_for(doubtful, JoinsOneOff, 0)))
     scenario = next(s for s in BATCHED if s.name == "batch_of_one")
     outcome = judge(doubtful, OffByOne, scenario)
     assert outcome.verdict is Verdict.EXACT

@@ -13,13 +13,13 @@ from miniatures.right import ContinuousBatching
 
 from conformance.core.verdict import Verdict
 from conformance.run.judging.judge import brief_for
-from conformance.run.judging.oracle_check import judge_alone
+from conformance.run.judging.oracle_check import judge_oracle
 from conformance.scenarios.solo import RECHUNKED, REPEAT
 
 
 def judge(library, scenario):
     toy = subject(library)
-    return judge_alone(toy, scenario.make(brief_for(toy, ContinuousBatching, 0)))
+    return judge_oracle(toy, scenario.make(brief_for(toy, ContinuousBatching, 0)))
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_memory_is_dirtied_before_the_stream_is_made_again():
 
 
 class LateLibrary(PieceworkLibrary):
-    """Pieces tell only from the third token on."""
+    """Pieces show only from the third token on."""
 
     def logits(self, model, fed, options, *, alone):
         late = len(fed) >= alone + 2
         return super().logits(model, fed, options, alone=alone if late else 0)
 
 
-def test_the_first_bad_step_is_told():
+def test_the_first_bad_step_is_reported():
     found = judge(LateLibrary(), RECHUNKED).findings
     assert {f.step for f in found} == {2}
     assert all(f.difference > f.noise for f in found)

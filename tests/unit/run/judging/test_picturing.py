@@ -1,4 +1,4 @@
-"""What a picture keeps of a play, told by hand."""
+"""What a picture keeps of a play written by hand."""
 
 import msgspec
 import numpy as np
@@ -90,7 +90,7 @@ def test_the_worst_finding_decides_and_one_that_names_nobody_is_drawn_by_the_nex
     assert drawn(Script(), stranger).compared.request_id == "a"
 
 
-def test_probes_and_an_early_end_are_told():
+def test_probes_and_an_early_end_are_reported():
     script = Script()
     script.forced.moments[2].probes.append(ProbeResult("unknown_uid", None))
     script.forced.failure = Failure("ValueError", "shapes", "mlx_lm/x.py:1", "step 8")

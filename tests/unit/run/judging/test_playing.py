@@ -12,7 +12,7 @@ from conformance.core.trace import Mode
 from conformance.run.judging.judge import brief_for
 from conformance.run.judging.playing import play_schedule
 from conformance.scenarios import LADDER
-from conformance.scenarios.build import ask, together
+from conformance.scenarios.build import text_request, together
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def toy():
 
 def one_schedule(toy, engine=ContinuousBatching):
     brief = brief_for(toy, engine, 0)
-    return Schedule("pair", (together(ask(brief, "a", 5), ask(brief, "b", 11)),))
+    return Schedule("pair", (together(text_request(brief, "a", 5), text_request(brief, "b", 11)),))
 
 
 def test_equal_runs_are_made_twice_and_no_third_time(toy):
@@ -44,12 +44,12 @@ def test_an_engine_that_cannot_be_forced_runs_free_twice(toy):
     assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
 
 
-def test_with_a_drafter_both_runs_are_free_and_the_engine_is_told_what_to_foresee(toy):
-    told = []
+def test_with_a_drafter_both_runs_are_free_and_the_engine_gets_the_hints(toy):
+    hints = []
 
     class Drafts(ContinuousBatching):
         def insert(self, submissions):
-            told.append({s.request.request_id: s.hints for s in submissions})
+            hints.append({s.request.request_id: s.hints for s in submissions})
             super().insert(submissions)
 
     schedule = one_schedule(toy, Drafts)
@@ -57,7 +57,7 @@ def test_with_a_drafter_both_runs_are_free_and_the_engine_is_told_what_to_forese
     played = play_schedule(toy, Drafts, msgspec.structs.replace(schedule, options=options))
     assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
     assert not played.full_logprobs
-    assert told == [{name: want.tokens for name, want in played.want.items()}] * 2
+    assert hints == [{name: want.tokens for name, want in played.want.items()}] * 2
 
 
 def test_a_run_that_failed_is_not_made_again(toy):

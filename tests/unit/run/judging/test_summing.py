@@ -5,11 +5,11 @@ from conformance.run.judging.judge import Numbers, Outcome
 from conformance.run.judging.summing import result_of
 
 CASE = CaseId.parse("toy/calm/ragged/float32/0")
-TOLD = {"adds": "padding", "versions": {"toy": "1"}, "device": "cpu"}
+CONTEXT = {"adds": "padding", "versions": {"toy": "1"}, "device": "cpu"}
 
 
 def summed(*findings, numbers=None):
-    return result_of(CASE, Outcome(findings, (), numbers), **TOLD)
+    return result_of(CASE, Outcome(findings, (), numbers), **CONTEXT)
 
 
 def test_the_worst_comes_first_and_steps_of_good_verdicts_do_not_count():

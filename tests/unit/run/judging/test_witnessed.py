@@ -1,4 +1,4 @@
-"""A witness is asked of engines that can have it; what a model forbids is told in words."""
+"""A witness is required of engines that can have it; what a model excludes is reported."""
 
 import pytest
 from miniatures.library import subject
@@ -9,7 +9,7 @@ from conformance.core.schedule import Schedule
 from conformance.core.verdict import Verdict
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios import Scenario, Witness
-from conformance.scenarios.build import SHORT, ask, together
+from conformance.scenarios.build import SHORT, text_request, together
 
 WHY = "rows of unequal length in one pass are not supported: one offset for all"
 
@@ -35,7 +35,7 @@ def judge(engine, *witnesses):
         1,
         "one row",
         frozenset(),
-        lambda brief: [Schedule("one", (together(ask(brief, "a", SHORT)),))],
+        lambda brief: [Schedule("one", (together(text_request(brief, "a", SHORT)),))],
         witnesses,
     )
     made = scenario.make(brief_for(toy, engine, 0))

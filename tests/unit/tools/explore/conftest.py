@@ -63,7 +63,7 @@ class RefusesTwo(ContinuousBatching):
 @contextlib.contextmanager
 def first_token_lost(hits):
     """The right engine loses first tokens, as ``LosesFirstToken`` does."""
-    names = ("start_decoding", "speak")
+    names = ("start_decoding", "emit")
     before = {name: ContinuousBatching.__dict__[name] for name in names}
 
     def start_decoding(self, processed):
@@ -73,12 +73,12 @@ def first_token_lost(hits):
         if there:
             self.muted = {row.name for row in self.decode if row not in there}
 
-    def speak(self, row, token, logprobs, reason):
+    def emit(self, row, token, logprobs, reason):
         if len(row.produced) == 1 and row.name in getattr(self, "muted", ()):
             return []
-        return before["speak"](self, row, token, logprobs, reason)
+        return before["emit"](self, row, token, logprobs, reason)
 
-    ContinuousBatching.start_decoding, ContinuousBatching.speak = start_decoding, speak
+    ContinuousBatching.start_decoding, ContinuousBatching.emit = start_decoding, emit
     try:
         yield
     finally:

@@ -2,7 +2,7 @@
 
 from conformance.core.options import EngineOptions
 from conformance.core.schedule import Removal, Schedule
-from conformance.scenarios.build import ask, produced, together
+from conformance.scenarios.build import produced, text_request, together
 from conformance.scenarios.features import Feature
 from conformance.tools.explore.coverage import Coverage, witnesses_of
 
@@ -17,7 +17,7 @@ def test_each_pair_that_can_be_is_there_from_the_start(player):
 def test_what_a_schedule_has_is_counted(player):
     right = player()
     brief = right.brief
-    rows = together(ask(brief, "a", 5), ask(brief, "b", 11))
+    rows = together(text_request(brief, "a", 5), text_request(brief, "b", 11))
     schedule = Schedule(
         "s",
         (rows,),

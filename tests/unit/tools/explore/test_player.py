@@ -5,22 +5,27 @@ import pytest
 from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import Finding, Verdict
-from conformance.scenarios.build import ask, produced, together
+from conformance.scenarios.build import produced, text_request, together
 from conformance.tools.explore.player import Clock
 from conformance.tools.explore.records import Signature
 
 
 def joining(player):
     """Another prompt comes while one decodes."""
-    one, other = ask(player.brief, "a", 5, max_tokens=5), ask(player.brief, "b", 3)
+    one, other = (
+        text_request(player.brief, "a", 5, max_tokens=5),
+        text_request(player.brief, "b", 3),
+    )
     return Schedule("joining", (together(one), together(other, when=produced("a", 1))))
 
 
 def test_what_is_right_takes_one_run(player):
     right = player()
     before = len(right.subject.meter)
-    right.subject.oracle.solo(ask(right.brief, "a", 5, max_tokens=5), EngineOptions(), None)
-    right.subject.oracle.solo(ask(right.brief, "b", 3), EngineOptions(), None)
+    right.subject.oracle.solo(
+        text_request(right.brief, "a", 5, max_tokens=5), EngineOptions(), None
+    )
+    right.subject.oracle.solo(text_request(right.brief, "b", 3), EngineOptions(), None)
     alone = len(right.subject.meter) - before
     assert right.findings(joining(right)) == ()
     calls = [call for call in right.subject.meter[before + alone :] if call.batch]

@@ -5,7 +5,7 @@ import contextlib
 import msgspec
 import pytest
 from miniatures import wrong
-from miniatures.goldens import Listening, staged
+from miniatures.goldens import SensitiveLibrary, staged
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
@@ -24,13 +24,13 @@ def golden():
     return staged().golden
 
 
-class Heavier(Listening):
+class Heavier(SensitiveLibrary):
     """Loads other weights."""
 
     scale = 1.01
 
 
-class Recomposed(Listening):
+class Recomposed(SensitiveLibrary):
     """Its processor says otherwise what stands for an image."""
 
     def compose(self, model, parts):
@@ -54,7 +54,7 @@ class Scanty(Unfed):
 
     capabilities = Unfed.capabilities - {Capability.LOGPROBS}
 
-    def speak(self, row, token, logprobs, reason):
+    def emit(self, row, token, logprobs, reason):
         return [TokenEvent(row.name, token, None, float(logprobs[token]), reason)]
 
 
@@ -66,7 +66,7 @@ class Mute(Unfed):
 
     capabilities = Unfed.capabilities - {Capability.LOGPROBS}
 
-    def speak(self, row, token, logprobs, reason):
+    def emit(self, row, token, logprobs, reason):
         return [TokenEvent(row.name, token, finish_reason=reason)]
 
 
@@ -77,7 +77,7 @@ def parts(found):
     return {difference.part for difference in found}
 
 
-def compare(golden, engine=ContinuousBatching, library=Listening, expectations=None):
+def compare(golden, engine=ContinuousBatching, library=SensitiveLibrary, expectations=None):
     return differences(subject(library()), [engine], golden, expectations)
 
 
@@ -121,7 +121,7 @@ def test_the_difference_is_told_with_request_step_token_margin_and_noise(golden)
 
 
 def test_a_fault_that_is_put_in_around_the_engine_is_found(golden):
-    loaded = subject(Listening())
+    loaded = subject(SensitiveLibrary())
 
     @contextlib.contextmanager
     def fault(_):
@@ -203,7 +203,7 @@ def entry(**changed):
     return Expectations((Defect(**{**given, **changed}),))
 
 
-def unknown(golden, expectations, engine=wrong.AttendsToPadding, library=Listening):
+def unknown(golden, expectations, engine=wrong.AttendsToPadding, library=SensitiveLibrary):
     found = compare(golden, engine, library, expectations)
     assert found
     return {d.schedule for d in found if not d.known}

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from miniatures.goldens import Listening
+from miniatures.goldens import SensitiveLibrary
 from miniatures.library import family
 from miniatures.right import ContinuousBatching
 from miniatures.wrong import AttendsToPadding
@@ -17,7 +17,7 @@ FAMILY = family()
 KNOWN = {("toy", "toy"): FAMILY}
 
 
-class Heavier(Listening):
+class Heavier(SensitiveLibrary):
     scale = 1.5
 
 
@@ -26,7 +26,7 @@ class Elsewhere(Heavier):
         return "slide rule"
 
 
-class Rebuilt(Listening):
+class Rebuilt(SensitiveLibrary):
     """The same numbers from other bits, as from a parameter that nothing reads."""
 
     def fingerprint(self, model):
@@ -38,18 +38,20 @@ class RebuiltElsewhere(Rebuilt):
         return "slide rule"
 
 
-class Lost(Listening):
+class Lost(SensitiveLibrary):
     def load(self, family, *, dtype, seed):
         raise IndexError("list index out of range")
 
 
 @pytest.fixture
 def root(tmp_path):
-    accept([propose((Listening(), FAMILY), root=tmp_path, expectations=None)])
+    accept([propose((SensitiveLibrary(), FAMILY), root=tmp_path, expectations=None)])
     return tmp_path
 
 
-def checked(root, library=Listening, *, of=FAMILY, engine=ContinuousBatching, files_only=False):
+def checked(
+    root, library=SensitiveLibrary, *, of=FAMILY, engine=ContinuousBatching, files_only=False
+):
     return check(
         (library(), of), root=root, engines=[engine], files_only=files_only, expectations=None
     )

@@ -3,10 +3,10 @@
 import msgspec
 import numpy as np
 import pytest
-from miniatures.goldens import Listening, staged
+from miniatures.goldens import SensitiveLibrary, staged
 from miniatures.library import (
-    DeafLibrary,
     ForgetfulLibrary,
+    InsensitiveLibrary,
     OverflowingLibrary,
     RestlessLibrary,
     subject,
@@ -36,23 +36,23 @@ def entry(**changed):
     return Expectations((Defect(**{**given, **changed}),))
 
 
-class Forgetful(Listening, ForgetfulLibrary): ...
+class Forgetful(SensitiveLibrary, ForgetfulLibrary): ...
 
 
-class Restless(Listening, RestlessLibrary): ...
+class Restless(SensitiveLibrary, RestlessLibrary): ...
 
 
-class Deaf(Listening, DeafLibrary): ...
+class Insensitive(SensitiveLibrary, InsensitiveLibrary): ...
 
 
-class Overflowing(Listening, OverflowingLibrary): ...
+class Overflowing(SensitiveLibrary, OverflowingLibrary): ...
 
 
-class Numb(Listening):
+class Numb(SensitiveLibrary):
     nats = 1e-5
 
 
-class Broken(Listening):
+class Broken(SensitiveLibrary):
     def logits(self, model, fed, options, *, alone):
         logits = super().logits(model, fed, options, alone=alone).copy()
         logits[3] = np.nan
@@ -60,7 +60,7 @@ class Broken(Listening):
 
 
 def test_what_passes_is_the_single_stream_with_where_it_is_from():
-    library = Listening()
+    library = SensitiveLibrary()
     loaded = subject(library)
     golden = stage(loaded).golden
     assert parse_golden(to_text(golden), path="x") == golden
@@ -91,7 +91,7 @@ def test_two_stagings_are_the_same():
         (Numb, "the model is deaf: its weakest signal is 1 times its rounding"),
         (Restless, "the single stream of 'two' differs from itself"),
         (Forgetful, "the single stream of 'two' and the pass without a cache differ by"),
-        (Deaf, "the noise measurement moved no logprob"),
+        (Insensitive, "the noise measurement moved no logprob"),
         (Overflowing, "the noise measurement gave NaN"),
     ],
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from miniatures.goldens import Listening
+from miniatures.goldens import SensitiveLibrary
 from miniatures.library import family
 
 from conformance.core.errors import GoldenError, ModelError, Unsupported
@@ -17,30 +17,30 @@ FAMILY = family()
 OTHER = msgspec.structs.replace(FAMILY, name="other")
 
 
-class Heavier(Listening):
+class Heavier(SensitiveLibrary):
     scale = 1.5
 
 
-class Numb(Listening):
+class Numb(SensitiveLibrary):
     nats = 0.0
 
 
-class Lost(Listening):
+class Lost(SensitiveLibrary):
     def load(self, family, *, dtype, seed):
         raise ModelError(f"{family.name}: loading failed")
 
 
-class Refusing(Listening):
+class Refusing(SensitiveLibrary):
     def load(self, family, *, dtype, seed):
         raise Unsupported("no abacus is so large")
 
 
-class Stumbling(Listening):
+class Stumbling(SensitiveLibrary):
     def load(self, family, *, dtype, seed):
         raise IndexError("list index\nout of range")
 
 
-def proposal(root, library=Listening, of=FAMILY):
+def proposal(root, library=SensitiveLibrary, of=FAMILY):
     return propose((library(), of), root=root, expectations=None)
 
 

@@ -9,7 +9,7 @@ from conformance.core.verdict import Finding, Verdict
 from conformance.tools.repro import observing
 from conformance.tools.repro.found import Kind
 
-ALONE = SimpleNamespace(alone=True)
+ORACLE_ONLY = SimpleNamespace(oracle_only=True)
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def differing_at(monkeypatch):
             Verdict.ORACLE, "stateless", "differs", schedule="s", request_id="a", step=step
         )
         outcome = SimpleNamespace(findings=(finding,))
-        monkeypatch.setattr(observing, "judge_alone", lambda *_: outcome)
+        monkeypatch.setattr(observing, "judge_oracle", lambda *_: outcome)
 
     return at
 
@@ -30,7 +30,7 @@ def differing_at(monkeypatch):
 def test_a_difference_after_the_last_token_is_none(differing_at, tokens, shown):
     differing_at(2)
     schedule = Schedule("s", (Arrival((Request("a", (1,), tokens),)),))
-    seen = observing.observe(None, None, ALONE, schedule)
+    seen = observing.observe(None, None, ORACLE_ONLY, schedule)
     assert (seen is not None) == shown
     if seen is not None:
         assert seen[0].kind == Kind(batch=False, oracle="stateless")
