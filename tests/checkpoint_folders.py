@@ -1,7 +1,7 @@
 """Checkpoint folders like those that users have: real files, a real tokenizer, tiny weights.
 
-The weights are those of a tiny family, because weights drawn as usual make a model that hears
-nothing; all else is written and converted by the libraries themselves.
+The weights are those of a tiny family, because weights drawn as usual make an insensitive
+model; all else is written and converted by the libraries themselves.
 """
 
 import json
@@ -49,13 +49,13 @@ def write_tokenizer(folder, vocab):
     )
     tokenizer.train_from_iterator(BUILT_IN, trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
-    told = {
+    config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": "<s>",
         "eos_token": "</s>",
         "pad_token": "</s>",
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def quantized(folder, target, bits):

@@ -1,4 +1,4 @@
-"""For a project's own test-suite: two lines that prove a model.
+"""The assertion for the test suites of other projects.
 
 from conformance import assert_batching_conforms
 assert_batching_conforms(model)
@@ -31,8 +31,8 @@ from conformance.tools.checkpoints.opening import like_family, open_checkpoint
 
 
 @dataclasses.dataclass(frozen=True)
-class _Asked:
-    """What is to be proved. ``rerun`` are options of ``conformance show``; ``None``: it can't."""
+class _Target:
+    """What is tested. ``rerun``: options of ``conformance show``; ``None`` if it can't show it."""
 
     registry: Registry
     family: str
@@ -51,11 +51,11 @@ def assert_batching_conforms(
     cache_dir: Path | None = None,
     known_defects: bool = True,
 ) -> tuple[CaseResult, ...]:
-    """Prove that ``model`` gives in every kind of batch what it gives alone.
+    """Assert that ``model`` gives in every kind of batch what its single stream gives.
 
     Args:
         model: a model of mlx-lm in memory, the path of a checkpoint folder, or a family's name.
-            One in memory is used as it is, and must not be called meanwhile.
+            A model in memory is used as it is, and must not be called meanwhile.
         engine: which one decodes it; the library's own batch generator by default.
         scenarios: globs; by default all that the engine can express.
         dtype: the model's own by default, float32 for a family.
@@ -63,45 +63,45 @@ def assert_batching_conforms(
         prompts: token ids of texts that prompts are cut from; drawn from the vocabulary, or for a
             checkpoint the built-in texts, if there are none.
         cache_dir: where single streams of a checkpoint are kept; the user's cache by default.
-        known_defects: whether what ``expectations/`` says of the installed library is expected.
+        known_defects: whether known defects of the installed library are expected.
 
     Returns:
         the result of each case.
 
     Raises:
-        AssertionError: a verdict is not the wanted one: what, where, expected and got, likely
-            cause, and how to run just this again.
+        AssertionError: a verdict is not the expected one; says what and where, expected and
+            got, the likely cause, and how to run only this again.
         ConformanceError: an argument is not valid, or the model can't be loaded.
     """
     registry = build_registry()
     if is_module(model):
-        asked = _in_memory(registry, model, engine or "mlx_lm", prompts)
+        target = _in_memory(registry, model, engine or "mlx_lm", prompts)
     elif str(model) in {name for _, name in registry.families}:
-        asked = _named(registry, str(model), engine)
+        target = _named(registry, str(model), engine)
     else:
         given = Given(Path(model).absolute(), cache=cache_dir)
-        asked = _on_disk(registry, given, engine, prompts, dtype)
-    chosen = (engine,) if engine else _engines(asked)
+        target = _on_disk(registry, given, engine, prompts, dtype)
+    chosen = (engine,) if engine else _engines(target)
     selection = Selection(
-        chosen, (asked.family,), tuple(scenarios), (dtype or asked.dtype,), (seed,)
+        chosen, (target.family,), tuple(scenarios), (dtype or target.dtype,), (seed,)
     )
     known = load_expectations(None) if known_defects else None
     kind = type(model)
     try:
-        session = Session(asked.registry)
-        results = [_judged(session, case, known) for case in cases(asked.registry, selection)]
+        session = Session(target.registry)
+        results = [_judged(session, case, known) for case in cases(target.registry, selection)]
     finally:
         if is_module(model):
-            model.__class__ = kind  # the meter had given it a class of its own
+            model.__class__ = kind  # the meter had replaced its class
     bad = [result for result in results if not result.expected]
     if bad:
-        raise AssertionError(_message(bad, asked))
+        raise AssertionError(_message(bad, target))
     return tuple(results)
 
 
-def _engines(asked: _Asked) -> tuple[str, ...]:
-    """The library's own batch generator: the engine that is called as the library."""
-    (library,) = {library for library, name in asked.registry.families if name == asked.family}
+def _engines(target: _Target) -> tuple[str, ...]:
+    """The library's own batch generator: the engine with the name of the library."""
+    (library,) = {library for library, name in target.registry.families if name == target.family}
     return (library,)
 
 
@@ -113,13 +113,13 @@ def _judged(session: Session, case: CaseId, known: Expectations | None) -> CaseR
     return diagnose(session, case, judged)
 
 
-def _message(bad: Sequence[CaseResult], asked: _Asked) -> str:
+def _message(bad: Sequence[CaseResult], target: _Target) -> str:
     first = bad[0]
-    if asked.rerun is None:
+    if target.rerun is None:
         call = f'assert_batching_conforms(model, engine="{first.engine}", '
         text = failure_message(first, rerun=f'{call}scenarios=["{first.scenario}"])')
     else:
-        text = failure_message(first, options=asked.rerun)
+        text = failure_message(first, options=target.rerun)
     others = [f"{result.scenario} ({result.verdict})" for result in bad[1:]]
     if not others:
         return text
@@ -128,8 +128,8 @@ def _message(bad: Sequence[CaseResult], asked: _Asked) -> str:
 
 def _in_memory(
     registry: Registry, model: Any, engine: str, prompts: Sequence[Sequence[int]]
-) -> _Asked:
-    """The model itself as a family's; its library gives it back instead of loading one."""
+) -> _Target:
+    """The model as that of a family; its library returns it instead of loading one."""
     (name,) = select(registry.engines, (engine,), what="engine")
     library = registry.libraries[registry.engines[name].library]
     if library.name != "mlx_lm":
@@ -157,23 +157,23 @@ def _in_memory(
         libraries={**registry.libraries, library.name: holder},
         families={(library.name, name): family},
     )
-    return _Asked(replaced, name, working_dtype(model), rerun=None)
+    return _Target(replaced, name, working_dtype(model), rerun=None)
 
 
 def _texts(prompts: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(token) for token in text) for text in prompts if len(text))
 
 
-def _named(registry: Registry, name: str, engine: str) -> _Asked:
+def _named(registry: Registry, name: str, engine: str) -> _Target:
     library = registry.engines[engine].library if engine in registry.engines else ""
     found = [key for key in registry.families if key[1] == name and library in ("", key[0])]
     kept = {key: registry.families[key] for key in found[:1]}
-    return _Asked(dataclasses.replace(registry, families=kept), name, "float32")
+    return _Target(dataclasses.replace(registry, families=kept), name, "float32")
 
 
 def _on_disk(
     registry: Registry, given: Given, engine: str, prompts: Sequence[Sequence[int]], dtype: str
-) -> _Asked:
+) -> _Target:
     if not given.folder.is_dir():
         raise ConformanceError(f"{given.folder}: is neither a family nor a checkpoint's folder")
     chosen, dtypes = (engine,) if engine else (), (dtype,) if dtype else ()
@@ -184,4 +184,4 @@ def _on_disk(
         real = msgspec.structs.replace(family.checkpoint, texts=_texts(prompts))
         family = msgspec.structs.replace(family, checkpoint=real)
     kept = dataclasses.replace(registry, families={(library, opened.name): family})
-    return _Asked(kept, opened.name, opened.dtype, given.options)
+    return _Target(kept, opened.name, opened.dtype, given.options)

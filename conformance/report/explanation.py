@@ -1,4 +1,4 @@
-"""What an explanation says: plain data, JSON both ways, and what pictures are drawn from."""
+"""An explanation as plain data, which is written as JSON and drawn on pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Needed(enum.StrEnum):
-    """What became of the failure when an ingredient was switched off."""
+    """Whether the failure needs an ingredient: the outcome without it."""
 
     YES = "needed"
     NO = "not needed"
@@ -16,7 +16,7 @@ class Needed(enum.StrEnum):
 
 
 class Ingredient(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One ingredient of the failing schedule: whether it fails without it, and how it was undone.
+    """One ingredient of the failing schedule: whether it is needed, and how it was switched off.
 
     ``verdict`` is that of the schedule without the ingredient.
     """
@@ -28,17 +28,17 @@ class Ingredient(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Where(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a run first leaves the single stream.
+    """Where a run first differs from the single stream.
 
     Attributes:
         site: ``module:<path>:<class>``, ``cache:<entry>:<class>:<part>``, ``input:tokens`` (the
-            engine fed the model other tokens), ``output:<what>`` (the model was right to its end),
+            engine fed the model other tokens), ``output:<what>`` (all passes were right),
             ``crash:<frame>``, or ``none``.
         request_id, row, position: whose, where on the batch axis, and at which token of its own
             sequence, from 0.
         step: of the run; ``call`` the model's call, both from 0.
         error: relative to the single stream's largest number there; ``None`` if not finite.
-        detail: in words: between which modules, expected and got.
+        detail: as text: between which modules, expected and got.
     """
 
     site: str
@@ -53,7 +53,7 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LayerError(msgspec.Struct, frozen=True):
-    """A layer's output in the pass that differs first: the largest relative error, and its noise.
+    """A layer's largest relative error in the first pass that differs, and its noise.
 
     ``error`` is ``None`` where a number is not finite.
     """
@@ -76,7 +76,7 @@ class StepError(msgspec.Struct, frozen=True):
 
 
 class Relative(msgspec.Struct, frozen=True):
-    """A class of defects of the catalogue that looks like this, with the defects it is known by."""
+    """A class of the catalogue that the failure resembles, with its most similar defects."""
 
     fault_class: str
     score: float
@@ -88,17 +88,17 @@ class Explanation(msgspec.Struct, frozen=True):
     """Why a case fails.
 
     Attributes:
-        case: its id; ``schedule`` the one of its schedules that was taken apart.
-        fault: the key of the fault that was put in, if one was.
-        what: the first thing that a check said.
+        case: its id; ``schedule`` is the one of its schedules that is explained.
+        fault: the key of the injected fault, if any.
+        what: the text of the finding.
         ingredients: each that the schedule has, and whether the failure needs it.
-        suffices: whether the schedule fails with the needed ingredients alone; ``None`` if that
-            was not asked.
+        suffices: whether the schedule fails with only the needed ingredients; ``None`` if that
+            was not tried.
         where: the first place that differs.
         entry: the first cache entry that differs.
-        layers: error along the layers, in the pass that differs first.
-        steps: error along the steps.
-        opinion: model, or engine and caches, by the engines that are right by construction.
+        layers: errors of the layers, in the first pass that differs.
+        steps: errors of the steps.
+        opinion: the culprit, model or engine and caches, by the reference engines.
         relatives: classes of the catalogue, the likeliest first.
         seconds: wall time.
     """

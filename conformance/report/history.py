@@ -1,7 +1,7 @@
-"""When each defect came and went: the verdicts of every schedule, release by release.
+"""When each defect was added and fixed: the verdicts of every schedule, release by release.
 
-A schedule is *wrong*, *right* or *untold* in a release. Untold (not supported, nothing proven,
-not run) is neither: a defect goes with the first release that is known to be right.
+The state of a schedule in a release is *wrong*, *right* or *unknown* (not supported, nothing
+proven, or not run). A defect ends with the first release that is known to be right.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from conformance.core.verdict import CaseResult, Verdict
 Run = tuple[str, Sequence[CaseResult]]
 """A release, or whatever else names a run, and its results."""
 
-_UNTOLD = (Verdict.UNSUPPORTED, Verdict.VACUOUS, Verdict.POLICY)
+_UNKNOWN = (Verdict.UNSUPPORTED, Verdict.VACUOUS, Verdict.POLICY)
 
 
 class State(enum.StrEnum):
-    """What a verdict says of a release."""
+    """The state of a schedule or a case in a release."""
 
     RIGHT = "right"
     WRONG = "wrong"
-    UNTOLD = "untold"
+    UNKNOWN = "unknown"
 
 
 def state_of(verdict: Verdict | None) -> State:
-    """``None`` stands for a release in which the case was not run."""
-    if verdict is None or verdict in _UNTOLD:
-        return State.UNTOLD
+    """The state for a verdict; ``None`` if the case was not run."""
+    if verdict is None or verdict in _UNKNOWN:
+        return State.UNKNOWN
     return State.RIGHT if verdict.good else State.WRONG
 
 
 @dataclass(frozen=True)
-class Told:
-    """One schedule of a case in one release. ``what`` is its first finding, in words."""
+class Outcome:
+    """One schedule of a case in one release. ``what`` is the text of its first finding."""
 
     verdict: Verdict
     what: str = ""
@@ -45,7 +45,7 @@ class Told:
 class History:
     """One schedule of a case over all releases, from the oldest to the newest.
 
-    ``told`` has one entry for each release, ``None`` where it was not run.
+    ``outcomes`` has one entry for each release, ``None`` where it was not run.
     """
 
     case: str
@@ -53,12 +53,12 @@ class History:
     scenario: str
     schedule: str
     releases: tuple[str, ...]
-    told: tuple[Told | None, ...]
+    outcomes: tuple[Outcome | None, ...]
 
     @property
     def states(self) -> tuple[State, ...]:
         """One for each release."""
-        return tuple(state_of(told.verdict if told else None) for told in self.told)
+        return tuple(state_of(outcome.verdict if outcome else None) for outcome in self.outcomes)
 
     @property
     def changed(self) -> bool:
@@ -67,25 +67,25 @@ class History:
 
     @property
     def shape(self) -> str:
-        """The verdicts in words, for instance ``crash 0.31.1, 0.31.2; right from 0.31.3``."""
+        """The verdicts as text, for instance ``crash in 0.31.1 to 0.31.2; right from 0.31.3``."""
         return "; ".join(_part(*part) for part in self._parts())
 
     @property
     def example(self) -> str:
-        """What was wrong, in the words of the last release that was."""
-        wrong = [t.what for t in self.told if t and state_of(t.verdict) is State.WRONG]
+        """The first finding in the last release that is wrong."""
+        wrong = [t.what for t in self.outcomes if t and state_of(t.verdict) is State.WRONG]
         return wrong[-1] if wrong else ""
 
     def _parts(self) -> Iterator[tuple[str, list[str], bool]]:
-        """Runs of releases that were given the same verdict, those that say nothing left out.
+        """Runs of releases with the same verdict, without those of unknown state.
 
-        Each with whether it is the last, all of whose later releases are alike.
+        Each with whether it is the last run.
         """
         runs: list[tuple[str, list[str]]] = []
-        for release, told, state in zip(self.releases, self.told, self.states, strict=True):
-            if told is None or state is State.UNTOLD:
+        for release, outcome, state in zip(self.releases, self.outcomes, self.states, strict=True):
+            if outcome is None or state is State.UNKNOWN:
                 continue
-            name = str(told.verdict) if state is State.WRONG else "right"
+            name = str(outcome.verdict) if state is State.WRONG else "right"
             if not runs or runs[-1][0] != name:
                 runs.append((name, []))
             runs[-1][1].append(release)
@@ -106,7 +106,7 @@ def histories(runs: Sequence[Run]) -> tuple[History, ...]:
     tables = _spread([dict(_schedules(results)) for _, results in runs])
     keys = dict.fromkeys(key for table in tables for key in table)
     return tuple(
-        History(*key, releases=releases, told=tuple(table.get(key) for table in tables))
+        History(*key, releases=releases, outcomes=tuple(table.get(key) for table in tables))
         for key in sorted(keys)
     )
 
@@ -114,11 +114,10 @@ def histories(runs: Sequence[Run]) -> tuple[History, ...]:
 Key = tuple[str, str, str, str]
 
 
-def _spread(tables: Sequence[dict[Key, Told]]) -> list[dict[Key, Told]]:
-    """A case that failed before any schedule says the same of each that other releases played.
+def _spread(tables: Sequence[dict[Key, Outcome]]) -> list[dict[Key, Outcome]]:
+    """A case that failed before any schedule counts for each schedule that other releases played.
 
-    Else a release in which a model cannot even decode alone would have nothing in common with one
-    in which it can.
+    Otherwise a release in which a model cannot decode at all could not be compared with others.
     """
     played: dict[Key, list[Key]] = {}
     for key in dict.fromkeys(key for table in tables for key in table if key[-1]):
@@ -126,21 +125,21 @@ def _spread(tables: Sequence[dict[Key, Told]]) -> list[dict[Key, Told]]:
     spread = []
     for table in tables:
         whole = {key for key in table if key in played and not any(k in table for k in played[key])}
-        own = {key: told for key, told in table.items() if key not in whole}
+        own = {key: outcome for key, outcome in table.items() if key not in whole}
         spread.append(own | {key: table[case] for case in whole for key in played[case]})
     return spread
 
 
-def _schedules(results: Sequence[CaseResult]) -> Iterator[tuple[Key, Told]]:
-    """What was said of each schedule; of a case without any, or worse than all, of the case."""
+def _schedules(results: Sequence[CaseResult]) -> Iterator[tuple[Key, Outcome]]:
+    """The outcome of each schedule; of the case, if it has none or its verdict is worse."""
     for result in results:
         worst = max((s.verdict for s in result.schedules), key=_severity, default=None)
         for schedule in result.schedules:
             what = next((f.what for f in result.evidence if f.schedule == schedule.name), "")
-            yield _key(result, schedule.name), Told(schedule.verdict, what)
+            yield _key(result, schedule.name), Outcome(schedule.verdict, what)
         if worst is None or worst.severity < result.verdict.severity:
             what = result.evidence[0].what if result.evidence else ""
-            yield _key(result, ""), Told(result.verdict, what)
+            yield _key(result, ""), Outcome(result.verdict, what)
 
 
 def _severity(verdict: Verdict) -> int:

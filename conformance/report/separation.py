@@ -1,4 +1,4 @@
-"""How far apart faults and rounding are: the smallest signal over the largest noise of a family."""
+"""The separation of faults and rounding: a family's smallest signal over its largest noise."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Separation:
     Attributes:
         signal: the smallest of the signals of the family's killed faults. A fault's signal is the
             largest difference of a run with it that the right run has not, in units of noise;
-            faults that no number tells have none and are left out. A run ends where it tells the
-            fault clearly, so that a signal may be larger than seen; the smallest are seen whole.
+            faults that no number detects have none and are left out. A run ends once it detects the
+            fault clearly, so that the signal is a lower bound; the smallest signals are exact.
         noise: the largest difference of all right runs of the family, in units of noise; 1 at
-            least, for the envelope itself is what rounding may do.
+            least, since rounding may reach the envelope.
         fault: the fault with the smallest signal.
     """
 
@@ -49,7 +49,7 @@ class Separation:
 def separations(trials: Sequence[Trial]) -> tuple[Separation, ...]:
     """The separation of each family and dtype, the smallest first.
 
-    A family without a killed fault that a number tells has none.
+    A family without a killed fault that a number detects has none.
     """
     groups: dict[tuple[str, str, str], list[Trial]] = defaultdict(list)
     for trial in trials:

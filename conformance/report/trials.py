@@ -1,4 +1,4 @@
-"""What became of each fault in each family: the lines of a result file of ``conformance power``."""
+"""The outcome of each fault in each family: the lines of a result file of ``conformance power``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from conformance.core.errors import ResultError
 
 
 class Outcome(enum.StrEnum):
-    """What became of a fault in a family.
+    """The outcome of a fault in a family.
 
-    ``hidden``: it took effect only where the family is wrong without it, and made that no worse in
-    any way that a check tells. What hides it is the defect that stands in ``expectations/``.
+    ``hidden``: it took effect only where the family is wrong without it, and no check found a
+    difference. The defect that hides it is listed in ``expectations/``.
     """
 
     KILLED = "killed"
@@ -25,15 +25,15 @@ class Outcome(enum.StrEnum):
 
 
 class Kill(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One scenario that caught a fault.
+    """One scenario that detected a fault.
 
     Attributes:
         scenario: its name.
         verdict: of the case with the fault.
-        checks: those with a finding that the right run has not.
-        ratio: the largest difference over its noise in such a finding. ``None`` where numbers are
-            not what told it (lost tokens, wrong draws, bookkeeping, costs: all within noise), and
-            where one is not finite.
+        checks: those with a finding that the run without the fault lacks.
+        ratio: the largest difference over its noise in such a finding. ``None`` if it was not
+            detected by numbers (lost tokens, wrong draws, bookkeeping, costs: all within noise),
+            or one is not finite.
     """
 
     scenario: str
@@ -48,10 +48,10 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         hits: how often the defect took effect.
         tried: the scenarios that were run with it; with ``complete`` all that the engine can
-            express, else only until one caught it.
+            express, else only until one detected it.
         why: why it is hidden or not applicable, or how it survived.
-        noise: the largest difference over its noise of the runs without a defect that it was held
-            against; ``None`` where none of them was right.
+        noise: the largest difference over its noise of the runs without the fault; ``None`` if none
+            of them was right.
     """
 
     fault: str
@@ -106,4 +106,4 @@ def _decode(line: str, where: str) -> Trial:
     try:
         return msgspec.json.decode(line, type=Trial)
     except msgspec.MsgspecError as error:
-        raise ResultError(f"{where}: no result of `conformance power`: {error}") from error
+        raise ResultError(f"{where}: not a result of `conformance power`: {error}") from error

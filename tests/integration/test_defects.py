@@ -183,7 +183,7 @@ def script(tmp_path):
     return write
 
 
-def test_a_pair_is_told_from_a_lone_entry_and_a_lone_script(script, tmp_path):
+def test_a_pair_is_reported_from_a_lone_entry_and_a_lone_script(script, tmp_path):
     assert unpaired(tmp_path, [defect()]) == ["planted: there is no docs/defects/mlx_lm/planted.py"]
     script()
     assert unpaired(tmp_path, []) == ["docs/defects/mlx_lm/planted.py: no entry names it"]
@@ -215,7 +215,7 @@ def test_foreign_imports_are_found(text, found):
         ("no_such_library/x.py:1", "is not in the installed release"),
     ],
 )
-def test_a_place_that_is_not_there_is_told(where, problem):
+def test_a_place_that_is_not_there_is_reported(where, problem):
     found = place_problem(defect(where=where))
     assert problem in found
     assert bool(problem) == bool(found)

@@ -73,7 +73,7 @@ def explore(conformance):
         (("--family", "calm", "--corpus", "no/kept"), "--corpus: there is no folder"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence(explore, arguments, words):
+def test_a_mistake_is_reported_in_one_sentence(explore, arguments, words):
     done = explore(*arguments)
     assert done.code == 2, done
     assert words in done.err

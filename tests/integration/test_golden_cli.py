@@ -33,7 +33,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_new_goldens_are_told_and_written_and_hold(golden, tmp_path):
+def test_new_goldens_are_reported_and_written_and_hold(golden, tmp_path):
     done = golden("update")
     assert done.code == 2, done
     assert done.out.splitlines() == ["toy/calm: new", "toy/large: new", "2 families: 2 new"]
@@ -47,7 +47,7 @@ def test_new_goldens_are_told_and_written_and_hold(golden, tmp_path):
     assert (done.code, done.out) == (0, "2 goldens: 2 hold\n"), done
 
 
-def test_a_changed_recipe_is_told_in_full_and_the_other_family_is_not_touched(golden, made):
+def test_a_changed_recipe_is_reported_in_full_and_the_other_family_is_not_touched(golden, made):
     before = contents(made)
     done = golden("check", "--files-only", TOY_SCALES="large=1.5")
     assert done.code == 1
@@ -73,14 +73,14 @@ def test_an_update_of_what_holds_writes_nothing(golden, made):
     assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == stamps
 
 
-def test_who_is_refused_or_dies_keeps_the_old_file_and_the_others_go_on(golden, made):
+def test_a_refusal_or_a_crash_keeps_the_old_file_and_the_others_go_on(golden, made):
     before = contents(made)
     scales = {"TOY_SCALES": "*=2", "TOY_FAMILIES": "calm deadly large"}
     done = golden(
         "update", "--yes", "--jobs", "2", TOY_INSENSITIVE="calm", TOY_DEADLY="deadly", **scales
     )
     assert done.code == 1, done
-    assert "toy/calm: refused: the model is deaf" in done.out
+    assert "toy/calm: refused: the model is insensitive" in done.out
     assert "toy/deadly: refused: its process died" in done.out
     after = contents(made)
     assert after.keys() == before.keys()
@@ -89,7 +89,7 @@ def test_who_is_refused_or_dies_keeps_the_old_file_and_the_others_go_on(golden, 
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
-def test_a_person_is_asked(made, environment, tmp_path, answer, code):
+def test_an_update_needs_confirmation(made, environment, tmp_path, answer, code):
     before = contents(made)
     command = "from conformance.app.cli import main; main()"
     words = ("golden", "update", "--engine", "toy", "--jobs", "1")
@@ -116,27 +116,27 @@ def test_a_family_that_is_listed_without_a_golden_may_be_refused(golden, made):
     (made / "calm.json").unlink()
     done = golden("update", "--yes", TOY_INSENSITIVE="calm")
     assert done.code == 0, done
-    assert "toy/calm: refused (listed in without.toml): the model is deaf" in done.out
+    assert "toy/calm: refused (listed in without.toml): the model is insensitive" in done.out
     assert golden("check").code == 0
 
 
-def test_a_library_that_changed_its_mind_is_told(golden, made):
+def test_a_library_that_changed_its_mind_is_reported(golden, made):
     done = golden("check", TOY_SCALES="large=1.01", TOY_SAME_RECIPE="1")
     assert done.code == 1
-    assert "toy/large: the library changed its mind, alone and in the batch alike" in done.out
+    assert "toy/large: the library's output changed, single-stream and batched alike" in done.out
     assert "single stream against golden: request 'two', step 0: token" in done.out
     assert done.out.splitlines()[-1] == "2 goldens: 1 hold"
 
 
-def test_a_wrong_batch_is_told(golden, made):
+def test_a_wrong_batch_is_reported(golden, made):
     done = golden("check", "--engine", "padded")
     assert done.code == 1
-    assert "toy/calm: the batch differs; the library alone still gives the golden" in done.out
+    assert "toy/calm: the batch differs; the single stream still gives the golden" in done.out
     assert "batched against golden (padded, batch ragged): request " in done.out
     assert "single stream against golden" not in done.out
 
 
-def test_an_edit_by_hand_and_an_orphan_are_told(golden, made):
+def test_an_edit_by_hand_and_an_orphan_are_reported(golden, made):
     text = (made / "calm.json").read_text()
     (made / "gone.json").write_text(text)
     (made / "calm.json").write_text(text.replace('"abacus"', '"slide rule"'))
@@ -157,7 +157,7 @@ def test_two_folders_are_compared(golden, made, tmp_path):
     assert (done.code, done.out) == (0, "1 goldens compared\n")
 
 
-def test_a_golden_on_one_side_is_told(golden, made, tmp_path):
+def test_a_golden_on_one_side_is_reported(golden, made, tmp_path):
     make_goldens(tmp_path / "new")
     (tmp_path / "new" / "toy" / "calm.json").unlink()
     done = golden("diff", "golden", "new")

@@ -67,21 +67,21 @@ def test_where_none_is_meant_there_are_none(goldens, made, arguments):
 def test_a_wrong_batch_fails_with_its_comparison_and_the_command_that_reruns_it(goldens, made):
     done = goldens("--conformance-engine", "padded", "--conformance-family", "calm")
     assert done.code == 1, done
-    meaning = "the batch differs; the library alone still gives the golden"
+    meaning = "the batch differs; the single stream still gives the golden"
     assert f"golden toy/calm:\n{meaning}\n    batched against golden (padded, batch " in done.out
     assert "single stream against golden" not in done.out
     assert "rerun: conformance golden check --engine 'toy*' --family calm" in done.out
     assert "Traceback" not in done.out
 
 
-def test_other_weights_are_told_as_the_librarys_change_of_mind(goldens, made):
+def test_other_weights_are_reported_as_the_librarys_change_of_mind(goldens, made):
     done = goldens(TOY_SCALES="large=1.01", TOY_SAME_RECIPE="1")
     assert done.code == 1
     assert "1 failed, 2 passed" in done.out, done
-    assert "golden toy/large:\nthe library changed its mind, alone and in the batch" in done.out
+    assert "golden toy/large:\nthe library's output changed, single-stream and batched" in done.out
 
 
-def test_what_is_stale_missing_edited_or_an_orphan_is_told(goldens, made):
+def test_what_is_stale_missing_edited_or_an_orphan_is_reported(goldens, made):
     (made / "gone.json").write_bytes((made / "calm.json").read_bytes())
     (made / "notes.txt").touch()
     path = made / "calm.json"
@@ -104,7 +104,7 @@ def test_an_update_writes_what_changed_through_the_gate_and_deletes_nothing(gold
     names = {"TOY_FAMILIES": "calm dull hurt large", "TOY_INSENSITIVE": "dull"}
     done = goldens("--snapshot-update", TOY_SCALES="large=1.5,dull=1.5", **names)
     assert done.code == 1, done
-    assert "toy/dull: no golden: the model is deaf" in done.out
+    assert "toy/dull: no golden: the model is insensitive" in done.out
     assert "1 snapshot passed. 2 snapshots updated." in done.out
     after = contents(made)
     changed = {name for name in before if before[name] != after[name]}

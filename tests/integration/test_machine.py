@@ -1,4 +1,4 @@
-"""What the machine lacks (disk, rights, letters, a folder to itself) is told in a sentence."""
+"""What the machine lacks (disk, rights, letters, a folder to itself) is reported in a sentence."""
 
 import json
 import os
@@ -55,8 +55,10 @@ def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_was_found(full_disk, j
     options = ("--engine", "toy", "--family", "calm", "--jobs", jobs, "--json", "r.jsonl")
     done = full_disk(1200, "run", *options, TOY_SECONDS="0.3")
     assert done.code == 2, done
-    told = "r.jsonl: cannot write results there: File too large; r.jsonl.partial has those before"
-    assert told in done.out + done.err
+    message = (
+        "r.jsonl: cannot write results there: File too large; r.jsonl.partial has those before"
+    )
+    assert message in done.out + done.err
     assert "Traceback" not in done.out + done.err
     kept = done.verdicts("r.jsonl.partial")
     assert 0 < len(kept) < 3
@@ -72,7 +74,7 @@ def test_a_model_that_finds_no_room_is_not_judged(full_disk):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")  # noqa: PTH110
-def test_output_that_nobody_takes_is_told(environment, tmp_path):
+def test_output_that_nobody_takes_is_reported(environment, tmp_path):
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
             [sys.executable, "-m", "conformance", "list", "families"],
@@ -87,7 +89,7 @@ def test_output_that_nobody_takes_is_told(environment, tmp_path):
     assert done.stderr == "conformance: No space left on device\n"
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_the_run(toy_run, read_only, tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported_before_the_run(toy_run, read_only, tmp_path):
     log = str(tmp_path / "log")
     done = toy_run("--json", read_only / "r.jsonl", "--family", "calm", TOY_LOG=log)
     assert done.code == 2
@@ -142,8 +144,8 @@ def test_two_runs_do_not_write_one_file(toy_run, tmp_path):
     other.add("what the other run has found")
     done = toy_run(*options)
     assert done.code == 2, done
-    told = "r.jsonl: another run is writing its results there; wait until it ends, or choose"
-    assert told in done.out + done.err
+    message = "r.jsonl: another run is writing its results there; wait until it ends, or choose"
+    assert message in done.out + done.err
     assert "Traceback" not in done.out + done.err
     other.finish(["all that it found"])
     assert (tmp_path / "r.jsonl").read_text() == "all that it found\n", "it was not disturbed"
@@ -166,7 +168,7 @@ def test_two_runs_may_write_one_report(environment, tmp_path):
         )
         for name in ("calm", "tied")
     ]
-    told = [run.communicate(timeout=60) for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], told
+    message = [run.communicate(timeout=60) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], message
     assert json.loads((tmp_path / "report" / "report.json").read_text())["cases"] == 3
     assert [path.name for path in tmp_path.iterdir()] == ["report"]

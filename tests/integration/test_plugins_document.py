@@ -91,8 +91,8 @@ def test_smoke_tells_a_broken_adapter_from_a_wrong_engine(right, wrong, state):
 
 
 def test_all_that_it_declares_is_abstract_in_the_protocol():
-    told = set(re.findall(r"    def (\w+)\(", block("engine")))
-    assert told == set(Engine.__abstractmethods__)
+    methods = set(re.findall(r"    def (\w+)\(", block("engine")))
+    assert methods == set(Engine.__abstractmethods__)
 
 
 def test_hooks_are_found_in_a_conftest_and_in_a_module_by_dash_p(start, tmp_path):

@@ -104,7 +104,9 @@ def releases(tmp_path, monkeypatch):
     return run
 
 
-def test_the_table_says_when_a_defect_went_and_which_releases_cannot_be_run(releases, tmp_path):
+def test_the_table_shows_when_a_defect_was_fixed_and_which_releases_cannot_be_run(
+    releases, tmp_path
+):
     file, folder = tmp_path / "table.md", tmp_path / "results"
     done = releases(
         "mlx-lm==0.31.2,0.31.3,0.32.0,0.32.1", "--markdown", str(file), "--json", str(folder)
@@ -153,7 +155,7 @@ def test_bisection_names_the_first_good_release(releases):
     assert f"{CASE}: the first good release is mlx-lm 0.31.3 (wrong in 0.31.2; 4" in done.output
 
 
-def test_a_release_that_a_signal_ends_says_which(releases):
+def test_a_release_that_a_signal_ends_names_the_signal(releases):
     done = releases("mlx-lm==0.31.1,0.31.3", "--family", "killed")
     assert "mlx-lm 0.31.1 cannot be run: it was ended by SIGSEGV; with --jobs 2" in done.output
 
@@ -165,7 +167,7 @@ def test_without_uv_an_environment_is_made_by_pip(releases, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("mlx-lm==0.20.0",), "older than 0.31.1"),
         (("mlx-lm==0.31.3", "--pin", "mlx"), "write NAME==VERSION"),
@@ -173,8 +175,8 @@ def test_without_uv_an_environment_is_made_by_pip(releases, monkeypatch):
         (("mlx-lm==0.31.3", "--resume"), "--resume needs --json DIR"),
     ],
 )
-def test_a_mistake_is_one_sentence(releases, arguments, told):
+def test_a_mistake_is_one_sentence(releases, arguments, message):
     done = releases(*arguments)
     assert done.exit_code == 2
-    assert told in done.output
+    assert message in done.output
     assert "Traceback" not in done.output

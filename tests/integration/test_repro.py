@@ -142,7 +142,7 @@ def test_a_sweep_goes_on_from_its_own_table(repro, tmp_path):
     table.write_text("nothing\n")
     refused = repro(*known)
     assert refused.returncode == 2
-    assert "line 1 is no line of its table" in refused.stderr
+    assert "line 1 is not a line of its table" in refused.stderr
 
 
 ENTRY = """
@@ -157,7 +157,7 @@ verdicts = {{ ragged = "crash" }}
 """
 
 
-def test_a_defect_that_ends_its_process_is_told_and_the_others_are_tried(repro, tmp_path):
+def test_a_defect_that_ends_its_process_is_reported_and_the_others_are_tried(repro, tmp_path):
     source = (CONFIGS / "small_model.py").read_text()
     deadly = source.replace("rows, length, _ = x.shape", "rows, length, _ = deadly(x).shape")
     dies = "\n\ndef deadly(x):\n    return x if len(x) == 1 else __import__('os').abort()\n"
@@ -189,7 +189,7 @@ def test_a_defect_that_ends_its_process_is_told_and_the_others_are_tried(repro, 
         (["phi3small-masks-rows"], "written by hand: docs/defects/mlx_vlm/phi3small_masks_rows.py"),
     ],
 )
-def test_what_cannot_be_said_is_one_sentence(arguments, words):
+def test_what_no_script_can_hold_is_one_sentence(arguments, words):
     done = CliRunner().invoke(group, ["repro", *arguments])
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()

@@ -62,7 +62,7 @@ def test_some_families_of_earlier_results(earlier):
     assert "no family matches 'none*'" in done.output
 
 
-def test_earlier_results_that_are_none_are_told_with_their_line(earlier):
+def test_earlier_results_that_are_none_are_reported_with_their_line(earlier):
     path = earlier(AGREES)
     path.write_text(path.read_text() + "{\n")
     target = path.parent / "table.md"
@@ -83,12 +83,12 @@ def test_the_table_goes_between_the_marks(earlier, tmp_path):
     assert "gemma" not in text
 
 
-def test_goldens_that_are_not_there_are_told(earlier, tmp_path):
+def test_goldens_that_are_not_there_are_reported(earlier, tmp_path):
     done = call("--from", earlier(AGREES), "--note", "--golden", tmp_path / "none")
     assert done.exit_code == 2
     (tmp_path / "golden").mkdir()
     done = call("--from", earlier(AGREES), "--note", "--golden", tmp_path / "golden")
-    assert "noted in 0 goldens; no golden of llama" in done.output
+    assert "written to 0 goldens; no golden of llama" in done.output
 
 
 def test_without_the_extra_one_sentence_says_how_to_get_it(monkeypatch):

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from conformance.run.registry import build_registry
-from conformance.tools.explain.hits import trials
+from conformance.tools.explain.accuracy import trials
 
 ALL = os.environ.get("CONFORMANCE_QUALITY") == "all"
 # Beside other tests on the same cores an explanation may take longer than by itself.

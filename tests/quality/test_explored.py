@@ -10,7 +10,7 @@ import pytest
 from conformance.run.registry import build_registry
 from conformance.run.session import Session
 from conformance.tools.explore.hunting import explore
-from conformance.tools.explore.records import ExploreUnit
+from conformance.tools.explore.results import ExploreUnit
 
 FAMILY = "llama"
 SECONDS = 60

@@ -19,7 +19,7 @@ from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DTYPES, Selection, cases
 from conformance.run.session import Session
 from conformance.tools.explain import encode, explain
-from conformance.tools.explain.hits import Trial, encode_trial, trials
+from conformance.tools.explain.accuracy import Trial, encode_trial, trials
 
 
 @click.command("explain")

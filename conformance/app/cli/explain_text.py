@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.report.explanation import Explanation, Where
-from conformance.tools.explain.hits import Trial
+from conformance.tools.explain.accuracy import Trial
 
 _WIDTH = 30  # characters of the longest bar
 

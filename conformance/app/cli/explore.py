@@ -19,8 +19,8 @@ from conformance.report.jsonl import write_lines
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DTYPES
 from conformance.tools.explore.corpus import entry_of, write_entry
-from conformance.tools.explore.known import left_out, verdicts
-from conformance.tools.explore.records import Explored, ExploreUnit
+from conformance.tools.explore.exclusions import left_out, verdicts
+from conformance.tools.explore.results import Explored, ExploreUnit
 from conformance.tools.mutation.soak import clean
 
 

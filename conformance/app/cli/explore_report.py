@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from conformance.core.schedule import to_json
-from conformance.tools.explore.records import Discovery, Explored
+from conformance.tools.explore.results import Discovery, Explored
 
 
 def lines(found: Explored) -> Iterator[str]:

@@ -10,7 +10,7 @@ from conformance.app.cli.choices import EXISTING_FILE, writable
 from conformance.run.registry import build_registry
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, cases
 from conformance.run.session import Session
-from conformance.tools.vectors.making import check_new, export
+from conformance.tools.vectors.exporting import check_new, export
 
 
 @click.command("export")
@@ -59,6 +59,6 @@ def command(
     check_new(folder)  # before all plugins are loaded
     registry = build_registry(family_files=family_files)
     selection = Selection((engine,), families, scenarios, (dtype,))
-    manifest = export(Session(registry), cases(registry, selection), folder, tell=click.echo)
+    manifest = export(Session(registry), cases(registry, selection), folder, report=click.echo)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     click.echo(f"{folder}: {len(manifest.families)} families, {size / 1e6:.1f} MB")

@@ -17,8 +17,8 @@ from conformance.core.library import Library
 from conformance.run.registry import build_registry
 from conformance.tools.golden.checking import Checked, check, folder_problems
 from conformance.tools.golden.difference import Difference
+from conformance.tools.golden.exemptions import load_without
 from conformance.tools.golden.layout import find_folder
-from conformance.tools.golden.without import load_without
 
 
 @click.command("check")

@@ -20,9 +20,9 @@ from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.run.registry import build_registry
 from conformance.tools.golden.changes import Kind
+from conformance.tools.golden.exemptions import load_without
 from conformance.tools.golden.layout import find_folder, golden_path
 from conformance.tools.golden.update import Proposal, accept, propose
-from conformance.tools.golden.without import load_without
 
 
 @click.command("update")

@@ -16,7 +16,7 @@ from conformance.core.library import Library
 from conformance.report.jsonl import ResultFile, write_lines
 from conformance.run.registry import build_registry, select
 from conformance.tools.golden.layout import find_folder
-from conformance.tools.golden.transformers_check.noting import note
+from conformance.tools.golden.transformers_check.provenance import write_verified
 from conformance.tools.golden.transformers_check.results import (
     Reading,
     Result,
@@ -97,7 +97,7 @@ def command(
         before = _text(markdown_target)
         write_lines(markdown_target, placed(before, markdown(results)).splitlines())
     if goldens:
-        console.print(note(goldens, results), soft_wrap=True, markup=False)
+        console.print(write_verified(goldens, results), soft_wrap=True, markup=False)
     ctx.exit(0 if all(result.expected for result in results) else 1)
 
 
@@ -130,7 +130,7 @@ def _compare(
 def _dead(pair: tuple[Library, Family]) -> Result:
     library, family = pair
     model_type = str(family.config.get("model_type", ""))
-    return Result(library.name, family.name, model_type, State.DIED)
+    return Result(library.name, family.name, model_type, State.CRASHED)
 
 
 def _text(path: Path) -> str:

@@ -9,7 +9,7 @@ import click
 
 from conformance.app.cli.choices import EXISTING_FILE, EXISTING_FOLDER
 from conformance.core.verdict import encode
-from conformance.tools.vectors.judging import judge_trace, told
+from conformance.tools.vectors.judging import judge_trace, result_text
 
 
 @click.command("judge")
@@ -33,7 +33,7 @@ def command(ctx: click.Context, *, trace: Path, vectors: Path, as_json: bool) ->
     results = judgement.results
     rerun = shlex.join(["conformance", "judge", str(trace), "--vectors", str(vectors)])
     for result in results:
-        click.echo(encode(result) if as_json else told(result, rerun=rerun))
+        click.echo(encode(result) if as_json else result_text(result, rerun=rerun))
     if judgement.unplayed:
         click.echo(f"not played: {', '.join(judgement.unplayed)}", err=True)
     wrong = sum(not result.expected for result in results)

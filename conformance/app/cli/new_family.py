@@ -15,9 +15,16 @@ from conformance.app.cli.choices import writable
 from conformance.app.cli.parallel import in_processes
 from conformance.core.errors import AdoptionError, ConformanceError
 from conformance.report import failure_message
-from conformance.tools.new_family.proving import adopt
-from conformance.tools.new_family.report import Adopted, as_json, as_markdown, facts_of, shown, told
+from conformance.tools.new_family.report import (
+    Adopted,
+    as_json,
+    as_markdown,
+    facts_of,
+    shown,
+    verdict_text,
+)
 from conformance.tools.new_family.source import Source, read_source
+from conformance.tools.new_family.validation import adopt
 from conformance.tools.new_family.writing import publish, remove, workplace
 
 _MOST_TOLD = 3
@@ -137,7 +144,7 @@ def _print(console: Console, adopted: Adopted, target: Path, seconds: float) -> 
         say(line, soft_wrap=True, markup=False)
     for result in adopted.results:
         known = f" (known: {result.known})" if result.known else ""
-        say(f"  {result.scenario:<16} {told(result)}{known}", soft_wrap=True, markup=False)
+        say(f"  {result.scenario:<16} {verdict_text(result)}{known}", soft_wrap=True, markup=False)
     for result in adopted.failures[:_MOST_TOLD]:
         options = ("--family-file", str(target))
         say()
@@ -154,5 +161,5 @@ def _verdict(adopted: Adopted, seconds: float) -> str:
     reasons = [f"{len(adopted.failures)} of {len(adopted.results)} rungs fail"]
     reasons = reasons if adopted.failures else []
     reasons += ["kinds of layers were lost"] if adopted.lost else []
-    reasons += [adopted.deaf] if adopted.deaf else []
+    reasons += [adopted.insensitive] if adopted.insensitive else []
     return f"FAILED: {'; '.join(reasons)}, in {seconds:.0f} s"

@@ -19,7 +19,7 @@ from conformance.report.jsonl import ResultFile
 from conformance.report.trials import Outcome, Trial, encode, read_trials
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DTYPES
-from conformance.tools.mutation.power import Unit, halves, trials, unheard
+from conformance.tools.mutation.power import Unit, crashed, halves, trials
 
 EXIT_INTERRUPTED = 2
 
@@ -133,7 +133,7 @@ def _tried(units: list[Unit], *, jobs: int | None) -> Generator[Trial, None, Non
             elif parts := halves(units[index]):
                 torn += parts
             else:
-                yield from unheard(_registry(), units[index])
+                yield from crashed(_registry(), units[index])
         units = torn
 
 

@@ -181,7 +181,7 @@ def _run(
         if report is not None:
             _write_report(report, outcome.results, setup.registry)
     held = setup.hold_goldens()
-    for line in (line for one in held for line in one.told):
+    for line in (line for one in held for line in one.messages):
         click.echo(f"golden: {line}")
     return code or int(not all(one.good for one in held))
 

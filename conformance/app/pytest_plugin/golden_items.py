@@ -11,9 +11,9 @@ import pytest
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.core.errors import ConformanceError
 from conformance.run.registry import select
+from conformance.tools.golden.exemptions import load_without
 from conformance.tools.golden.layout import FOLDER
 from conformance.tools.golden.recipe import DTYPE, SEED
-from conformance.tools.golden.without import load_without
 
 PARAMETER = "golden_names"
 OF_EACH, OF_FOLDER = "golden", "folder"

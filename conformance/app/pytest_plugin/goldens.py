@@ -21,13 +21,13 @@ from conformance.checks.expectations import Expectations
 from conformance.core.engine import Engine
 from conformance.core.errors import GoldenError
 from conformance.reference.subject import Subject
-from conformance.tools.golden.against import differences
 from conformance.tools.golden.changes import changes_between
 from conformance.tools.golden.difference import Difference, in_short
+from conformance.tools.golden.files import write_whole
 from conformance.tools.golden.format import Golden, parse_golden, to_text
-from conformance.tools.golden.golden_files import write_whole
 from conformance.tools.golden.layout import FOLDER, SUFFIX
 from conformance.tools.golden.recipe import recipe_hash
+from conformance.tools.golden.regression import differences
 from conformance.tools.golden.staging import Staged
 
 

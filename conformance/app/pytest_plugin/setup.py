@@ -169,7 +169,7 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         if given.families:
             raise ConformanceError("--model is a family of its own: leave --family out")
         opened = open_checkpoint(registry, given.checkpoint, given.engines, selection.dtypes)
-        registry, told = opened.registry, opened.told
+        registry, told = opened.registry, opened.notes
         selection = dataclasses.replace(
             selection,
             engines=opened.engines,

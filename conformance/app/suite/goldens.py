@@ -15,11 +15,11 @@ from conformance.app.pytest_plugin.setup import find_setup
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId
 from conformance.tools.golden.checking import folder_problems
+from conformance.tools.golden.exemptions import load_without
 from conformance.tools.golden.format import load_golden
 from conformance.tools.golden.layout import golden_path
 from conformance.tools.golden.recipe import DTYPE, SEED
 from conformance.tools.golden.staging import Staged, stage, with_verified
-from conformance.tools.golden.without import load_without
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

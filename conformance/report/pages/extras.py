@@ -41,7 +41,7 @@ def read_scripts(folder: Path, results: Iterable[CaseResult]) -> dict[str, str]:
     """The scripts in the folder and its subfolders, by case id.
 
     A case's own script has the name shown on its page. Otherwise the script of a known defect of
-    the case is used, named as ``repro --known`` names it: ``kv_offset.py`` for the defect ``kv-offset``.
+    the case is used, named as ``repro --known`` names it: ``kv_offset.py`` for ``kv-offset``.
 
     Raises:
         ReportError: one cannot be read.

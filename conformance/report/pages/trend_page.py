@@ -86,7 +86,7 @@ def totals(names: Sequence[str], found: Sequence[History]) -> tuple[Total, ...]:
     """One for each run."""
     states = [[history.states[index] for history in found] for index in range(len(names))]
     return tuple(
-        Total(name, *(own.count(state) for state in (State.RIGHT, State.WRONG, State.UNTOLD)))
+        Total(name, *(own.count(state) for state in (State.RIGHT, State.WRONG, State.UNKNOWN)))
         for name, own in zip(names, states, strict=True)
     )
 
@@ -97,7 +97,7 @@ def rows(found: Sequence[History]) -> tuple[Row, ...]:
     for history in found:
         groups.setdefault(f"{history.case.partition('/')[0]}/{history.family}", []).append(history)
     table = [
-        Row(name, tuple(_cell(own, index) for index in range(len(own[0].told))))
+        Row(name, tuple(_cell(own, index) for index in range(len(own[0].outcomes))))
         for name, own in groups.items()
     ]
     return tuple(sorted(table, key=lambda row: (not row.changes, row.name)))
@@ -105,7 +105,7 @@ def rows(found: Sequence[History]) -> tuple[Row, ...]:
 
 def _cell(own: Sequence[History], index: int) -> Cell:
     states = [history.states[index] for history in own]
-    wrong = [t.verdict for h in own if (t := h.told[index]) and h.states[index] is State.WRONG]
+    wrong = [t.verdict for h in own if (t := h.outcomes[index]) and h.states[index] is State.WRONG]
     worst = max(wrong, key=lambda verdict: verdict.severity, default=None)
     return Cell(worst, len(wrong), len(wrong) + states.count(State.RIGHT))
 

@@ -1,4 +1,4 @@
-"""How fast a run is, as ratios: workers against one, wall time against time in model calls."""
+"""The speed of a run, as ratios: workers against one, wall time against time in model calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Overhead(msgspec.Struct, frozen=True):
 
 
 class Speedup(msgspec.Struct, frozen=True):
-    """The same cases by one worker process and by ``jobs``; whole processes, start included."""
+    """The same cases with one worker process and with ``jobs``; start of processes included."""
 
     cases: int
     jobs: int
@@ -83,7 +83,7 @@ def measure_speedup(registry: Registry, selection: Selection, *, jobs: int) -> S
     """Time the command with one worker and with ``jobs``, one after the other.
 
     Raises:
-        ConformanceError: a run ended with pytest's own error, so that its time says nothing.
+        ConformanceError: a run ended with an error of pytest, so that its time means nothing.
     """
     one = _time_run(selection, 1)
     many = _time_run(selection, jobs)
@@ -91,7 +91,7 @@ def measure_speedup(registry: Registry, selection: Selection, *, jobs: int) -> S
 
 
 def measure_coverage(registry: Registry, library: str) -> Covered:
-    """Count the installed library's modules by how they are accounted for."""
+    """Count the installed library's modules: covered, excluded, or neither."""
     found = account(registry, library)
     total = len(registry.libraries[library].coverage().modules)
     families = sum(len(names) for names in found.covered.values())

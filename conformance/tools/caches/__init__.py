@@ -1,1 +1,4 @@
-"""The cache algebra: batch caches of a library, verb by verb, against plain rows of tokens."""
+"""Property tests of a library's batch caches: random sequences of verbs, against rows of tokens.
+
+Here no model is run; what a cache does wrong in a batch of a model is found by the scenarios.
+"""

@@ -18,8 +18,8 @@ from conformance.tools.caches.kinds.attention import (
     Stream,
     Turbo,
 )
-from conformance.tools.caches.kinds.base import Kind
 from conformance.tools.caches.kinds.composite import Composite
+from conformance.tools.caches.kinds.kind import Kind
 from conformance.tools.caches.kinds.pooling import Pooling, PoolingStream
 from conformance.tools.caches.kinds.recurrent import Recurrent
 
@@ -39,7 +39,7 @@ def _list(module: ModuleType, cls: type[Any]) -> Sequence[Kind]:
 
 
 def _arrays(module: ModuleType, cls: type[Any]) -> Sequence[Kind]:
-    # Some layers use but one of the slots.
+    # Some layers use only one of the slots.
     return Recurrent(module, cls), Recurrent(module, cls, used=[0])
 
 
@@ -60,7 +60,7 @@ MAKERS: dict[str, Maker] = {
 
 @dataclass(frozen=True)
 class Found:
-    """A cache class of a library, and the kinds to test it as; none if nobody wrote one."""
+    """A cache class of a library, and the kinds to test it as; none if it has no kind yet."""
 
     name: str
     cls: type[Any]
@@ -68,7 +68,7 @@ class Found:
 
 
 def discover(modules: Sequence[str] = MODULES) -> list[Found]:
-    """The batch caches of those modules that are installed, by name."""
+    """The batch caches of the installed ones of these modules, sorted by name."""
     found = []
     for name in modules:
         if importlib.util.find_spec(name.partition(".")[0]) is None:
@@ -91,7 +91,7 @@ def _batch_classes(module: ModuleType) -> Iterator[type[Any]]:
 
 
 def is_batch_cache(cls: type[Any]) -> bool:
-    """Whether its verbs are those of rows that come, leave, or are put together."""
+    """Whether it has verbs that add, remove or merge rows."""
 
     def has(verb: str) -> bool:
         return callable(getattr(cls, verb, None))

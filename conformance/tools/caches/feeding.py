@@ -1,4 +1,4 @@
-"""Feeds prompts and tokens to a cache: alone, padded on either side, in pieces."""
+"""Feeds prompts and tokens to a cache: single-stream, padded on either side, in pieces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from conformance.tools.caches.finding import Problem, at_once
-from conformance.tools.caches.kinds.base import Kind
+from conformance.tools.caches.kinds.kind import Kind
 from conformance.tools.caches.rows import Feed, Row, padded
 from conformance.tools.caches.tokens import Token
 
@@ -15,22 +15,22 @@ _JOIN, _LEAVE = 1, 2
 
 
 class Feeding:
-    """Numbers rows and writings, so that no two tokens look alike."""
+    """Feeds a cache; numbers rows and writes, so that all tokens differ."""
 
     def __init__(
         self,
         kind: Kind,
         report: Callable[[Problem, set[str]], None],
-        say: Callable[[str], Any],
+        note: Callable[[str], Any],
     ) -> None:
         self._kind = kind
         self._report = report
-        self._say = say
+        self._note = note
         self._rows = 0
         self._stamp = 0
 
     def begin(self, how: int, lengths: Sequence[int]) -> tuple[Any, list[Row], str]:
-        """A cache with prompts of these lengths; ``how`` they get into it."""
+        """A cache with prompts of these lengths; ``how`` chooses the way they are fed."""
         wanted = [length % _MOST for length in lengths]
         if self._kind.single:
             return self._begin_single(how, wanted[0])
@@ -50,13 +50,13 @@ class Feeding:
         return [Row(self._rows - count + index) for index in range(count)]
 
     def _begin_single(self, how: int, length: int) -> tuple[Any, list[Row], str]:
-        said = f"new, prompt of {length} in pieces of {1 + how % 5}"
-        self._say(said)
-        cache, row = self.alone(self._kind, length, chunk=1 + how % 5)
-        return cache, [row], said
+        text = f"new, prompt of {length} in pieces of {1 + how % 5}"
+        self._note(text)
+        cache, row = self.single(self._kind, length, chunk=1 + how % 5)
+        return cache, [row], text
 
-    def alone(self, kind: Kind, length: int, chunk: int = 3) -> tuple[Any, Row]:
-        """A single stream with a prompt."""
+    def single(self, kind: Kind, length: int, chunk: int = 3) -> tuple[Any, Row]:
+        """A single-stream cache with a prompt."""
         (row,) = self._new_rows(1)
         cache = kind.new([0])
         while length > 0:
@@ -76,7 +76,7 @@ class Feeding:
         return feed.after()
 
     def block(self, cache: Any, rows: Sequence[Row], width: int) -> list[Row]:
-        """As many real tokens for each row."""
+        """Feed ``width`` real tokens to each row."""
         stamp = self._next()
         feed = Feed(rows, [row.following(width, stamp) for row in rows])
         return self._feed(self._kind, cache, feed)
@@ -84,34 +84,34 @@ class Feeding:
     def _left(
         self, rows: list[Row], lengths: list[int], how: int = 0, *, prepared: bool = False
     ) -> tuple[Any, list[Row], str]:
-        """Padding on the left, told when the cache is made or by prepare()."""
+        """Prompts padded on the left; the padding is given to the constructor or to prepare()."""
         width = max(lengths)
         padding = [width - length for length in lengths]
         cache = self._kind.new([0] * len(rows) if prepared else padding)
         if prepared:
             cache.prepare(left_padding=padding)
         chunk = 1 + how // 4 % 5
-        said = f"new, prompts of {lengths} padded on the left"
-        said += " (prepare)" if prepared else ""
-        said += f", in pieces of {chunk}" if how else ""
-        self._say(said)
+        text = f"new, prompts of {lengths} padded on the left"
+        text += " (prepare)" if prepared else ""
+        text += f", in pieces of {chunk}" if how else ""
+        self._note(text)
         stamp = self._next()
         tokens = [row.following(n, stamp) for row, n in zip(rows, lengths, strict=True)]
         grid = padded(tokens, stamp, left=True)
         rows = self._pieces(cache, rows, grid, chunk if how else width)
-        return cache, rows, said
+        return cache, rows, text
 
     def _right(self, rows: list[Row], lengths: list[int], how: int) -> tuple[Any, list[Row], str]:
         cache = self._kind.new([0] * len(rows))
-        cache, rows, said = self.prefill(cache, rows, lengths, chunk=1 + how // 4 % 5)
-        return cache, rows, f"new, {said or 'nothing'}"
+        cache, rows, text = self.prefill(cache, rows, lengths, chunk=1 + how // 4 % 5)
+        return cache, rows, f"new, {text or 'nothing'}"
 
     def _merged(self, _: list[Row], lengths: list[int], how: int) -> tuple[Any, list[Row], str]:
-        """Single streams, each with its prompt, merged."""
+        """Single-stream caches, each with its prompt, merged."""
         stream = self._kind.share(self._kind.partner())
         chunk = 1 + how // 4 % 5
-        self._say(f"merge single streams of {lengths}")
-        made = [self.alone(stream, length, chunk) for length in lengths]
+        self._note(f"merge single streams of {lengths}")
+        made = [self.single(stream, length, chunk) for length in lengths]
         cache = self._kind.merged([cache for cache, _ in made])
         return cache, [row for _, row in made], f"merge single streams of {lengths}"
 
@@ -132,22 +132,22 @@ class Feeding:
         chunk: int,
         middle: int = 0,
     ) -> tuple[Any, list[Row], str | None]:
-        """prepare, ragged prompts padded on the right in pieces, finalize."""
+        """prepare(), ragged prompts padded on the right in pieces, finalize()."""
         rows = list(rows)
         wanted = [lengths[index % len(lengths)] % _MOST for index in range(len(rows))]
         if not self._kind.has("prepare") or max(wanted) == 0:
             return cache, rows, None
         width = max(wanted)
         cache.prepare(lengths=wanted, right_padding=[width - length for length in wanted])
-        said = f"prepare, prompts of {wanted} padded on the right in pieces of {chunk}, "
+        text = f"prepare, prompts of {wanted} padded on the right in pieces of {chunk}, "
         if middle % 3 == _JOIN and self._kind.joins_while_prepared:
             other, others = self._kind.new([0, 0]), self._new_rows(2)
             theirs = [width, middle // 3 % (width + 1)]
             other.prepare(lengths=theirs, right_padding=[width - length for length in theirs])
             cache.extend(other)
             rows, wanted = [*rows, *others], [*wanted, *theirs]
-            said += f"extended by rows prepared for {theirs}, "
-        self._say(f"{said}finalize")
+            text += f"extended by rows prepared for {theirs}, "
+        self._note(f"{text}finalize")
         stamp = self._next()
         tokens = [row.following(n, stamp) for row, n in zip(rows, wanted, strict=True)]
         grid = padded(tokens, stamp, left=False)
@@ -156,8 +156,8 @@ class Feeding:
             kept = [i for i in range(len(rows)) if i != middle // 3 % len(rows)]
             cache.filter(kept)
             rows, grid = [rows[i] for i in kept], [grid[i][chunk:] for i in kept]
-            said += f"filtered to slots {kept} after the first, "
+            text += f"filtered to slots {kept} after the first, "
         if grid[0]:
             rows = self._pieces(cache, rows, grid, chunk)
         cache.finalize()
-        return cache, rows, f"{said}finalize"
+        return cache, rows, f"{text}finalize"

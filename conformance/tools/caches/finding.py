@@ -1,4 +1,4 @@
-"""What a cache does wrong: at which verb, in what, in words."""
+"""A difference between a cache and the reference: after which verb, in what, as text."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Problems = Iterator[Problem]
 
 
 def at_once(problem: Problem, width: int) -> Problem:
-    """Said of that many tokens fed at once."""
+    """The problem, with the number of tokens that were fed at once."""
     return Problem(problem.what, f"{problem.text} ({width} at once)")
 
 
 def several(problem: Problem) -> bool:
-    """Whether it shows with several tokens at once."""
+    """Whether it was found with several tokens fed at once."""
     return re.search(r"\((?!1 )\d+ at once", problem.text) is not None
 
 
 class FindingError(AssertionError):
-    """A cache that differs from the reference, and by which verbs."""
+    """A cache differs from the reference; with the sequence of verbs that led to it."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class FindingError(AssertionError):
         super().__init__(f"{name}, {verb}: {problem.what}: {problem.text}")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The finding as plain data, for JSON."""
         return {
             "class": self.name,
             "verb": self.verb,
@@ -71,11 +71,11 @@ class FindingError(AssertionError):
 # Takes a finding and says whether it is known.
 Judge = Callable[[FindingError], bool]
 HARD = frozenset({"contents", "offset", "error", "returned", "shape", "lengths"})
-"""After these what follows means nothing."""
+"""After one of these the cache is corrupted: later differences mean nothing."""
 
 
 class KnownError(Exception):
-    """The sequence ends: a known defect has spoilt the cache."""
+    """Ends a sequence: a known defect has corrupted the cache."""
 
 
 def raised_at(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Hypothesis makes sequences of verbs, and shrinks those that show a defect."""
+"""Generates sequences of verbs with Hypothesis, and shrinks those that find a defect."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from conformance.tools.caches.bench import Bench, Step
 from conformance.tools.caches.discovery import Found
 from conformance.tools.caches.finding import FindingError, Judge
-from conformance.tools.caches.kinds.base import DTYPES, Kind
+from conformance.tools.caches.harness import Harness, Step
+from conformance.tools.caches.kinds.kind import DTYPES, Kind
 
 _LEAST_STEPS, _MOST_STEPS = 4, 7
-# So that growth happens within few tokens.
+# The caches grow by this many columns, so that growth happens within few tokens.
 _STEP = 4
 
 Known = Callable[[FindingError], str | None]
@@ -40,15 +40,15 @@ def _flat(given: Sequence[Any]) -> tuple[int, ...]:
 
 
 _STEPS = st.one_of(
-    # What shrinking turns the verbs into that do not matter: short sequences would be drawn too
-    # often if the list could shrink instead.
+    # Shrinking replaces irrelevant verbs by this one. If the list could shrink instead, short
+    # sequences would be drawn too often.
     _step("nothing"),
     _step("decode", st.integers(0, 3)),
     _step("block", st.integers(0, 2)),
     _step("filter", st.lists(_number, min_size=1, max_size=4)),
     _step("extend", st.integers(0, 2), _number, _lengths),
     _step("prefill", _number, _number, _lengths),
-    # With rows that join on the way.
+    # With rows that join in between.
     _step("prefill", _number, st.sampled_from([1, 4, 7]), _lengths),
     _step("extract", _number),
     _step("merge", st.integers(0, 8)),
@@ -66,14 +66,14 @@ _PROGRAMS = st.tuples(
 
 @dataclass
 class Outcome:
-    """What the sequences on one class showed.
+    """What the sequences on one class found.
 
     Attributes:
         name: of the class.
         verbs: how often each was played.
-        sequences: how many.
+        sequences: how many were played.
         failure: the unknown difference, by its shortest sequence.
-        known: for each known defect that showed, its shortest sequence.
+        known: for each known defect that was found, its shortest sequence.
     """
 
     name: str
@@ -84,14 +84,14 @@ class Outcome:
 
 
 def nothing_known(_: FindingError) -> str | None:
-    """Of no finding."""
+    """The ``known`` of callers without known defects."""
     return None
 
 
 def explore(
     found: Found, *, examples: int, seed: int = 0, known: Known = nothing_known, shrink: bool = True
 ) -> Outcome:
-    """Play random sequences on the class as each of its kinds, until one shows what is not known.
+    """Play random sequences on the class as each of its kinds, until one finds an unknown defect.
 
     Args:
         found: the class.
@@ -117,7 +117,7 @@ def explore(
             try:
                 _attempts(kind, number, outcome, judge, examples=share, seed=seed, shrink=shrink)()
             except FindingError as finding:
-                # Hypothesis raises that of the shortest sequence.
+                # Hypothesis raises the finding of the shortest sequence.
                 outcome.failure = finding
                 break
     return outcome
@@ -148,18 +148,18 @@ def _attempts(
     @given(_PROGRAMS)
     def attempt(program: tuple[str, Step, list[Step]]) -> None:
         dtype, first, steps = program
-        bench = Bench(outcome.name, kind, dtype, judge=judge, number=number)
+        harness = Harness(outcome.name, kind, dtype, judge=judge, number=number)
         try:
-            bench.play([first, *steps])
+            harness.play([first, *steps])
         finally:
-            outcome.verbs += bench.verbs
+            outcome.verbs += harness.verbs
             outcome.sequences += 1
 
     return attempt
 
 
 def replay(play: str, classes: Sequence[Found], judge: Judge) -> None:
-    """Play one sequence again, as a finding or an entry has written it down.
+    """Play one sequence again, as a finding or an entry gives it.
 
     Raises:
         FindingError: the first difference that ``judge`` does not know.
@@ -168,7 +168,7 @@ def replay(play: str, classes: Sequence[Found], judge: Judge) -> None:
     name, number, dtype = head.split()
     found = next(one for one in classes if one.name == name)
     with small_steps(found.cls):
-        Bench(name, found.kinds[int(number)], dtype, judge=judge).play(
+        Harness(name, found.kinds[int(number)], dtype, judge=judge).play(
             [Step(verb, tuple(map(int, numbers))) for verb, *numbers in map(str.split, steps)]
         )
 

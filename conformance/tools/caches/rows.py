@@ -10,7 +10,7 @@ from conformance.tools.caches.tokens import PADDING_ROW, Grid, Token
 
 @dataclass
 class Row:
-    """One sequence, by all that was fed to it."""
+    """One sequence: all tokens that were fed to it."""
 
     uid: int
     tokens: list[Token] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Feed:
-    """Columns for every row at once; ``rows`` are as before it."""
+    """Columns that are fed to all rows at once; ``rows`` are those before."""
 
     rows: Sequence[Row]
     grid: Grid
@@ -41,7 +41,7 @@ class Feed:
         return len(self.grid[0])
 
     def after(self) -> list[Row]:
-        """The rows with what was real of it."""
+        """The rows with the real tokens appended."""
         return [
             Row(row.uid, row.tokens + [token for token in tokens if token.real])
             for row, tokens in zip(self.rows, self.grid, strict=True)
@@ -49,7 +49,7 @@ class Feed:
 
 
 def padded(tokens: Sequence[Sequence[Token]], stamp: int, *, left: bool) -> list[list[Token]]:
-    """Rows of one length, filled up with padding."""
+    """The rows padded to one length."""
     width = max(len(row) for row in tokens)
     out = []
     for row in tokens:

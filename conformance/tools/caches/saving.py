@@ -1,4 +1,4 @@
-"""Saves the state of a cache and makes another of it, the two ways that there are."""
+"""Makes a cache from the state of another, in the two ways that the libraries have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens whose keys and values say whose they are: row, position, head and time of writing."""
+"""Tokens whose keys and values encode row, position, head and time of writing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float32]
-Roundtrip = Any  # what a lossy cache makes of an array; None where it keeps it as it is
+Roundtrip = Any  # an array as a lossy cache gives it back
 
 PADDING_ROW = 239
 # bfloat16 holds integers up to 256.
@@ -18,7 +18,7 @@ _NEAR = 1e-2
 
 
 class Token(NamedTuple):
-    """One column of a row; after a trim the same position is written again with another stamp."""
+    """One column of a row; after a trim a position is written again with another stamp."""
 
     row: int
     position: int
@@ -26,7 +26,7 @@ class Token(NamedTuple):
 
     @property
     def real(self) -> bool:
-        """Whether it is no padding."""
+        """Whether it is not padding."""
         return self.row != PADDING_ROW
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ def coded(grid: Grid, *, heads: int, size: int, which: int, scaled: bool = False
         grid: the tokens of each row, all rows of one length.
         heads: how many heads; each has vectors of its own.
         size: of a vector.
-        which: 0 for keys, 1 for values and so on: the same token never looks alike in both.
+        which: 0 for keys, 1 for values and so on: a token has different vectors in each.
         scaled: times powers of two, so that groups of a quantized cache differ in scale.
     """
     fields = np.array(grid, dtype=np.int64).reshape(len(grid), 1, -1, 1, 3)
@@ -61,24 +61,24 @@ def coded(grid: Grid, *, heads: int, size: int, which: int, scaled: bool = False
 
 
 def _hashed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Spread over all bits: near numbers must not give vectors that a codec takes for the same."""
+    """Hashes over all bits: close numbers must not give vectors that a codec can confuse."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return mixed >> np.uint64(33)
 
 
-class Ledger:
-    """Tells from a vector which token it was made of."""
+class TokenIndex:
+    """Finds the token that a vector was made of."""
 
     def __init__(self, roundtrips: Sequence[Roundtrip] = (), *, near: bool = False) -> None:
-        """With ``near``, the closest vector counts: for codecs that round otherwise at times."""
+        """With ``near`` the closest vector counts, for codecs whose rounding varies."""
         self._roundtrips = roundtrips
         self._near = near
         self._exact: dict[tuple[int, int, bytes], Token] = {}
         self._vectors: dict[tuple[int, int], tuple[list[Token], list[Array]]] = {}
 
-    def issue(self, grid: Grid, vectors: Array, which: int) -> None:
-        """Note what these tokens look like when they come back."""
+    def add(self, grid: Grid, vectors: Array, which: int) -> None:
+        """Add the vectors of these tokens, as the cache gives them back."""
         back = self._roundtrips[which](vectors) if self._roundtrips else vectors
         back = np.ascontiguousarray(back, dtype=np.float32)
         for row, tokens in enumerate(grid):
@@ -86,14 +86,14 @@ class Ledger:
                 for column, token in enumerate(tokens):
                     vector = back[row, head, column]
                     if self._near:
-                        known, issued = self._vectors.setdefault((which, head), ([], []))
+                        known, added = self._vectors.setdefault((which, head), ([], []))
                         known.append(token)
-                        issued.append(vector)
+                        added.append(vector)
                     else:
                         self._exact[which, head, vector.tobytes()] = token
 
     def read(self, vectors: Array, which: int) -> list[Token | None]:
-        """The token of each column of ``[head, column, size]``; None: of no token or of several."""
+        """The token of each column of ``[head, column, size]``; ``None``: of none or several."""
         per_head = [
             self._read(np.ascontiguousarray(vectors[head]), which, head)
             for head in range(vectors.shape[0])
@@ -105,8 +105,8 @@ class Ledger:
     def _read(self, columns: Array, which: int, head: int) -> list[Token | None]:
         if not self._near:
             return [self._exact.get((which, head, vector.tobytes())) for vector in columns]
-        known, issued = self._vectors[which, head]
-        table = np.stack(issued)
+        known, added = self._vectors[which, head]
+        table = np.stack(added)
         found: list[Token | None] = []
         for vector in columns:
             apart = np.abs(table - vector).max(axis=1)

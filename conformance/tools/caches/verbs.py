@@ -1,4 +1,4 @@
-"""The verbs of a cache as they are tried: on the cache, and on the plain rows beside it."""
+"""The verbs of a cache, each played on the cache and on its rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.tools.caches.checking import check
 from conformance.tools.caches.feeding import Feeding
 from conformance.tools.caches.finding import Problem, Problems
-from conformance.tools.caches.kinds.base import Kind
+from conformance.tools.caches.invariants import check
+from conformance.tools.caches.kinds.kind import Kind
 from conformance.tools.caches.rows import Row
 from conformance.tools.caches.saving import reloaded, restored
 
@@ -19,20 +19,20 @@ Report = Callable[..., None]
 
 
 class Verbs:
-    """One cache and its rows. Each verb gives what it did in words, or None if nothing.
+    """One cache and its rows. Each verb returns what it did as text, ``None`` if nothing.
 
     Attributes:
         cache: under test; ``None`` before ``new``.
-        rows: what it must hold.
+        rows: the tokens that it must hold.
         dtypes: those of all contents so far.
     """
 
-    def __init__(self, kind: Kind, report: Report, say: Callable[[str], str]) -> None:
-        """``report`` takes what is wrong, ``say`` what a verb does before it is tried."""
+    def __init__(self, kind: Kind, report: Report, note: Callable[[str], str]) -> None:
+        """``report`` takes problems, ``note`` the text of a verb before it is tried."""
         self._kind = kind
         self._report = report
-        self._say = say
-        self._feeding = Feeding(kind, report, say)
+        self._note = note
+        self._feeding = Feeding(kind, report, note)
         self.cache: Any = None
         self.rows: list[Row] = []
         self.dtypes = {kind.dtype}
@@ -43,130 +43,130 @@ class Verbs:
         return self.cache is not None and self._kind.fed(self.cache)
 
     def compare(self) -> Problems:
-        """What the cache does not hold, mask or count as its rows do."""
+        """The differences between the cache and its rows."""
         return check(self._kind, self.cache, self.rows, dtypes=self.dtypes)
 
     def new(self, how: int, *lengths: int) -> str | None:
         """Make a cache and feed the prompts."""
         if self.cache is not None:
             return None
-        self.cache, self.rows, said = self._feeding.begin(how, lengths)
-        return said
+        self.cache, self.rows, text = self._feeding.begin(how, lengths)
+        return text
 
     def nothing(self) -> None:
-        """A verb that shrinking has taken away."""
+        """Do nothing: what shrinking replaces verbs by."""
 
     def decode(self, steps: int) -> str:
-        """One token for each row, some times."""
-        said = self._say(f"update: one token each, {1 + steps % 4} times")
+        """Feed one token to each row, a few times."""
+        text = self._note(f"update: one token each, {1 + steps % 4} times")
         for _ in range(1 + steps % 4):
             self.rows = self._feeding.block(self.cache, self.rows, 1)
-        return said
+        return text
 
     def block(self, width: int) -> str | None:
-        """Some tokens for each row at once."""
+        """Feed several tokens to each row at once."""
         if not self._kind.blocks:
             return None
-        said = self._say(f"update: {2 + width % 3} tokens each at once")
+        text = self._note(f"update: {2 + width % 3} tokens each at once")
         self.rows = self._feeding.block(self.cache, self.rows, 2 + width % 3)
-        return said
+        return text
 
     def prefill(self, chunk: int, middle: int, *lengths: int) -> str | None:
-        """Ragged prompts, padded on the right, in pieces; rows may come or go on the way."""
-        self.cache, self.rows, said = self._feeding.prefill(
+        """Ragged prompts, padded on the right, in pieces; rows may join or leave in between."""
+        self.cache, self.rows, text = self._feeding.prefill(
             self.cache, self.rows, lengths, chunk=1 + chunk % 5, middle=middle
         )
-        return said
+        return text
 
     def filter(self, *picks: int) -> str | None:
         """Keep some rows, in that order."""
         kept = list(dict.fromkeys(pick % len(self.rows) for pick in picks))
         if not self._kind.has("filter") or not kept or self._kind.single:
             return None
-        said = self._say(f"filter: keep slots {kept}")
+        text = self._note(f"filter: keep slots {kept}")
         self.cache.filter(mx.array(kept) if picks[0] % 2 else kept)
         self.rows = [self.rows[index] for index in kept]
-        return said
+        return text
 
     def extend(self, steps: int, how: int, *lengths: int) -> str | None:
-        """Put the rows of another batch behind."""
+        """Append the rows of another batch."""
         if not self._kind.has("extend") or self._kind.single or len(self.rows) > 8:
             return None
-        other, rows, said = self._feeding.begin(how, lengths)
+        other, rows, text = self._feeding.begin(how, lengths)
         if any(row.tokens for row in rows):
             for _ in range(steps % 3):
                 rows = self._feeding.block(other, rows, 1)
-            said += f"; then {steps % 3} tokens each"
-        said = self._say(said)
+            text += f"; then {steps % 3} tokens each"
+        text = self._note(text)
         self.cache.extend(other)
         self.rows = [*self.rows, *rows]
-        return said
+        return text
 
     def extract(self, index: int) -> str | None:
-        """Take one row out as a single stream, which must be whole; the batch stays."""
+        """Extract one row and check it; the batch stays as it is."""
         if not self._kind.has("extract"):
             return None
-        said = self._say(f"extract slot {index % len(self.rows)}")
+        text = self._note(f"extract slot {index % len(self.rows)}")
         self._extracted(index % len(self.rows))
-        return said
+        return text
 
     def _extracted(self, slot: int) -> Any:
-        alone = self.cache.extract(slot)
+        single = self.cache.extract(slot)
         kind = self._kind if self._kind.single else self._kind.share(self._kind.partner())
-        for problem in check(kind, alone, [self.rows[slot]], dtypes=self.dtypes):
+        for problem in check(kind, single, [self.rows[slot]], dtypes=self.dtypes):
             self._report(Problem(problem.what, f"the row alone: {problem.text}"), probed=True)
-        return alone
+        return single
 
     def merge(self, length: int) -> str | None:
-        """All rows out as single streams, and with a new one back into a batch."""
+        """Extract all rows and merge them with a new single stream into a batch."""
         if not self._kind.has("merge") or not (self._kind.single or self._kind.has("extract")):
             return None
-        said = self._say(f"extract all, merge with a single stream of {length % 9}")
+        text = self._note(f"extract all, merge with a single stream of {length % 9}")
         stream = self._kind if self._kind.single else self._kind.share(self._kind.partner())
         batch = self._kind.share(self._kind.partner()) if self._kind.single else self._kind
         count = len(self.rows)
         parts = [self.cache] if self._kind.single else [self._extracted(i) for i in range(count)]
-        fresh, row = self._feeding.alone(stream, length % 9)
+        fresh, row = self._feeding.single(stream, length % 9)
         merged, rows = self._kind.merged([*parts, fresh]), [*self.rows, row]
         if not self._kind.single:
             self.cache, self.rows = merged, rows
-            return said
+            return text
         for problem in check(batch, merged, rows, dtypes=self.dtypes):
             self._report(problem)
         if not batch.fed(merged):
-            return said
-        alone = merged.extract(0)
-        self.cache = alone if type(alone) is type(self.cache) else self.cache
-        return f"{said}, extract slot 0"
+            return text
+        single = merged.extract(0)
+        self.cache = single if type(single) is type(self.cache) else self.cache
+        return f"{text}, extract slot 0"
 
     def trim(self, count: int) -> str | None:
-        """Take back the last tokens of all rows, where the cache says it can."""
+        """Trim the last tokens of all rows, if the cache can."""
         most = min(len(row) for row in self.rows)
         count = 1 + count % 3
         if not self._kind.has("trim") or count > most or not self.cache.is_trimmable():
             return None
-        said = self._say(f"trim {count}")
+        text = self._note(f"trim {count}")
         done = self.cache.trim(count)
         if done != count:
             self._report(Problem("returned", f"trim({count}) says {done}"))
         self.rows = [Row(row.uid, row.tokens[:-count]) for row in self.rows]
-        return said
+        return text
 
     def copy(self) -> str:
-        """A copy goes on by itself; the original must not notice."""
-        said = self._say("copy, one token each for the copy")
+        """Feed a copy; the original must not change."""
+        text = self._note("copy, one token each for the copy")
         twin = copy.deepcopy(self.cache)
         self._feeding.block(twin, self.rows, 1)
-        return said
+        return text
 
     def reload(self) -> str | None:
-        """Save the state, make a new cache from it."""
-        said = self._say("from_state of its state")
+        """Make a new cache from the state."""
+        text = self._note("from_state of its state")
         self.cache = reloaded(self.cache)
-        return said
+        return text
 
     def restore(self) -> str | None:
-        """Save the state, put it into an empty cache."""
-        said = self._say("state put into an empty cache")
+        """Set the state of an empty cache."""
+        text = self._note("state put into an empty cache")
         self.cache = restored(self.cache, self._kind.new([0] * len(self.rows)))
-        return said
+        return text

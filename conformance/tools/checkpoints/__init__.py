@@ -1,1 +1,4 @@
-"""Real checkpoints: what is in a folder, whether it fits here, what is kept of its oracle."""
+"""Real checkpoints: reads a folder, checks that it fits into memory, makes a family of it.
+
+How weights are loaded and text is tokenized belongs to the plugins.
+"""

@@ -1,7 +1,7 @@
-"""What lies in a checkpoint folder: its config, its safetensors by their headers, its digest.
+"""The contents of a checkpoint folder: its config, its safetensors headers, its digest.
 
-Only headers are read, so that a checkpoint of any size is looked through at once; damage is told
-by the file and the field that show it.
+Only headers are read, so that a checkpoint of any size is checked at once; errors name the damaged
+file and the field.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor as its file's header says: dtype in safetensors' spelling, shape, bytes."""
+    """One tensor by its file's header: dtype in safetensors' spelling, shape, bytes."""
 
     file: str
     dtype: str
@@ -45,7 +45,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Folder:
-    """A checkpoint folder, looked through. ``files`` are the names of its safetensors."""
+    """A checkpoint folder that was read. ``files`` are the names of its safetensors files."""
 
     path: Path
     config: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Folder:
 
     @property
     def dtype(self) -> str:
-        """The dtype of most of its floating tensors, by number; quantized weights are none."""
+        """The dtype of most of its floating tensors, by number; quantized ones do not count."""
         found = Counter(_DTYPES[t.dtype] for t in self.tensors.values() if t.dtype in _DTYPES)
         return found.most_common(1)[0][0] if found else "float32"
 
@@ -70,13 +70,13 @@ class Folder:
         """SHA-256 of the config and of all weights.
 
         Args:
-            memory: a folder for digests; one of earlier holds while no file's name, size and time
-                of change are others.
+            memory: a folder that keeps digests; a kept one is used while name, size and time of
+                change of all files are the same.
         """
         parts = [self.path / name for name in ("config.json", *self.files)]
         stats = [(part, part.stat()) for part in parts]
-        told = str([(str(part.absolute()), s.st_size, s.st_mtime_ns) for part, s in stats])
-        known = memory / hashlib.sha256(told.encode()).hexdigest()[:32]
+        key = str([(str(part.absolute()), s.st_size, s.st_mtime_ns) for part, s in stats])
+        known = memory / hashlib.sha256(key.encode()).hexdigest()[:32]
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if _DIGEST.fullmatch(found := known.read_text(encoding="ascii")):
                 return found
@@ -85,19 +85,20 @@ class Folder:
             with part.open("rb") as file:
                 inner = hashlib.file_digest(file, "sha256").hexdigest()
             whole.update(f"{part.name}\n{inner}\n".encode())
-        with contextlib.suppress(OSError):  # a run does without it, and is told by ``opening``
+        with contextlib.suppress(OSError):  # not needed; ``opening`` reports it
             write_cached(known, whole.hexdigest().encode())
         return whole.hexdigest()
 
 
 def look(path: Path) -> Folder:
-    """Look through a checkpoint folder.
+    """Read a checkpoint folder.
 
     Raises:
-        CheckpointError: it is no folder, a file is missing or damaged, or the config lacks a field.
+        CheckpointError: it is not a folder, a file is missing or damaged, or the config lacks a
+            field.
     """
     if not path.is_dir():
-        raise CheckpointError(f"{path}: is no folder; --model takes a checkpoint's folder")
+        raise CheckpointError(f"{path}: is not a folder; --model takes a checkpoint's folder")
     config = read_config(path / "config.json")
     shards = _indexed(path)
     files = sorted(set(shards.values())) or [p.name for p in sorted(path.glob("*.safetensors"))]
@@ -111,13 +112,13 @@ def look(path: Path) -> Folder:
     for tensor, name in shards.items():
         if tensor not in tensors or tensors[tensor].file != name:
             raise CheckpointError(
-                f"{path / name}: holds no tensor {tensor!r}, which {INDEX} says it does"
+                f"{path / name}: holds no tensor {tensor!r}, although {INDEX} lists it"
             )
     return Folder(path, config, tuple(files), tensors)
 
 
 def _other_weights(path: Path) -> str:
-    """What is said of weights in formats that are not read."""
+    """The part of the message about weights in other formats; empty if there are none."""
     found = sorted(p.name for p in path.iterdir() if p.suffix in _PICKLES | _OTHERS)
     why = "weights in other formats are not read"
     if any(Path(name).suffix in _PICKLES for name in found):
@@ -126,7 +127,7 @@ def _other_weights(path: Path) -> str:
 
 
 def window_of(config: Mapping[str, Any]) -> int | None:
-    """The sliding window that a config names and uses, in tokens."""
+    """The sliding window that a config sets and uses, in tokens."""
     for part in (config, config.get("text_config") or {}):
         window = part.get("sliding_window")
         if isinstance(window, int) and window > 0 and part.get("use_sliding_window", True):
@@ -138,16 +139,16 @@ def read_config(path: Path) -> dict[str, Any]:
     """A checkpoint's ``config.json``.
 
     Raises:
-        CheckpointError: it is missing, is no JSON object, or does not name its ``model_type``.
+        CheckpointError: it is missing, is not a JSON object, or has no ``model_type``.
     """
     config = read_object(path, CheckpointError)
     if not isinstance(config.get("model_type"), str):
-        raise CheckpointError(f"{path}: the field 'model_type' is missing or is no text")
+        raise CheckpointError(f"{path}: the field 'model_type' is missing or is not text")
     return config
 
 
 def read_header(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, by name, without reading them.
+    """The tensors of a safetensors file by name, without their contents.
 
     Source: the format's description, https://github.com/huggingface/safetensors.
 
@@ -159,7 +160,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or not 2 <= length <= min(size - 8, _HEADER_MOST):
             raise CheckpointError(
-                f"{path}: is damaged: it has {size} bytes, and its header is said to have {length}"
+                f"{path}: is damaged: it has {size} bytes, and its header claims {length}"
             )
         text = file.read(length)
     try:
@@ -168,17 +169,17 @@ def read_header(path: Path) -> dict[str, Tensor]:
         tensors = {name: _tensor(path.name, entry) for name, entry in header.items()}
         end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        words = f"{type(error).__name__}: {error}"
-        raise CheckpointError(f"{path}: its header is damaged ({words})") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"{path}: its header is damaged ({reason})") from error
     for name, tensor in tensors.items():
         bits = _BITS.get(tensor.dtype)
         if bits is not None and math.prod(tensor.shape) * bits != tensor.nbytes * 8:
             raise CheckpointError(
                 f"{path}: tensor {name!r} of shape {list(tensor.shape)} and dtype {tensor.dtype} "
-                f"is said to have {tensor.nbytes} bytes"
+                f"claims {tensor.nbytes} bytes"
             )
     if size != 8 + length + end:
-        what = "was cut off" if size < 8 + length + end else "has something behind its tensors"
+        what = "was cut off" if size < 8 + length + end else "has data after its tensors"
         raise CheckpointError(
             f"{path}: {what}: it has {size} bytes, and by its header {8 + length + end}"
         )
@@ -192,7 +193,7 @@ def _tensor(file: str, entry: dict[str, Any]) -> Tensor:
 
 
 def _indexed(path: Path) -> dict[str, str]:
-    """The file of each tensor, where the weights are in several."""
+    """The file of each tensor, if the weights are in several files."""
     index = path / INDEX
     if not index.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""What a user says of a checkpoint that is to be run."""
+"""The options of a run on a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Given:
-    """A checkpoint folder, and what a run is to do with it.
+    """A checkpoint folder, and the options of a run on it.
 
     Attributes:
         folder: holds config, safetensors and tokenizer.
         prompts: a file of texts, one a line; the built-in ones if ``None``.
-        cache: where oracles are kept from run to run.
+        cache: the folder that keeps oracles between runs.
         trusted: Python files in the folder may be run.
-        force: run it even where its memory does not suffice.
-        golden: a folder of the user's own, where its golden lies or is to lie.
+        force: run it even if memory does not suffice.
+        golden: a folder of the user for the checkpoint's golden.
     """
 
     folder: Path
@@ -29,7 +29,7 @@ class Given:
 
     @property
     def cache_folder(self) -> Path:
-        """``cache``, or a folder of the user's own cache."""
+        """``cache``, or a folder in the user's cache."""
         if self.cache is not None:
             return self.cache
         home = os.environ.get("XDG_CACHE_HOME")
@@ -37,7 +37,7 @@ class Given:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options of the command line that say the same."""
+        """The same as options of the command line."""
         given = {"--model": self.folder, "--prompts": self.prompts, "--cache-dir": self.cache}
         named = [text for name, path in given.items() if path for text in (name, str(path))]
         flags = {"--trust-remote-code": self.trusted, "--force": self.force}

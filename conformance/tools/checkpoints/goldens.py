@@ -1,4 +1,4 @@
-"""A checkpoint's golden in a user's folder: made by the first run, held against by later ones."""
+"""A checkpoint's golden in a user's folder: written by the first run, compared by later ones."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from conformance.tools.golden.update import accept, propose
 
 @dataclass(frozen=True)
 class Held:
-    """What became of a checkpoint's golden: whether all holds, and sentences about it."""
+    """The result for a checkpoint's golden: whether it holds, and messages about it."""
 
     good: bool
-    told: tuple[str, ...]
+    messages: tuple[str, ...]
 
 
 def hold(
@@ -35,10 +35,10 @@ def hold(
     expectations: Expectations | None = None,
     force: bool = False,
 ) -> Held:
-    """Hold the checkpoint against its golden below ``root``; without one, write it.
+    """Compare the checkpoint with its golden below ``root``; if there is none, write it.
 
-    A golden is of float32, whatever the checkpoint's dtype is: that tells defects from rounding
-    best, and holds on every device.
+    A golden is of float32, whatever the checkpoint's dtype is: there defects and rounding differ
+    most, and it holds on every device.
 
     Raises:
         CheckpointError: in float32 it needs more memory than there is, unless ``force``.
@@ -51,13 +51,13 @@ def hold(
     if not path.exists():
         made = propose(pair, root=root, expectations=expectations)
         if made.refused:
-            return Held(good=False, told=(f"{path}: no golden was written: {made.refused}",))
+            return Held(good=False, messages=(f"{path}: no golden was written: {made.refused}",))
         accept([made])
-        return Held(good=True, told=(f"{path}: written, as there was none",))
+        return Held(good=True, messages=(f"{path}: written, as there was none",))
     found = check(pair, root=root, engines=engines, files_only=False, expectations=expectations)
     if found.problems:
-        again = "if that is wanted, remove it, and the next run writes it anew"
+        again = "if the change is intended, remove it, and the next run writes a new one"
         problems = [text.partition("; `conformance golden")[0] for text in found.problems]
-        return Held(good=False, told=(*problems, f"{path}: {again}"))
-    told = [str(difference) for difference in found.differences]
-    return Held(found.good, (f"{path}: {found.meaning}", *told))
+        return Held(good=False, messages=(*problems, f"{path}: {again}"))
+    differences = [str(difference) for difference in found.differences]
+    return Held(found.good, (f"{path}: {found.meaning}", *differences))

@@ -20,61 +20,61 @@ from conformance.tools.checkpoints.given import Given
 from conformance.tools.checkpoints.preflight import fits, room
 from conformance.tools.checkpoints.prompts import read_texts
 
-# Any of them makes a folder one with a tokenizer.
+# A folder with any of these has a tokenizer.
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
-# A config with one of them is a model that sees or hears.
+# A config with one of these has a vision or audio tower.
 _TOWERS = ("vision_config", "audio_config", "vision_tower", "mm_vision_tower")
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A checkpoint as a run needs it.
+    """A checkpoint, ready to be run.
 
     Attributes:
         registry: with the checkpoint as one more family.
         name: of that family.
         dtype: of most of its weights.
-        engines: those asked for; if none were, the one that is likely meant.
-        told: what a user should know before it is run.
+        engines: those that the user chose; by default the likely one.
+        notes: what a user should know before the run.
     """
 
     registry: Registry
     name: str
     dtype: str
     engines: tuple[str, ...]
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def open_checkpoint(
     registry: Registry, given: Given, engines: Sequence[str] = (), dtypes: Sequence[str] = ()
 ) -> Opened:
-    """Make the checkpoint a family of each library whose engines are asked for.
+    """Make the checkpoint a family of each library whose engines were chosen.
 
-    Nothing is loaded yet, and nothing written but its digest, which comes last.
+    Nothing is loaded yet; only its digest is written, at the end.
 
     Raises:
-        CheckpointError: the folder or the prompts are damaged or incomplete, want code run, or
-            more memory than there is.
+        CheckpointError: the folder or the prompts are damaged or incomplete, the folder asks for
+            code to be run, or memory does not suffice.
         Unsupported: a library has no such model.
         ConformanceError: a glob of ``engines`` matches nothing.
     """
     folder = look(given.folder)
     name = re.sub(r"[^\w.+-]+", "_", folder.path.resolve().name) or "checkpoint"
-    sees = any(folder.config.get(tower) for tower in _TOWERS)
-    wanted = tuple(engines) or ("mlx_vlm" if sees else "mlx_lm",)
+    has_media = any(folder.config.get(tower) for tower in _TOWERS)
+    wanted = tuple(engines) or ("mlx_vlm" if has_media else "mlx_lm",)
     chosen = select(registry.engines, wanted, what="engine")
     needed = {d: room(folder, d, force=given.force) for d in dtypes or (folder.dtype,)}
-    told = tuple(f"{name}: {dtype}, {memory}" for dtype, memory in needed.items())
-    # Engines that give an opinion are of the same libraries.
+    notes = tuple(f"{name}: {dtype}, {memory}" for dtype, memory in needed.items())
+    # Reference engines, for a second opinion, are of the same libraries.
     libraries = sorted({registry.engines[engine].library for engine in chosen})
     made = {
         (library, name): open_family(registry, registry.libraries[library], folder, given, name)
         for library in libraries
     }
     families = dict(sorted({**registry.families, **made}.items()))
-    told += tuple(filter(None, (why_unwritable(given.cache_folder),)))
+    notes += tuple(filter(None, (why_unwritable(given.cache_folder),)))
     return Opened(
-        dataclasses.replace(registry, families=families), name, folder.dtype, wanted, told
+        dataclasses.replace(registry, families=families), name, folder.dtype, wanted, notes
     )
 
 
@@ -98,7 +98,7 @@ def open_family(
         size = family.vocab_size
     except (FamilyError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"{folder.path / 'config.json'}: the field 'vocab_size' is missing or is no number"
+            f"{folder.path / 'config.json'}: the field 'vocab_size' is missing or is not a number"
         ) from error
     with sealed(folder.path, trusted=given.trusted):
         fits(library, folder, trusted=given.trusted)
@@ -114,7 +114,7 @@ def open_family(
 
 
 def like_family(registry: Registry, library: str, module: str) -> Facts:
-    """What the tiny family of a module says of its architecture; the default if there is none."""
+    """The facts of the tiny family of a module; the defaults if there is none."""
     families = [f for (own, _), f in registry.families.items() if own == library]
     like = [family.facts for family in families if family.module == module]
     return like[0] if like else Facts()
@@ -146,10 +146,10 @@ def _encoded(
     try:
         encoded = library.tokenize(folder.path, texts, trusted=given.trusted)
     except ModelError as error:
-        words = " ".join(str(error).split())
-        if "trust_remote_code" in words:
-            words = "it is Python code of the folder; --trust-remote-code allows that to be run"
-        raise CheckpointError(f"{folder.path}: its tokenizer can't be loaded: {words}") from error
+        reason = " ".join(str(error).split())
+        if "trust_remote_code" in reason:
+            reason = "it is Python code of the folder; --trust-remote-code allows that to be run"
+        raise CheckpointError(f"{folder.path}: its tokenizer can't be loaded: {reason}") from error
     encoded = tuple(ids for ids in encoded if ids)
     if not encoded:
         raise CheckpointError(f"{folder.path}: its tokenizer makes no token of any prompt")
@@ -157,6 +157,6 @@ def _encoded(
     if largest >= vocab_size:
         raise CheckpointError(
             f"{folder.path}: the tokenizer gives token {largest}, and 'vocab_size' in config.json "
-            f"is {vocab_size}: they are not of one model"
+            f"is {vocab_size}: they belong to different models"
         )
     return encoded

@@ -1,4 +1,4 @@
-"""What is looked at before a checkpoint is loaded: its memory, and whether its weights fit."""
+"""Checks before a checkpoint is loaded: memory, and whether weights and config agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) argumen
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that a run takes and that are there; ``available`` is ``None`` where nobody says."""
+    """Bytes that a run needs and that are available; ``available`` is ``None`` if unknown."""
 
     weights: int
     caches: int
@@ -40,10 +40,10 @@ class Memory:
 
 
 def room(folder: Folder, dtype: str, *, force: bool = False) -> Memory:
-    """The memory that a checkpoint takes in a dtype.
+    """The memory that a checkpoint needs in a dtype.
 
     Raises:
-        CheckpointError: there is less, unless ``force``.
+        CheckpointError: less is available, unless ``force``.
     """
     memory = Memory(folder.nbytes(dtype), cache_bytes(folder.config, dtype), available_bytes())
     if not memory.suffices and not force:
@@ -52,9 +52,9 @@ def room(folder: Folder, dtype: str, *, force: bool = False) -> Memory:
 
 
 def cache_bytes(config: Mapping[str, Any], dtype: str) -> int:
-    """Keys and values of the widest batch, in bytes; 0 where the config names no such sizes.
+    """Keys and values of the widest batch, in bytes; 0 if the config lacks the sizes.
 
-    An estimate from above for layers that keep less than keys and values of all tokens.
+    An upper bound for layers that keep less than keys and values of all tokens.
     """
     text = {**config, **(config.get("text_config") or {})}
     names = ("num_hidden_layers", "num_attention_heads", "hidden_size")
@@ -68,36 +68,36 @@ def cache_bytes(config: Mapping[str, Any], dtype: str) -> int:
 
 
 def fits(library: Library, folder: Folder, *, trusted: bool) -> None:
-    """See that config and weights fit each other, by the library's own loader.
+    """Check with the library's own loader that config and weights agree.
 
     Raises:
-        CheckpointError: the config lacks a field, or a parameter is not as it says.
+        CheckpointError: the config lacks a field, or a parameter does not agree with it.
         Unsupported: the library has no such model.
     """
     try:
         library.check(folder.path, trusted=trusted)
     except Unsupported as error:
-        words = " ".join(str(error).split())
-        raise Unsupported(f"{folder.path}: {_short(words)}") from error
+        message = " ".join(str(error).split())
+        raise Unsupported(f"{folder.path}: {_short(message)}") from error
     except ModelError as error:
-        words = " ".join(str(error).split())
-        if found := _MISSING.search(words):
+        message = " ".join(str(error).split())
+        if found := _MISSING.search(message):
             raise CheckpointError(
                 f"{folder.path / 'config.json'}: lacks the field {found[1]}, which {library.name} "
                 f"needs for a {folder.config['model_type']}"
             ) from error
-        raise CheckpointError(f"{_place(folder, words)}: {_short(words)}") from error
+        raise CheckpointError(f"{_place(folder, message)}: {_short(message)}") from error
 
 
-def _place(folder: Folder, words: str) -> Path:
-    """The file of the first tensor that the words name, else the folder."""
-    named = [name for name in folder.tensors if re.search(rf"\b{re.escape(name)}\b", words)]
-    first = min(named, key=words.index, default=None)
+def _place(folder: Folder, message: str) -> Path:
+    """The file of the first tensor that the message names, else the folder."""
+    named = [name for name in folder.tensors if re.search(rf"\b{re.escape(name)}\b", message)]
+    first = min(named, key=message.index, default=None)
     return folder.path if first is None else folder.path / folder.tensors[first].file
 
 
-def _short(words: str, most: int = 300) -> str:
-    return words if len(words) <= most else words[:most].rsplit(" ", 1)[0] + " ..."
+def _short(message: str, most: int = 300) -> str:
+    return message if len(message) <= most else message[:most].rsplit(" ", 1)[0] + " ..."
 
 
 def _gigabytes(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Texts that prompts of a checkpoint are cut from."""
+"""Texts from which prompts of a checkpoint are cut."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from conformance.core.errors import CheckpointError
 
-# Each begins with another word, so that short prompts differ; kinds of text that models meet.
+# Each begins with a different word, so that short prompts differ; various kinds of text.
 BUILT_IN = (
     "The lighthouse keeper counted the ships again and wrote each name into the long grey book.",
     "def area(width, height):\n    return width * height  # both in metres",
@@ -27,7 +27,7 @@ def read_texts(path: Path | None) -> tuple[str, ...]:
     """The texts of a file, one a line; the built-in ones without a file.
 
     Raises:
-        CheckpointError: the file can't be read, is no UTF-8 text, or holds no text.
+        CheckpointError: the file can't be read, is not UTF-8, or holds no text.
     """
     if path is None:
         return BUILT_IN

@@ -1,7 +1,7 @@
-"""Why a case fails: which ingredients it needs, where it begins, and what it is like.
+"""Why a case fails: the ingredients it needs, the first difference, and similar known defects.
 
-Here a case is played again, on purpose: everything else to the right of the runner works on what
-was recorded. See ``docs/explain.md``.
+The only part after the runner that plays a case again; checks and reports, which work on recorded
+results, do not belong here. See ``docs/explain.md``.
 """
 
 from __future__ import annotations

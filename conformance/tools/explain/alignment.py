@@ -1,6 +1,6 @@
-"""Whose tokens each row of a pass holds, and at which positions: told by the tokens themselves.
+"""Which request each row of a pass belongs to, and at which positions: found by its tokens.
 
-So it needs nothing of an engine but what every engine tells the runner.
+It needs nothing of an engine but what every engine reports to the runner.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Strange:
-    """A row that was fed other tokens than its request's next ones."""
+    """A row that was fed tokens other than its request's next ones."""
 
     row: int
     request_id: str
@@ -46,7 +46,7 @@ class Alignment:
 
     Args:
         sequences: all tokens of each request, those of its history first.
-        begun: of how many tokens the caches hold what a request begins with; one less will do.
+        begun: how many tokens of each request the caches hold at its start; one less is accepted.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Alignment:
     def rows(
         self, tokens: np.ndarray, step: Step | None = None
     ) -> tuple[tuple[Span, ...], tuple[Strange, ...]]:
-        """The rows of a pass over ``tokens`` ``[batch, length]``, those that fit and those not.
+        """The rows of a pass over ``tokens`` ``[batch, length]``: fitting ones, then the others.
 
         Args:
-            step: in which the pass was made; ``None`` where every request may be meant.
+            step: the step of the pass; ``None`` if it may be any request's.
         """
         if step is not None and step.index != self._step:
             self._step, self._moved = step.index, set()
@@ -98,16 +98,18 @@ class Alignment:
         found = []
         for row in range(len(tokens)):
             for order, name in enumerate(names):
-                # What was accepted may be fed again, to the caches as they were before.
+                # Accepted drafts may be fed again, to the caches as they were before.
                 if name in self._moved and name in self._drafted:
                     continue
                 span = self._fit(tokens[row], row, name)
                 if span is not None:
-                    told = length == 1 and decoding.get(row) == name
-                    # A row that decodes does so once in a step: then others have their turn.
+                    expected = length == 1 and decoding.get(row) == name
+                    # A row decodes once in a step: after that other requests are preferred.
                     again = name in self._moved and name in decoding.values()
                     moved = self._places.get(name) != row
-                    found.append((-span.count, again, not told, moved, abs(order - row), row, span))
+                    found.append(
+                        (-span.count, again, not expected, moved, abs(order - row), row, span)
+                    )
         chosen: dict[int, Span] = {}
         taken: set[str] = set()
         for *_, row, span in sorted(found, key=lambda item: item[:-1]):
@@ -117,7 +119,7 @@ class Alignment:
         return tuple(chosen[row] for row in sorted(chosen))
 
     def _fit(self, row_tokens: np.ndarray, row: int, name: str) -> Span | None:
-        """The longest piece of what comes next that stands at the row's right or left end."""
+        """The longest run of the request's next tokens at the row's right or left end."""
         start = self.done.get(name)
         if start is None:
             begun = self._begun.get(name, 0)
@@ -146,14 +148,14 @@ class Alignment:
         step: Step | None,
         decoding: Mapping[int, str],
     ) -> tuple[Strange, ...]:
-        """Rows whose tokens are nobody's next, where it is known whose they should be."""
+        """Rows whose tokens are no request's next ones, if it is known whose they should be."""
         if step is None:
             return ()
         rest = [row for row in range(len(tokens)) if row not in {s.row for s in spans}]
         aligned = {s.request_id for s in spans}
-        tried = (self._stray(tokens[row], row, step, aligned) for row in rest)
-        if stray := tuple(one for one in tried if one is not None):
-            return stray
+        tried = (self._wrong_piece(tokens[row], row, step, aligned) for row in rest)
+        if wrong := tuple(one for one in tried if one is not None):
+            return wrong
         decodes = tokens.shape[1] == 1
         if decodes and len(decoding) == len(tokens):
             owners = {row: decoding[row] for row in rest if row in decoding}
@@ -166,19 +168,19 @@ class Alignment:
             at = self.done.get(name, self._begun.get(name, 0))
             sequence = self._sequences.get(name)
             if sequence is None or name in aligned or at >= len(sequence):
-                continue  # it belongs to nobody, or to one that has ended
+                continue  # it belongs to no request, or to one that has ended
             if name in self._moved and name in self._drafted:
                 continue
             wanted = tuple(int(t) for t in sequence[at : at + tokens.shape[1]])
             found.append(Strange(row, name, at, wanted, tuple(int(t) for t in tokens[row])))
         return tuple(found)
 
-    def _stray(
+    def _wrong_piece(
         self, row_tokens: np.ndarray, row: int, step: Step, aligned: Collection[str]
     ) -> Strange | None:
-        """A row in the middle of a prompt that is fed another piece of it than the next.
+        """A row in the middle of a prompt that is fed a piece of it other than the next.
 
-        What was drafted may be fed again, to the caches as they were before.
+        Drafts may be fed again, to the caches as they were before.
         """
         length = len(row_tokens)
         if length < 2 or step.output.drafted or len(set(row_tokens.tolist())) == 1:
@@ -195,5 +197,5 @@ class Alignment:
 
 
 def _fed_again(before: np.ndarray, done: np.ndarray) -> bool:
-    """Whether the columns before the tokens are no padding, but the request's last ones."""
+    """Whether the columns before the tokens are not padding but the request's last tokens."""
     return len(before) <= len(done) and np.array_equal(before, done[-len(before) :])

@@ -1,4 +1,4 @@
-"""Which class of historic defects a failure is like."""
+"""The class of historic defects that a failure resembles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conformance.core.faults import Fault
 from conformance.core.verdict import Verdict
 from conformance.report.explanation import Relative, Where
 
-# Points for what a failure shares with a defect of the catalogue.
+# Points for each similarity of a failure and a defect of the catalogue.
 _SITE = 4.0  # it begins where the defect is
 _ENTRY = 1.5  # ... or its first cache entry is the one that the defect breaks
 _FIRST = 2.0  # the scenario is the one that catches the defect at the least cost
@@ -34,7 +34,7 @@ def relatives(
     where: Where,
     entry: Where | None,
 ) -> tuple[Relative, ...]:
-    """The likeliest classes, the best first; of those that can show in a family of these traits."""
+    """The likeliest classes, the best first, among those possible in a family of these traits."""
     scores: dict[str, float] = {}
     members: dict[str, list[tuple[float, Fault]]] = {}
     for fault in faults:

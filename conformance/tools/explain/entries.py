@@ -1,7 +1,7 @@
-"""What a cache holds for a row of a batch, against what it holds for the single stream.
+"""Compares what a cache holds for a row of a batch with what it holds for the single stream.
 
-A single stream's columns are looked for in the row wherever they stand, in the order of time: where
-a batch cache puts them is its own affair, as long as it counts right.
+A single stream's columns are looked up anywhere in the row, in the order of time: a batch cache may
+put them where it likes, as long as its counts are right.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.backend.module_hooks import CacheState
-from conformance.tools.explain.rows import relative
+from conformance.tools.explain.activations import relative
 
 
 @dataclass(frozen=True)
 class EntryDifference:
-    """What differs first in a cache entry.
+    """The first difference in a cache entry.
 
     Attributes:
         place: of the cache among the model's caches: ``3`` or ``3.0``.
@@ -55,12 +55,12 @@ def entry_differences(
     """What differs between a row and its single stream when both hold ``done`` tokens.
 
     Args:
-        exact: ``want`` holds ``done`` tokens, too, not more: states and windows can be compared.
-        level: up to this a relative error is rounding.
+        exact: ``want`` holds exactly ``done`` tokens: states and windows can be compared.
+        level: relative errors up to this are rounding.
         counted: the row's counts are settled, as they are when it decodes.
-        ahead: columns of padding that are yet to come, in the pass that begins.
+        ahead: columns of padding that the next pass brings.
     """
-    # Of pooled tokens a cache counts the pools: then it says nothing of how many came before.
+    # A cache of pooled tokens counts pools: its offset is not a number of tokens.
     if counted and int(want.counts.get("offset", [-1])[0]) >= done:
         yield from _counts(got, row=row, done=done, ahead=ahead)
     for name, array in want.arrays.items():
@@ -73,7 +73,7 @@ def entry_differences(
         elif exact and array.ndim == mine.ndim:
             if "offset" in want.counts and array.ndim == 4:
                 continue
-            # Nothing is said of other shapes: some states widen with what they have seen.
+            # Other shapes are not compared: some states grow with the sequence.
             used = _in_use(want, name, array)
             error = relative(mine[row, : len(used)], used)
             if error > level:
@@ -81,16 +81,16 @@ def entry_differences(
 
 
 def _in_use(want: CacheState, name: str, array: np.ndarray) -> np.ndarray:
-    """What a single stream's array says; of a buffer of tokens that fill no pool yet, those."""
+    """The part of a single stream's array that is in use; of a buffer its buffered tokens."""
     pooling = "remainder" in want.counts and name.startswith("buf")
     used: np.ndarray = array[0][: int(want.counts["remainder"][0])] if pooling else array[0]
     return used
 
 
 def _counts(got: CacheState, *, row: int, done: int, ahead: int) -> Iterator[EntryDifference]:
-    """A row's next position is ``done``, and what its columns hold before them is padding.
+    """Check that a row's next position is ``done``, and that earlier columns are padding.
 
-    Of an empty batch counts may already hold the padding of the prompts to come.
+    The counts of an empty batch may already include the padding of the next prompts.
     """
     if "_idx" in got.counts and _used(got) == 0:
         return
@@ -99,7 +99,7 @@ def _counts(got: CacheState, *, row: int, done: int, ahead: int) -> Iterator[Ent
         if values is None or allowed is None or len(values) <= row:
             continue
         found = int(values[row])
-        # Padding that has been trimmed away is negative, and like none.
+        # Padding that has been trimmed away is negative, which means none.
         seen = max(found, 0) if name == "left_padding" else found
         known = {"offset": found + ahead, "left_padding": found - ahead}[name]
         if not (allowed[0] <= seen <= allowed[1] or allowed[0] <= known <= allowed[1]):
@@ -110,9 +110,9 @@ def _counts(got: CacheState, *, row: int, done: int, ahead: int) -> Iterator[Ent
 
 
 def _padding(got: CacheState, done: int) -> tuple[int, int] | None:
-    """Least and most columns before a row's first one; ``None`` where the cache tells too little.
+    """Least and most columns before a row's first one; ``None`` if the cache does not show them.
 
-    Of a window a row needs no more columns than the next token may see.
+    With a window a row needs no more columns than the next token may see.
     """
     if "_idx" not in got.counts or "offset" not in got.counts:
         return None
@@ -125,7 +125,7 @@ def _padding(got: CacheState, done: int) -> tuple[int, int] | None:
 
 
 def _used(got: CacheState) -> int:
-    """How many columns are in use; once a ring has gone round, all."""
+    """How many columns are in use; all of them once a ring buffer has rotated."""
     rotated = "rotated" in got.counts and bool(got.counts["rotated"][0])
     return int(got.counts["max_size" if rotated else "_idx"][0])
 
@@ -144,7 +144,7 @@ def _columns(want: CacheState, array: np.ndarray, done: int, *, exact: bool) -> 
             columns = np.concatenate([columns[index:], columns[:index]])
         else:
             columns = columns[:index]
-        # Of a window a batch needs to keep only what the next token may see.
+        # With a window a batch needs to keep only what the next token may see.
         return columns[-min(len(columns), done, int(want.counts["max_size"][0]) - 1) :]
     begin = int(want.counts["start_position"][0]) if "start_position" in want.counts else 0
     if begin:
@@ -162,7 +162,7 @@ def _missing(
     done: int,
     level: float,
 ) -> Iterator[EntryDifference]:
-    """The first of the wanted columns that the row ``[heads, columns, features]`` has nowhere."""
+    """The first wanted column that is nowhere in the row ``[heads, columns, features]``."""
     columns = np.moveaxis(mine, 1, 0).reshape(mine.shape[1], -1)
     if columns.shape[-1] != wanted.shape[-1] or not wanted.size:
         return
@@ -186,11 +186,11 @@ def _missing(
 
 
 def _in_order_of_time(got: CacheState, columns: np.ndarray) -> np.ndarray:
-    """The columns as they follow each other; of a ring the oldest comes first."""
+    """The columns in the order of time; of a ring buffer the oldest comes first."""
     if "max_size" not in got.counts or "_idx" not in got.counts:
         return columns
     index = int(got.counts["_idx"][0])
-    # A window of one row does not say that it has gone round.
+    # A window of one row does not record that it has rotated.
     past = index < min(len(columns), int(got.counts.get("offset", [0])[0]))
     rotated = bool(got.counts["rotated"][0]) if "rotated" in got.counts else past
     return np.concatenate([columns[index:], columns[:index]]) if rotated else columns

@@ -1,4 +1,4 @@
-"""Takes a failing case apart: what it needs, where it begins, whose it is, what it is like."""
+"""Explains a failing case: its ingredients, its first difference, the culprit, similar defects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from conformance.run.session import Session
 from conformance.tools.explain.catalogue import relatives
 from conformance.tools.explain.locating import locate
 from conformance.tools.explain.recording import Recording, record
-from conformance.tools.explain.trying import (
+from conformance.tools.explain.variations import (
     Failing,
     accuses,
     by_dtype,
@@ -44,7 +44,7 @@ from conformance.tools.mutation.killing import new_findings
 
 @dataclass(frozen=True)
 class Begun:
-    """Where a failure begins, and what it is like."""
+    """Where a failure begins, and what it resembles."""
 
     failing: Failing
     recording: Recording
@@ -69,7 +69,7 @@ def begin(
         raise
     except Exception as error:
         failure = failure_of(error, "decoding its requests alone")
-        raise ConformanceError(f"{case}: cannot be listened to: {failure}") from error
+        raise ConformanceError(f"{case}: cannot be recorded: {failure}") from error
     located = locate(recording, aside=_aside(failing, baseline))
     where = located.where or _elsewhere(recording, failing.finding)
     like = relatives(
@@ -95,7 +95,7 @@ def explain(
 
     Args:
         around: entered for each run of an engine, as a fault is; ``fault`` is that fault's key.
-        baseline: the case without the fault, whose findings are no news.
+        baseline: the case without the fault; its findings do not count.
 
     Raises:
         ConformanceError: it does not fail, or no engine plays it.
@@ -130,36 +130,38 @@ def _failing(
     if scenario.oracle_only:
         raise ConformanceError(f"{case}: no engine plays it, so that there is no batch to explain")
 
-    def news(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    def unknown(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
         return new_findings(baseline, found) if baseline is not None else found
 
     had = baseline.schedules if baseline is not None else ()
     wrong = {schedule.name for schedule in had if not schedule.verdict.good}
 
-    def told(found: Sequence[Finding]) -> bool:
-        return any(accuses(f) and f.schedule not in wrong for f in news(tuple(found)))
+    def enough(found: Sequence[Finding]) -> bool:
+        return any(accuses(f) and f.schedule not in wrong for f in unknown(tuple(found)))
 
-    result = session.run(case, around=around, until=told)
-    found = news(result.evidence)
+    result = session.run(case, around=around, until=enough)
+    found = unknown(result.evidence)
     subject = dataclasses.replace(session.subject(case), around=around)
     schedules = scenario.make(brief_for(subject, engine, case.seed))
     chosen = first_failing(schedules, found, wrong)
     if chosen is None and any(map(accuses, found)):
-        raise ConformanceError(f"{case}: what is wrong stands in no schedule that can be replayed")
+        raise ConformanceError(f"{case}: its findings are in no schedule that can be replayed")
     if chosen is None:
-        raise ConformanceError(f"{case}: it is {result.verdict}, there is nothing to explain")
+        raise ConformanceError(
+            f"{case}: its verdict is {result.verdict}, so there is nothing to explain"
+        )
     return Failing(case, subject, engine, scenario, *chosen)
 
 
 def _aside(failing: Failing, baseline: CaseResult | None) -> frozenset[str]:
     """The other requests of the schedule that are wrong without the fault, too."""
-    told = baseline.evidence if baseline is not None else ()
-    wrong = {f.request_id for f in told if f.schedule == failing.schedule.name and accuses(f)}
+    evidence = baseline.evidence if baseline is not None else ()
+    wrong = {f.request_id for f in evidence if f.schedule == failing.schedule.name and accuses(f)}
     return frozenset(name for name in wrong if name and name != failing.finding.request_id)
 
 
 def _elsewhere(recording: Recording, finding: Finding) -> Where:
-    """Where it is wrong if no pass of the model is: it raised, or gave out something else."""
+    """Where it is wrong if no pass of the model is: an exception, or another output."""
     failure = recording.trace.failure
     if failure is not None:
         return Where(f"crash:{failure.frame}", detail=f"{failure.type_name}: {failure.message}")
@@ -176,7 +178,7 @@ def _elsewhere(recording: Recording, finding: Finding) -> Where:
                 "output:logprobs",
                 name,
                 position=int(wrong[0]),
-                detail="the model gave the single stream's, the engine gave out others",
+                detail="the model's are the single stream's, the engine's output differs",
             )
     return Where(
         f"output:{finding.check}",
@@ -184,7 +186,7 @@ def _elsewhere(recording: Recording, finding: Finding) -> Where:
         finding.row,
         finding.step,
         detail="every pass that was compared is the single stream's; "
-        f"{finding.check} says: {finding.what}",
+        f"{finding.check}: {finding.what}",
     )
 
 
@@ -200,7 +202,7 @@ def _dtype(session: Session, failing: Failing, around: Around) -> tuple[Ingredie
 
 
 def _steps(subject: Subject, recording: Recording) -> tuple[StepError, ...]:
-    """Of each request that shows its distribution, the largest difference of each step."""
+    """The largest difference of each step, for each request with full logprobs."""
     schedule = recording.trace.schedule
     found = []
     for request in schedule.requests:
@@ -217,7 +219,7 @@ def _steps(subject: Subject, recording: Recording) -> tuple[StepError, ...]:
 
 
 def _apart(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """The largest difference of logprobs ``[..., vocab]``; infinite if one alone is not finite."""
+    """The largest difference of logprobs ``[..., vocab]``; infinite if only one is not finite."""
     with np.errstate(invalid="ignore"):  # a masked token is minus infinity on both sides
         apart = np.where(mine == theirs, 0.0, np.abs(mine - theirs))
     found: np.ndarray = np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(axis=-1)
@@ -226,13 +228,13 @@ def _apart(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 
 def _opinion(session: Session, failing: Failing) -> str:
     engines = session.registry.engines
-    said = {
+    verdicts = {
         name: failing.verdict(failing.schedule, engines[name])
         for name in opinions(session, failing.case)
     }
-    return conclusion(said)
+    return conclusion(verdicts)
 
 
 def _catalogue(session: Session, case: CaseId) -> tuple[Fault, ...]:
-    """The defects that are put under the same engine."""
+    """The historic defects of the same engine."""
     return tuple(f for f in session.registry.faults.values() if f.engine == case.engine)

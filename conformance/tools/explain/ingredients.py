@@ -1,6 +1,6 @@
 """The ingredients of a schedule, and the schedule without each of them.
 
-What cannot be undone without changing something else as well is left in: then nothing is said.
+An ingredient that cannot be removed without another change has no switch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Change = Callable[[Schedule], Schedule]
 
 @dataclass(frozen=True)
 class Switch:
-    """An ingredient that a schedule has, how it is undone, and what does so."""
+    """An ingredient of a schedule, how it is removed, and the function that removes it."""
 
     name: str
     how: str
@@ -76,9 +76,13 @@ def _of_options() -> tuple[Switch, ...]:
 
 def _of_requests(failing: str | None, window: int | None) -> tuple[Switch, ...]:
     return (
-        Switch("batch", "the request alone", lambda s: _alone(s, failing)),
+        Switch("batch", "only the failing request", lambda s: _only(s, failing)),
         Switch("padding", "prompts cut to the shortest", _equal_lengths),
-        Switch("neighbours' content", "all say the same", lambda s: _same_content(s, failing)),
+        Switch(
+            "neighbours' content",
+            "all prompts made of the same tokens",
+            lambda s: _same_content(s, failing),
+        ),
         Switch(
             "leaving early",
             "all produce the same number of tokens",
@@ -142,8 +146,8 @@ def _same_thread(schedule: Schedule) -> Schedule:
     return msgspec.structs.replace(schedule, decode_on_other_thread=False)
 
 
-def _alone(schedule: Schedule, failing: str | None) -> Schedule:
-    """The failing request, or the first, with what it goes on from."""
+def _only(schedule: Schedule, failing: str | None) -> Schedule:
+    """Only the failing request, or the first, with those that it continues."""
     if len(schedule.requests) < 2:
         return schedule
     kept = [failing or schedule.requests[0].request_id]
@@ -212,5 +216,5 @@ def _linked(schedule: Schedule) -> bool:
 
 
 def _fixed(schedule: Schedule) -> bool:
-    """Whether prompts hold media, which can't be cut, or stand for what others went on from."""
+    """Whether prompts can't be cut: they hold media, or continue other requests."""
     return _linked(schedule) or any(r.media for r in schedule.requests)

@@ -1,4 +1,4 @@
-"""The first place in which a batched run leaves the single streams of its requests."""
+"""The first place where a batched run differs from the single streams of its requests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 from conformance.backend.module_hooks import Pass
 from conformance.report.explanation import LayerError, Where
+from conformance.tools.explain.activations import errors
 from conformance.tools.explain.alignment import Alignment, Span, Strange
 from conformance.tools.explain.entries import EntryDifference, entry_differences
 from conformance.tools.explain.modules import differing, finite, layers
 from conformance.tools.explain.recording import Recording
-from conformance.tools.explain.rows import errors
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,16 @@ class Located:
 
 
 def locate(recording: Recording, *, aside: Collection[str] = ()) -> Located:
-    """Go through the passes of the run until one differs, and on until a cache entry does.
+    """Search the passes of the run for the first difference, and the first in a cache entry.
 
-    Of one pass what it was fed comes first, then what its caches held, then its modules. Requests
-    ``aside`` are known to be wrong for another reason: they are not compared.
+    In a pass the input comes first, then the contents of the caches, then the modules. Requests in
+    ``aside`` are known to be wrong for another reason and are not compared.
     """
     alignment = Alignment(recording.sequences, recording.begun)
     where: Where | None = None
     entry: Where | None = None
     along: tuple[LayerError, ...] = ()
-    # Modules that differ where no layer does yet: a key that nobody but itself has seen.
+    # Modules that differ although their layer does not yet: a key that no other token has read.
     hidden: dict[tuple[str | None, int | None], Where | None] = {}
     for call, (one, index) in enumerate(zip(recording.passes, recording.steps, strict=True)):
         if index is None:
@@ -82,12 +82,12 @@ def _of_input(strange: Strange) -> Where:
 
 
 def _of_embeddings(recording: Recording, one: Pass, spans: Sequence[Span]) -> Where | None:
-    """Whether a row of a model that is given embeddings was given other ones than alone."""
+    """The first row whose embeddings differ from the single stream's, if embeddings are given."""
     whole = one.calls[-1] if one.calls else None
     if whole is None or whole.path or whole.given is None or whole.given.ndim != 3:
         return None
     for span in spans:
-        given, _ = errors(whole, span, recording.alone[span.request_id])
+        given, _ = errors(whole, span, recording.single[span.request_id])
         for position, error in given:
             if not error <= recording.level.floor:
                 return Where(
@@ -106,7 +106,7 @@ def _entries(recording: Recording, one: Pass, spans: Sequence[Span], step: int) 
     drafted = recording.trace.steps[step].output.drafted
     for number, held in enumerate(one.caches):
         for span in spans:
-            single = recording.alone[span.request_id]
+            single = recording.single[span.request_id]
             later = [(at, p) for at, p in single.passes if at >= span.position]
             if not later:
                 continue
@@ -120,7 +120,7 @@ def _entries(recording: Recording, one: Pass, spans: Sequence[Span], step: int) 
                 done=span.position,
                 exact=at == span.position,
                 level=recording.level.of_entries,
-                # In the middle of a prompt counts may hold padding that is taken off at its end.
+                # In the middle of a prompt counts may include padding that is removed at its end.
                 ahead=span.first,
                 counted=one.tokens.shape[1] == 1 or span.begins or span.request_id in drafted,
             ):

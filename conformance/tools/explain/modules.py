@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from conformance.backend.module_hooks import ModuleCall, Pass
 from conformance.report.explanation import LayerError, Where
+from conformance.tools.explain.activations import errors
 from conformance.tools.explain.alignment import Span
 from conformance.tools.explain.recording import Recording
-from conformance.tools.explain.rows import errors
 
 # A module that stands in a list of modules, and one within it.
 _LAYER = re.compile(r"^(?:.*\.)?[a-z_]+\.(\d+)$")
@@ -24,7 +24,7 @@ class Differing:
 
     Attributes:
         shows: its layer's output differs, too.
-        own: it was given what it is given alone, and made something else of it.
+        own: its input is the single stream's, its output is not.
     """
 
     where: Where
@@ -33,20 +33,20 @@ class Differing:
 
 
 def differing(recording: Recording, one: Pass, spans: Sequence[Span]) -> Iterator[Differing]:
-    """The modules of a pass whose outputs differ, or the ones around that gave their inputs."""
+    """The modules of a pass whose outputs differ, or the enclosing ones that gave their inputs."""
     right: ModuleCall | None = None
     for index, call in enumerate(one.calls):
         for span in spans:
-            given, made = errors(call, span, recording.alone[span.request_id])
+            given, made = errors(call, span, recording.single[span.request_id])
             level = recording.level.of(call.path)
             wrong = [(p, e) for p, e in made if not e <= level]
             if not wrong:
                 continue
             position, error = wrong[0]
             blamed = _blamed(recording, one, index, span, position)
-            detail = f"the last that is right is {_name(right)}" if right else ""
+            detail = f"the last right output is of {_name(right)}" if right else ""
             if blamed is not call:
-                detail += f", the first that is given something else is {_name(call)}"
+                detail += f", the first different input is of {_name(call)}"
             where = Where(
                 f"module:{blamed.path}:{blamed.kind}",
                 span.request_id,
@@ -62,12 +62,12 @@ def differing(recording: Recording, one: Pass, spans: Sequence[Span]) -> Iterato
 
 
 def _shows(recording: Recording, one: Pass, index: int, span: Span, position: int) -> bool:
-    """Whether a module's error shows in the output of its layer; of one in no layer it does.
+    """Whether a module's error is in the output of its layer; true for a module in no layer.
 
-    Attention may multiply in another order for one token than for several, or for few: then the
-    modules within it are given other things, and the outcome is the same.
+    Attention may multiply in another order for one token than for several: then the inputs of the
+    modules within it differ, and the result is the same.
     """
-    path, single = one.calls[index].path, recording.alone[span.request_id]
+    path, single = one.calls[index].path, recording.single[span.request_id]
     around = [h for h in one.calls[index:] if (path + ".").startswith(h.path + ".")]
     within = [call for call in around if _LAYER.match(call.path)]
     if not within:
@@ -79,12 +79,12 @@ def _shows(recording: Recording, one: Pass, index: int, span: Span, position: in
 
 
 def _blamed(recording: Recording, one: Pass, index: int, span: Span, position: int) -> ModuleCall:
-    """The call at ``index``, or the innermost around it that was given what it is given alone.
+    """The call at ``index``, or the innermost enclosing one whose input is the single stream's.
 
-    A call ends before the one within which it was made.
+    A call ends before the one that made it.
     """
     call = one.calls[index]
-    given, _ = errors(call, span, recording.alone[span.request_id])
+    given, _ = errors(call, span, recording.single[span.request_id])
     if all(p != position or e <= recording.level.of(call.path) for p, e in given):
         return call
     for outer in range(index + 1, len(one.calls)):
@@ -95,7 +95,7 @@ def _blamed(recording: Recording, one: Pass, index: int, span: Span, position: i
 
 
 def layers(recording: Recording, one: Pass, spans: Sequence[Span]) -> tuple[LayerError, ...]:
-    """The largest error of each layer's output; of a pass that fits nobody there is none."""
+    """The largest error of each layer's output; none for a pass that fits no request."""
     found: dict[str, float] = {}
     for call in one.calls:
         if not _LAYER.match(call.path):
@@ -103,10 +103,10 @@ def layers(recording: Recording, one: Pass, spans: Sequence[Span]) -> tuple[Laye
         if any(path != call.path and call.path.startswith(path + ".") for path in found):
             continue
         for span in spans:
-            _, made = errors(call, span, recording.alone[span.request_id])
+            _, made = errors(call, span, recording.single[span.request_id])
             for _, error in made:
                 found[call.path] = max(found.get(call.path, 0.0), error)
-    # What stands in a list within a layer ended before the layer itself did.
+    # Modules in a list within a layer end before the layer itself.
     outer = [path for path in found if not any(path.startswith(other + ".") for other in found)]
     noise = recording.level.noise
     return tuple(LayerError(p, finite(found[p]), noise.get(p, 0.0)) for p in outer)
@@ -122,5 +122,5 @@ def _number(path: str) -> int | None:
 
 
 def finite(error: float) -> float | None:
-    """An error as JSON can hold it."""
+    """The error, or ``None`` if it is not finite: JSON has no infinity."""
     return error if math.isfinite(error) else None

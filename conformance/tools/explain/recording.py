@@ -1,4 +1,4 @@
-"""A failing schedule played once more, with every module of the model listened to."""
+"""Plays a failing schedule once more and records the inputs and outputs of every module."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from conformance.core.schedule import Request, Schedule
 from conformance.core.trace import StepOutput, Stream, Trace
 from conformance.reference.subject import Subject
 from conformance.run.runner import play
-from conformance.tools.explain.rows import Alone, alone, noise
+from conformance.tools.explain.activations import SingleStream, by_position, noise
 
 # A module's error counts above this many times its noise ...
 FACTOR = 8.0
-# ... and never below this: what sums in another order come to in one layer.
+# ... and never below this: the rounding of one layer.
 FLOOR = {"float32": 3e-5, "float16": 8e-3, "bfloat16": 6e-2}
 
 
 @dataclass(frozen=True)
 class Level:
-    """From which relative error on a module, or a cache entry, differs."""
+    """The relative error above which a module, or a cache entry, differs."""
 
     noise: Mapping[str, float]
     floor: float
 
     def of(self, path: str) -> float:
-        """For the module at ``path``; one that was not recorded gets that of the noisiest."""
+        """For the module at ``path``; one without a measurement gets that of the noisiest."""
         return max(FACTOR * self.noise.get(path, self._worst), self.floor)
 
     @property
     def of_entries(self) -> float:
-        """For caches, whose contents come from all over the model."""
+        """For caches, whose contents come from many modules."""
         return max(FACTOR * self._worst, self.floor)
 
     @property
@@ -48,7 +48,7 @@ class Recording:
     """A batched run and the single streams of its requests.
 
     Attributes:
-        passes: of the batched run; ``steps`` says in which step each was made, if it ended.
+        passes: of the batched run; ``steps`` holds the step of each, ``None`` after the last.
         sequences: all tokens of each request, those of its history first.
         begun: how many of them are history.
     """
@@ -59,12 +59,12 @@ class Recording:
     want: Mapping[str, Stream]
     sequences: Mapping[str, tuple[int, ...]]
     begun: Mapping[str, int]
-    alone: Mapping[str, Alone]
+    single: Mapping[str, SingleStream]
     level: Level
 
 
 def record(subject: Subject, engine: type[Engine], schedule: Schedule, dtype: str) -> Recording:
-    """Play the schedule with its rows fed the oracle's tokens where the engine can be."""
+    """Play the schedule, its rows fed the oracle's tokens if the engine can be forced."""
     options, oracle = schedule.options, subject.oracle
     want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
     tokens = {name: stream.tokens for name, stream in want.items()}
@@ -87,14 +87,14 @@ def record(subject: Subject, engine: type[Engine], schedule: Schedule, dtype: st
         r.request_id: history[r.request_id] + r.prompt + tokens[r.request_id]
         for r in schedule.requests
     }
-    made: dict[bytes, Alone] = {}
+    made: dict[bytes, SingleStream] = {}
     single = {}
     for request in schedule.requests:
         name = request.request_id
         plain = _plain(request, history[name])
         key = msgspec.json.encode((plain, tokens[name]))
         if key not in made:
-            made[key] = _alone(subject, plain, options, tokens[name])
+            made[key] = _single(subject, plain, options, tokens[name])
         single[name] = made[key]
     first = schedule.requests[0]
     return Recording(
@@ -110,7 +110,7 @@ def record(subject: Subject, engine: type[Engine], schedule: Schedule, dtype: st
 
 
 def _history(request: Request, schedule: Schedule, want: Mapping[str, Stream]) -> tuple[int, ...]:
-    """All tokens that came before the request's own, in the request that it goes on from."""
+    """All tokens before the request's own: those of the request that it continues."""
     if request.continues is None:
         return ()
     source = schedule.request(request.continues.request_id)
@@ -121,30 +121,30 @@ def _history(request: Request, schedule: Schedule, want: Mapping[str, Stream]) -
 def _plain(request: Request, history: tuple[int, ...]) -> Request:
     """The request with its history as a part of its prompt."""
     if not history:
-        return msgspec.structs.replace(request, request_id="alone")
-    # In pieces that end where a cache may have been taken: the last token may not be in it yet.
+        return msgspec.structs.replace(request, request_id="single")
+    # The pieces end where the cache may have been taken: without or with the last token.
     pieces = (len(history) - 1, 1, len(request.prompt))
     return msgspec.structs.replace(
         request,
-        request_id="alone",
+        request_id="single",
         prompt=history + request.prompt,
         segments=tuple(piece for piece in pieces if piece),
         continues=None,
     )
 
 
-def _alone(
+def _single(
     subject: Subject, request: Request, options: EngineOptions, tokens: tuple[int, ...]
-) -> Alone:
+) -> SingleStream:
     with record_calls(subject.library.decoder(subject.model)) as passes:
         subject.library.single_stream(
             subject.model, request, options=options, steps=len(tokens), forced=tokens
         )
-    return alone(passes, request.prompt + tokens)
+    return by_position(passes, request.prompt + tokens)
 
 
 def _level(subject: Subject, request: Request, tokens: tuple[int, ...], dtype: str) -> Level:
-    """How far perturbations of one unit in the last place move each module's output."""
+    """How far perturbations by units in the last place move each module's output."""
     library, tree = subject.library, subject.library.decoder(subject.model)
     options = EngineOptions()
     with record_calls(tree, caches=False) as right:
@@ -158,7 +158,7 @@ def _level(subject: Subject, request: Request, tokens: tuple[int, ...], dtype: s
 
 
 def _counting(engine: type[Engine], passes: Sequence[Pass], ends: list[int]) -> type[Engine]:
-    """The engine, with ``ends`` being told how many passes there were at the end of each step."""
+    """The engine, appending to ``ends`` the number of passes at the end of each step."""
 
     def step(self: Engine) -> StepOutput:
         output = engine.step(self)
@@ -169,7 +169,7 @@ def _counting(engine: type[Engine], passes: Sequence[Pass], ends: list[int]) -> 
 
 
 def _steps(ends: Sequence[int], count: int) -> tuple[int | None, ...]:
-    """The step of each pass; of those after the last step that ended it is not known."""
+    """The step of each pass; ``None`` for those after the last step that ended."""
     begins = [0, *ends]
     known = [index for index, n in enumerate(ends) for _ in range(begins[index], n)]
     return (*known, *[None] * (count - len(known)))

@@ -1,1 +1,4 @@
-"""Schedules that nobody thought of: made and shrunk by Hypothesis, kept in ``corpus/``."""
+"""Random schedules and programs: generated and shrunk by Hypothesis, failures kept in ``corpus/``.
+
+The ladder's own schedules, written by hand, belong to ``scenarios/``.
+"""

@@ -1,4 +1,4 @@
-"""Choices that Hypothesis makes, and makes simpler."""
+"""Choices that Hypothesis draws and shrinks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Drawn:
-    """Choices that are drawn from what Hypothesis gives a test.
+    """Choices drawn from the data of a Hypothesis test.
 
-    Straight from its choice sequence: by way of a strategy each would take ten times as long, and
-    a schedule has dozens.
+    They are drawn directly from its choice sequence: a strategy for each would take ten times as
+    long, and a schedule has dozens.
     """
 
     def __init__(self, data: st.DataObject) -> None:

@@ -1,4 +1,4 @@
-"""The corpus: schedules that once showed a defect, each in a file that is named by its content."""
+"""The corpus: schedules that found a defect, each in a file named by the hash of its content."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from conformance.core.errors import ScheduleError
 from conformance.core.schedule import Schedule, validate
 from conformance.core.verdict import Verdict
-from conformance.tools.explore.records import Discovery
+from conformance.tools.explore.results import Discovery
 
-# In a clone a link to the folder at the top, in an installed package a copy of it.
+# In a clone a link to the folder at the top level, in an installed package a copy of it.
 OWN = Path(__file__).parent / "corpus"
 
 _DIGITS = 12
@@ -22,10 +22,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One file of the corpus.
 
     Attributes:
-        library: whose families are meant; any engine of it plays the schedule.
-        engine: the engine that showed it, on ``family`` in ``dtype`` with weights of ``seed``.
-        versions: of the packages it was found with.
-        verdict: what it was found to be; ``what`` in words.
+        library: of the family; any engine of this library plays the schedule.
+        engine: the engine that found it, on ``family`` in ``dtype`` with weights of ``seed``.
+        versions: of the packages at that time.
+        verdict: of the finding; ``what`` is its text.
     """
 
     library: str
@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """From what is played and on what, so that one schedule is kept once."""
+        """A hash of the schedule and the family, so that a schedule is kept once."""
         played = (self.library, self.family, msgspec.structs.replace(self.schedule, name=""))
         return hashlib.sha256(msgspec.json.encode(played)).hexdigest()[:_DIGITS]
 
@@ -49,7 +49,7 @@ def read_corpus(folder: Path | None = None) -> tuple[Entry, ...]:
     """All entries of a folder, by name; by default of the project's own ``corpus/``.
 
     Raises:
-        ScheduleError: a file is no entry, or not named by its content; says which.
+        ScheduleError: a file is not an entry, or not named by its content; names the file.
     """
     folder = OWN if folder is None else folder
     return tuple(_read(path) for path in sorted(folder.glob("*.json")))
@@ -60,14 +60,14 @@ def _read(path: Path) -> Entry:
         entry = msgspec.json.decode(path.read_bytes(), type=Entry)
         validate(entry.schedule)
     except (OSError, msgspec.MsgspecError, ScheduleError) as error:
-        raise ScheduleError(f"{path}: no entry of the corpus: {error}") from error
+        raise ScheduleError(f"{path}: not an entry of the corpus: {error}") from error
     if path.stem != entry.name:
-        raise ScheduleError(f"{path}: its content has the name {entry.name}: rename the file")
+        raise ScheduleError(f"{path}: the name for its content is {entry.name}: rename the file")
     return entry
 
 
 def entry_of(discovery: Discovery, library: str, versions: dict[str, str]) -> Entry:
-    """What is kept of a discovery."""
+    """The entry for a discovery."""
     return Entry(
         library,
         discovery.engine,
@@ -82,7 +82,7 @@ def entry_of(discovery: Discovery, library: str, versions: dict[str, str]) -> En
 
 
 def write_entry(entry: Entry, folder: Path) -> Path:
-    """Write the entry, whole or not at all; one that is there already stays as it is."""
+    """Write the entry, whole or not at all, unless it exists already."""
     path = folder / f"{entry.name}.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

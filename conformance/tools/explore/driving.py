@@ -1,6 +1,6 @@
-"""An engine that is told what to do step by step, and must keep its promises after each.
+"""Drives an engine call by call and checks the engine protocol after each step.
 
-What was done is also a schedule: every event happens before a step of a given number. So a
+The calls are recorded as a schedule, with the step number before which each was made, so that a
 finding can be played again, shrunk and kept like that of a schedule.
 """
 
@@ -24,14 +24,14 @@ _OVER = (Stage.FINISHED, Stage.REMOVED)
 
 
 class Drive:
-    """One engine at work.
+    """One engine and the calls that were made.
 
     Attributes:
-        broken: the promise that was not kept, or ``None`` so far.
-        suspect: whether a token or a number was not the oracle's; a tie is no defect, so that only
-            playing the schedule tells.
-        refused: whether the library said that it cannot do this.
-        unanswered: whether a request's single stream failed; playing the schedule tells how.
+        broken: the violation of the protocol, ``None`` so far.
+        suspect: whether a token or a logprob differs from the oracle's; since that may be a tie,
+            only playing the schedule decides.
+        refused: whether the library does not support this.
+        failed_alone: whether a request's single stream failed; playing the schedule shows how.
     """
 
     def __init__(self, player: Player, options: EngineOptions) -> None:
@@ -46,7 +46,7 @@ class Drive:
         self.broken: Finding | None = None
         self.suspect = False
         self.refused = False
-        self.unanswered = False
+        self.failed_alone = False
         self._engine: Engine | None = None
         staged = Capability.STAGES in player.engine.capabilities
         self._counted = staged and options.drafting is None
@@ -59,18 +59,18 @@ class Drive:
             forced=None,
             hints=None,
         )
-        with self._at_work("making the engine"):
+        with self._calling("making the engine"):
             self._engine = player.engine(subject.model, options)
 
     @property
     def schedule(self) -> Schedule:
-        """What was done so far."""
+        """The calls so far."""
         return Schedule("program", tuple(self._arrivals), tuple(self._removals), (), self._options)
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can be learnt of this engine."""
-        return self.broken is not None or self.refused or self.unanswered
+        """Whether further calls are pointless."""
+        return self.broken is not None or self.refused or self.failed_alone
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -94,28 +94,28 @@ class Drive:
         return tuple(found)
 
     def insert(self, requests: Sequence[Request]) -> None:
-        """Hand requests over."""
+        """Insert requests."""
         if self.over or self._engine is None:
             return
         self._arrivals.append(Arrival(tuple(requests), self._when()))
         try:
             for request in requests:
-                self._answer(request)
+                self._single_stream(request)
         except Exception:  # noqa: BLE001 - whatever a library raises is a result
-            self.suspect = self.unanswered = True
+            self.suspect = self.failed_alone = True
             return
-        with self._at_work("inserting"):
+        with self._calling("inserting"):
             self._run.insert(self._engine, requests)
 
-    def _answer(self, request: Request) -> None:
-        """What the single stream gives for a request, and its noise."""
+    def _single_stream(self, request: Request) -> None:
+        """Compute the single stream of a request, and its noise."""
         oracle, name = self._player.subject.oracle, request.request_id
         with self._player.subject.phases("single stream"):
             want = self._want[name] = oracle.solo(request, self._options, self.schedule)
             self._floor[name] = oracle.floor_envelope(want, self._options).floor
 
     def _when(self) -> Trigger:
-        """Now; after a removal that was made before the same step, as then, after it."""
+        """The current moment; after the last removal, if that was made before the same step."""
         if self._last_removed and self._last_removed[0] == self._now:
             return Trigger(self._last_removed[1], Stage.REMOVED)
         return Trigger(count=self._now)
@@ -126,15 +126,15 @@ class Drive:
             return
         self._removals.append(Removal((name,), Trigger(count=self._now)))
         self._last_removed = (self._now, name)
-        with self._at_work("removing"):
+        with self._calling("removing"):
             self._run.remove(self._engine, (name,), self._now)
 
     def step(self) -> None:
-        """One step; then look whether all promises were kept."""
+        """One step, then a check of the protocol."""
         if self.over or self._engine is None:
             return
         before = self.live
-        with self._at_work("stepping"):
+        with self._calling("stepping"):
             self._run.step(self._engine, self._now)
         self._now += 1
         if self.over:
@@ -143,7 +143,7 @@ class Drive:
             self.broken = next(self._violations(self._run.steps[-1], before), None)
 
     def finish(self) -> None:
-        """Step until all have ended, and a little longer; then close."""
+        """Step until all requests have ended and two more times, then close."""
         bound = self._now + step_bound(self.schedule)
         while self.live and not self.over and self._now < bound:
             self.step()
@@ -152,11 +152,11 @@ class Drive:
         for _ in range(2):
             self.step()
         if self._engine is not None:
-            with self._at_work("closing"):
+            with self._calling("closing"):
                 self._engine.close()
 
     def _violations(self, step: Step, before: Sequence[str]) -> Iterator[Finding]:
-        """Promises that the step did not keep."""
+        """Violations of the protocol in the step."""
         for event in step.output.events:
             yield from self._event(event, before)
         assert self._engine is not None
@@ -172,7 +172,7 @@ class Drive:
             what = f"{held} bytes of cache are held for {len(self.live)} requests"
             yield _finding(Verdict.LEAK, what, f"{held} bytes")
         widest = max((call.batch for call in step.forwards), default=0)
-        # Of drafts a row that has ended may be verified once more.
+        # With drafts, a row that has ended may be verified once more.
         if self._counted and widest > len(before):
             what = f"a model call of {widest} rows with {len(before)} requests live"
             yield _finding(Verdict.LEAK, what, f"{widest} rows")
@@ -196,12 +196,12 @@ class Drive:
             both = event.logprobs == want.logprobs[at]
             self.suspect |= not bool((both | (off <= FACTOR * self._floor[name])).all())
 
-    def _at_work(self, doing: str) -> _AtWork:
-        return _AtWork(self, self._player, doing)
+    def _calling(self, doing: str) -> _EngineCall:
+        return _EngineCall(self, self._player, doing)
 
 
-class _AtWork:
-    """The engine's turn: its time, its fault, and its failures."""
+class _EngineCall:
+    """Around each call of the engine: measures its time, injects the fault, catches failures."""
 
     def __init__(self, drive: Drive, player: Player, doing: str) -> None:
         self._drive, self._doing = drive, doing

@@ -1,4 +1,4 @@
-"""Makes schedules and programs, batch by batch, and shrinks those that show a defect."""
+"""Generates schedules and programs, batch by batch, and shrinks those that find a defect."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from conformance.run.session import Session
 from conformance.scenarios.choices import Seeded
 from conformance.scenarios.drawn import Space, draw_schedule
 from conformance.scenarios.features import Feature, together
-from conformance.tools.explore.caught import Caught, discovered
 from conformance.tools.explore.choices import Drawn
 from conformance.tools.explore.driving import Drive
-from conformance.tools.explore.machine import machine
+from conformance.tools.explore.pending import PendingDiscovery, discovered
 from conformance.tools.explore.player import Clock, Player
-from conformance.tools.explore.records import (
+from conformance.tools.explore.results import (
     Discovery,
     Explored,
     ExploreUnit,
@@ -35,35 +34,36 @@ from conformance.tools.explore.records import (
     worst,
 )
 from conformance.tools.explore.shrinking import size
+from conformance.tools.explore.state_machine import machine
 
 BATCH = 40  # schedules, or half as many programs, with one subset of features
-MACHINES = 4  # one batch in so many is of programs
+MACHINES = 4  # one batch in this many is of programs
 STEPS = 14  # of a program, at most
-HYPOTHESIS_SECONDS = 25.0  # of those that shrinking may take
-MOST = 3  # discoveries in one family; of a fault one
+HYPOTHESIS_SECONDS = 25.0  # the part of the time for shrinking that Hypothesis gets
+MOST = 3  # discoveries in one family; one with a fault
 
 
 class _FoundError(Exception):
-    """The schedule at hand shows a defect."""
+    """The current schedule finds a defect."""
 
 
 class _OverError(BaseException):
-    """No more examples. Not an ``Exception``: Hypothesis hands it on at once."""
+    """No more examples. Not an ``Exception``, so that Hypothesis passes it on at once."""
 
 
 class Hunt:
     """Explores one family.
 
     Attributes:
-        examples: schedules that were made, before and between shrinking.
-        programs: of which the machine made so many.
+        examples: schedules that were generated, without those of shrinking.
+        programs: how many of them are programs.
         again: findings like one reported before, or of a known defect.
-        unsteady: batches in which the engine did other things when it was asked the same.
+        unsteady: batches in which the engine was not deterministic.
     """
 
     def __init__(self, player: Player, unit: ExploreUnit, space: Space) -> None:
         self._player, self._unit, self._space = player, unit, space
-        self._caught: Caught | None = None
+        self._pending: PendingDiscovery | None = None
         self._reported: set[Signature] = set()
         self._clock = Clock()
         self._modelled = 0.0
@@ -74,17 +74,17 @@ class Hunt:
         self.discoveries: list[Discovery] = []
 
     def run(self) -> Explored:
-        """Batch after batch, until there are enough examples, seconds or discoveries."""
+        """Play batches until the limit of examples, seconds or discoveries."""
         number = 0
         self._resume()
         while not self._over():
             self._features = self._subset(number)
             make = self._programs if number % MACHINES == MACHINES - 1 else self._schedules
             self._batch(make, self._seed(number))
-            if self._caught is not None:
-                self.discoveries.append(discovered(self._caught, self._unit, self._player))
-                self._reported.add(self._caught.wanted)
-                self._caught = None
+            if self._pending is not None:
+                self.discoveries.append(discovered(self._pending, self._unit, self._player))
+                self._reported.add(self._pending.wanted)
+                self._pending = None
                 self._resume()
             number += 1
         self._pause()
@@ -108,15 +108,15 @@ class Hunt:
         )
 
     def _batch(self, make: Callable[[int], None], seed: int) -> None:
-        """What Hypothesis raises for a failing example was noted when it was found."""
+        """Play one batch. What Hypothesis raises for a failing example is recorded already."""
         self._stopped = False
         try:
             make(seed)
         except (_FoundError, _OverError):
             pass
         except (Flaky, FlakyStrategyDefinition):
-            # Being stopped is what it takes for that; else the engine did other things each time.
-            self.unsteady += not self._stopped and self._caught is None
+            # Stopping early causes that, too; otherwise the engine is not deterministic.
+            self.unsteady += not self._stopped and self._pending is None
 
     def _over(self) -> bool:
         late = self._unit.seconds is not None and self._clock.wall >= self._unit.seconds
@@ -127,7 +127,7 @@ class Hunt:
         )
 
     def _subset(self, number: int) -> frozenset[Feature]:
-        """Each feature with even chance, in an order of their own: what excludes comes first."""
+        """Each feature with even chance, in random order: of exclusive ones the first is kept."""
         choices = Seeded(self._seed(number), 1)
         left = [feature for feature in self._player.coverage.able if choices.flag()]
         order: list[Feature] = []
@@ -163,7 +163,7 @@ class Hunt:
         run_state_machine_as_test(hypothesis.seed(seed)(made), settings=chosen)
 
     def _ended(self, drive: Drive) -> None:
-        """A program has ended: what it broke, or seems to have, is looked at as a schedule."""
+        """A program has ended: a violation, or a suspicion, is played as a schedule."""
         self._enough()
         schedule = drive.schedule
         if not schedule.arrivals:
@@ -176,8 +176,8 @@ class Hunt:
         self._try(schedule, Maker.MACHINE, broken=drive.broken)
 
     def _try(self, schedule: Schedule, maker: Maker, *, broken: Finding | None = None) -> None:
-        """Play it, and fail if it shows a defect that is not yet known."""
-        if self._caught is None and not self._player.met(schedule):
+        """Play it, and fail if it finds a new defect."""
+        if self._pending is None and not self._player.played_before(schedule):
             self._count(maker)
         found = self._player.findings(schedule)
         only_broken = broken is not None and not found and self._player.accuses(broken)
@@ -188,12 +188,12 @@ class Hunt:
             return
         finding = worst(found)
         wanted = signature(finding)
-        if self._caught is None:
+        if self._pending is None:
             if wanted in self._reported or finding.verdict in self._unit.known:
                 self.again += 1
                 return
             self._pause()
-            self._caught = Caught(
+            self._pending = PendingDiscovery(
                 wanted,
                 finding,
                 self.examples,
@@ -205,27 +205,27 @@ class Hunt:
             )
         elif self._unlike(wanted, found):
             return
-        elif size(schedule) < size(self._caught.schedule):
-            self._caught.schedule, self._caught.finding = schedule, finding
-            self._caught.reproduced = not only_broken
+        elif size(schedule) < size(self._pending.schedule):
+            self._pending.schedule, self._pending.finding = schedule, finding
+            self._pending.reproduced = not only_broken
         raise _FoundError
 
     def _unlike(self, wanted: Signature, found: tuple[Finding, ...]) -> bool:
-        assert self._caught is not None
+        assert self._pending is not None
         one = {wanted, *(signature(finding) for finding in found)}
-        return not self._unit.fault and self._caught.wanted not in one
+        return not self._unit.fault and self._pending.wanted not in one
 
     def _enough(self) -> None:
-        """End it if time is up: for examples, or for shrinking one."""
-        if self._caught is None:
+        """Stop if time is up, for examples or for shrinking."""
+        if self._pending is None:
             self._stopped = self._over()
         else:
-            self._stopped = time.monotonic() - self._caught.since > HYPOTHESIS_SECONDS
+            self._stopped = time.monotonic() - self._pending.since > HYPOTHESIS_SECONDS
         if self._stopped:
             raise _OverError
 
     def _count(self, maker: Maker) -> None:
-        if self._caught is None:
+        if self._pending is None:
             self.examples += 1
             self.programs += maker is Maker.MACHINE
             self._clock.tick()
@@ -246,15 +246,15 @@ def explore(
     space: Space | None = None,
     session: Session | None = None,
 ) -> Explored:
-    """Explore one family; that its model cannot be loaded, or cannot decode, is a result.
+    """Explore one family; a model that cannot be loaded, or cannot decode, is a result.
 
     Args:
-        space: how large schedules get.
-        session: whose models and single streams are shared; else there are none before.
+        space: the limits of schedules.
+        session: shares its models and single streams; a new one by default.
     """
     try:
         player = Player(registry, unit, session)
-        player.first_word()
+        player.check_decodes()
     except Unsupported as error:
         return Explored(unit, unsupported=str(error))
     except ModelError as error:

@@ -1,7 +1,7 @@
-"""Plays a schedule as cheaply as can be: one free run, and more only where it is not the oracle's.
+"""Plays a schedule at the least cost: one free run, more only if that differs from the oracle.
 
-Memory is not dirtied before the first run, and what the checks say of it is enough: a schedule that
-shows a defect is played as all others are once it is kept.
+Memory is not dirtied before the first run, and the checks on it are enough: a schedule that finds a
+defect is kept and then played like all others.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from conformance.run.judging.playing import play_schedule
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.scenarios.build import SHORT, text_request
-from conformance.tools.explore.coverage import Coverage
-from conformance.tools.explore.records import ExploreUnit, Signature, signature
+from conformance.tools.explore.feature_coverage import Coverage
+from conformance.tools.explore.results import ExploreUnit, Signature, signature
 
-# They accuse nobody.
+# Verdicts that do not mean that anything is wrong.
 _ASIDE = frozenset({Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS})
-# Any broken code ends in these: they tell only a fault that was itself a crash.
+# Any broken code ends in these: they detect only a fault that is itself a crash.
 _BLUNT = frozenset({Verdict.CRASH, Verdict.HANG})
 
 
@@ -36,11 +36,11 @@ class Player:
 
     Attributes:
         unit: what is explored.
-        engine: its engine.
-        subject: the model; while the engine runs, the unit's fault is in it.
-        brief: what schedules are made from.
-        coverage: of all that was played.
-        refused: schedules that the library refused.
+        engine: of the unit.
+        subject: the model; the unit's fault is injected while the engine runs.
+        brief: the facts that schedules are made from.
+        coverage: of all schedules played.
+        refused: how many schedules the library does not support.
     """
 
     def __init__(
@@ -70,28 +70,28 @@ class Player:
         if self._fault is not None and not self._fault.crash:
             self._aside = _ASIDE | _BLUNT
 
-    def first_word(self) -> None:
-        """Decode one request alone: of a model that cannot do that nothing can be explored.
+    def check_decodes(self) -> None:
+        """Decode one single stream: a model that cannot do that cannot be explored.
 
         Raises:
-            Unsupported: the library says, in its own words, that it cannot decode it here.
-            ModelError: it fails.
+            Unsupported: the library does not support it here; has its message.
+            ModelError: decoding fails.
         """
         try:
             self.brief.solo(text_request(self.brief, "first", SHORT), EngineOptions())
         except Exception as error:
             failure = failure_of(error, "decoding one request alone")
-            told = Unsupported if failure.unsupported else ModelError
-            raise told(str(failure)) from error
+            kind = Unsupported if failure.unsupported else ModelError
+            raise kind(str(failure)) from error
 
     def findings(self, schedule: Schedule) -> tuple[Finding, ...]:
-        """What accuses the engine in that schedule; of a schedule played before, what did then."""
+        """The findings against the engine in that schedule; kept for a schedule played before."""
         key = to_json(schedule)
         if key not in self._known:
             self._known[key] = self._findings(schedule)
         return self._known[key]
 
-    def met(self, schedule: Schedule) -> bool:
+    def played_before(self, schedule: Schedule) -> bool:
         """Whether the schedule was played before."""
         return to_json(schedule) in self._known
 
@@ -100,25 +100,25 @@ class Player:
         return not finding.verdict.good and finding.verdict not in self._aside
 
     def shows(self, schedule: Schedule, wanted: Signature) -> Finding | None:
-        """A finding of that signature in the schedule; with a fault any, as it is right without."""
+        """A finding with that signature in the schedule; with a fault any finding."""
         return next(
             (f for f in self.findings(schedule) if self._fault or signature(f) == wanted), None
         )
 
     def modelled(self) -> float:
-        """Seconds that the engine and the oracle took so far."""
+        """Seconds spent in the engine and in the oracle so far."""
         spent = self.subject.phases.spent
         return sum(
             spent[name].wall for name in ("engine", "single stream", "noise") if name in spent
         )
 
     def _findings(self, schedule: Schedule) -> tuple[Finding, ...]:
-        found = self._said(self.subject, schedule)
-        if found and self._fault is not None and self._said(self._plain, schedule):
-            return ()  # it is wrong without the fault
+        found = self._checked(self.subject, schedule)
+        if found and self._fault is not None and self._checked(self._plain, schedule):
+            return ()  # the schedule is wrong without the fault, too
         return found
 
-    def _said(self, subject: Subject, schedule: Schedule) -> tuple[Finding, ...]:
+    def _checked(self, subject: Subject, schedule: Schedule) -> tuple[Finding, ...]:
         def enough(played: Play) -> bool:
             return bool(self._accusing(subject, played))
 
@@ -141,7 +141,7 @@ class Player:
             )
 
     def _failed(self, error: Exception, schedule: Schedule) -> tuple[Finding, ...]:
-        """Already the single stream failed."""
+        """The finding for a single stream that failed."""
         failure = failure_of(error, "decoding one request alone")
         if failure.unsupported:
             self.refused += 1
@@ -153,7 +153,7 @@ class Player:
 
 
 class Clock:
-    """Times a unit and stops while something is shrunk.
+    """Times a unit; stopped while something is shrunk.
 
     Attributes:
         wall: seconds so far.
@@ -167,11 +167,11 @@ class Clock:
         self._since: tuple[float, float] | None = None
 
     def start(self) -> None:
-        """Go on."""
+        """Start or continue."""
         self._since = time.perf_counter(), time.process_time()
 
     def stop(self) -> None:
-        """Stand still."""
+        """Pause."""
         self._wall, self._cpu = self.wall, self.cpu
         self._since = None
 

@@ -26,7 +26,7 @@ def _applies(family: Family) -> str:
 
 
 def _make(brief: Brief) -> list[Schedule]:
-    """The family's, as far as the engine can play them; called as their files are."""
+    """The family's schedules that the engine can play, named like their files."""
     return [
         msgspec.structs.replace(entry.schedule, name=entry.name)
         for entry in _corpus()

@@ -1,4 +1,4 @@
-"""Makes a schedule smaller by what we know of schedules, after Hypothesis has made it smaller."""
+"""Shrinks a schedule by removing parts of it, after Hypothesis has shrunk its choices."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Size = tuple[int, ...]
 
 
 def size(schedule: Schedule) -> Size:
-    """What is to become small, the weightiest first.
+    """The size of a schedule, compared field by field.
 
     Requests; events (removals, later arrivals); ingredients of requests and options; media; prompt
-    tokens; output tokens; how late things happen; how unlike the prompts are.
+    tokens; output tokens; moments of events; distinct prompts.
     """
     requests = schedule.requests
     whens = [a.when for a in schedule.arrivals] + [r.when for r in schedule.removals]
@@ -35,7 +35,7 @@ def size(schedule: Schedule) -> Size:
 
 
 def smallest(schedule: Schedule, holds: Callable[[Schedule], bool], *, seconds: float) -> Schedule:
-    """A schedule that ``holds`` and of which no simpler variant does; or so far as time allows."""
+    """The smallest schedule for which ``holds`` is true, as far as time allows."""
     until = time.monotonic() + seconds
     better = True
     while better:

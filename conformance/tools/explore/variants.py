@@ -1,4 +1,4 @@
-"""Schedules that have a little less than another one."""
+"""Simpler variants of a schedule."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PLAIN: dict[str, Any] = {
 
 
 def ingredients(request: Request) -> int:
-    """How many of what a request may have it has."""
+    """How many optional fields of a request are set."""
     return sum(getattr(request, name) != plain for name, plain in _PLAIN.items())
 
 
 def variants(schedule: Schedule) -> Iterator[Schedule]:
-    """Schedules that have a little less, the largest steps first."""
+    """Simpler variants of a schedule, the largest steps first."""
     return chain(
         (without(schedule, request.request_id) for request in schedule.requests),
         _later_instead(schedule),
@@ -39,9 +39,9 @@ def variants(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def without(schedule: Schedule, name: str) -> Schedule:
-    """The schedule without a request; what waited for it happens at the start."""
+    """The schedule without a request; events that waited for it happen at the start."""
     arrivals = [
-        Arrival(tuple(_alone(r, name) for r in a.requests if r.request_id != name), a.when)
+        Arrival(tuple(_unlinked(r, name) for r in a.requests if r.request_id != name), a.when)
         for a in schedule.arrivals
     ]
     removals = [
@@ -55,7 +55,7 @@ def without(schedule: Schedule, name: str) -> Schedule:
     )
 
 
-def _alone(request: Request, name: str) -> Request:
+def _unlinked(request: Request, name: str) -> Request:
     if request.continues is None or request.continues.request_id != name:
         return request
     return msgspec.structs.replace(request, continues=None)
@@ -69,7 +69,7 @@ def _free(item: Any, name: str) -> Any:
 
 def _fewer_events(schedule: Schedule) -> Iterator[Schedule]:
     for index in range(len(schedule.removals)):
-        yield msgspec.structs.replace(schedule, removals=_left(schedule.removals, index))
+        yield msgspec.structs.replace(schedule, removals=without_item(schedule.removals, index))
     # An arrival joins the one before it.
     for index in range(1, len(schedule.arrivals)):
         before, own = schedule.arrivals[index - 1], schedule.arrivals[index]
@@ -92,15 +92,15 @@ def _fewer_options(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _simpler_together(schedule: Schedule) -> Iterator[Schedule]:
-    """Without an ingredient in all requests at once; with short prompts of other lengths in each.
+    """Without an ingredient in all requests at once, and with short prompts of various lengths.
 
-    One of them alone may hide the defect.
+    A change in only one request may hide the defect.
     """
     requests = schedule.requests
     if any(ingredients(request) for request in requests):
         for counts in (None, (1, 3), (3, 1), (2, 3)):
             for lengths in (None, (1, 3), (3, 2), (2, 3)):
-                yield _with(
+                yield with_requests(
                     schedule,
                     *(
                         _sized(msgspec.structs.replace(r, **_PLAIN), at, counts, lengths)
@@ -109,17 +109,21 @@ def _simpler_together(schedule: Schedule) -> Iterator[Schedule]:
                 )
     for name, plain in _PLAIN.items():
         if any(getattr(request, name) != plain for request in requests):
-            yield _with(schedule, *(msgspec.structs.replace(r, **{name: plain}) for r in requests))
+            yield with_requests(
+                schedule, *(msgspec.structs.replace(r, **{name: plain}) for r in requests)
+            )
     if any(request.media for request in requests):
         return
     for lengths in ((1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1), (2, 3), (3, 2)):
-        yield _with(schedule, *(_sized(r, at, None, lengths) for at, r in enumerate(requests)))
+        yield with_requests(
+            schedule, *(_sized(r, at, None, lengths) for at, r in enumerate(requests))
+        )
 
 
 def _sized(
     request: Request, at: int, counts: tuple[int, int] | None, lengths: tuple[int, int] | None
 ) -> Request:
-    """With the output tokens and the prompt's length that every second request has."""
+    """The request with ``counts`` output tokens and a prompt cut to ``lengths``, alternating."""
     if counts is not None:
         request = msgspec.structs.replace(request, max_tokens=counts[at % 2])
     if lengths is None or request.media:
@@ -129,7 +133,7 @@ def _sized(
 
 
 def _later_instead(schedule: Schedule) -> Iterator[Schedule]:
-    """Without a request, and one of the others a little later: a join needs no third one."""
+    """Without a request, and another one a little later: for a late join two are enough."""
     if len(schedule.requests) < 3:
         return
     for gone in schedule.requests:
@@ -150,7 +154,7 @@ def _later_instead(schedule: Schedule) -> Iterator[Schedule]:
 def _simpler_requests(schedule: Schedule) -> Iterator[Schedule]:
     for request in schedule.requests:
         for simpler in _simpler(request, schedule.requests):
-            yield _with(schedule, simpler)
+            yield with_requests(schedule, simpler)
 
 
 def _simpler(request: Request, others: Sequence[Request]) -> Iterator[Request]:
@@ -172,13 +176,13 @@ def _simpler(request: Request, others: Sequence[Request]) -> Iterator[Request]:
 
 
 def _cut(request: Request, length: int) -> Request:
-    """With a shorter prompt; two segments stay two."""
+    """The request with a shorter prompt; two segments stay two."""
     segments = (length - 1, 1) if request.segments and length > 1 else ()
     return msgspec.structs.replace(request, prompt=request.prompt[:length], segments=segments)
 
 
-def _with(schedule: Schedule, *requests: Request) -> Schedule:
-    """With these requests in place of those of their ids."""
+def with_requests(schedule: Schedule, *requests: Request) -> Schedule:
+    """The schedule with these requests in place of those with the same ids."""
     now = {request.request_id: request for request in requests}
     arrivals = tuple(
         Arrival(tuple(now.get(r.request_id, r) for r in a.requests), a.when)
@@ -198,11 +202,12 @@ def _earlier(schedule: Schedule) -> Iterator[Schedule]:
                 yield msgspec.structs.replace(schedule, **{field: changed})
 
 
-def _left(items: tuple[Any, ...], index: int) -> tuple[Any, ...]:
+def without_item(items: tuple[Any, ...], index: int) -> tuple[Any, ...]:
+    """The items without one of them."""
     return (*items[:index], *items[index + 1 :])
 
 
 def changed(options: EngineOptions) -> list[str]:
-    """The fields that are not what they are where nothing is asked for."""
+    """The names of the fields that differ from the default."""
     fields = EngineOptions.__struct_fields__
     return [name for name in fields if getattr(options, name) != getattr(EngineOptions(), name)]

@@ -1,1 +1,4 @@
-"""Goldens: what each family's single stream gave, as files that maintainers review."""
+"""Goldens: each family's single-stream output, as files that maintainers review.
+
+The oracle that computes the output belongs to ``reference/``.
+"""

@@ -1,4 +1,4 @@
-"""A golden's requests in batches: played by an engine, held against the golden and against now."""
+"""A golden's requests in batches, compared with the golden and with the single stream now."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from conformance.tools.golden.format import Recorded
 class Line:
     """One request: its golden, its single stream now, and how to measure its noise.
 
-    ``single`` was fed the golden's tokens, so both know each step; ``wider`` measure the noise
-    there from few runs and from many.
+    ``single`` was fed the golden's tokens, so each step can be compared; ``wider`` measure its
+    noise, from few runs and from many.
     """
 
     recorded: Recorded
@@ -46,10 +46,10 @@ class Batch:
 
 
 def batches(requests: Sequence[Request], engine: type[Engine]) -> Iterator[Batch]:
-    """Prompts of text in one ragged batch; each kind of media between the longest and a short one.
+    """Text prompts in one ragged batch; each kind of media between the longest and a short one.
 
-    Where every request holds a medium they are one batch. They are batches of two scenarios, under
-    the names of their schedules there, so that what is known of those is known here.
+    If all requests hold media they are one batch. The batches have the names of two scenarios and
+    their schedules, so that known defects of those apply here.
     """
     of_text = [r for r in requests if not r.media] or list(requests)
     yield Batch(Schedule("ragged", (Arrival(tuple(of_text)),)), RAGGED.name)
@@ -65,9 +65,9 @@ def batches(requests: Sequence[Request], engine: type[Engine]) -> Iterator[Batch
 def batched_differences(
     subject: Subject, engine: type[Engine], lines: Mapping[str, Line]
 ) -> Iterator[Difference]:
-    """What an engine's batches differ in from the golden, and from the single streams now."""
+    """The differences of an engine's batches from the golden, and from the single streams now."""
     for batch in batches([line.recorded.request for line in lines.values()], engine):
-        told = partial(
+        difference = partial(
             Difference,
             engine=engine.name,
             schedule=batch.schedule.name,
@@ -77,18 +77,18 @@ def batched_differences(
         if trace.failure is not None:
             verdict = Verdict.UNSUPPORTED if trace.failure.unsupported else Verdict.CRASH
             first = batch.schedule.requests[0].request_id
-            yield told(Part.BATCH, first, f"raised {trace.failure}", verdict=verdict)
+            yield difference(Part.BATCH, first, f"raised {trace.failure}", verdict=verdict)
             continue
         for request in batch.schedule.requests:
             name = request.request_id
             for part, text, verdict in _compared(lines[name], trace.stream(name)):
-                yield told(part, name, text, verdict=verdict)
+                yield difference(part, name, text, verdict=verdict)
 
 
 def _played(
     subject: Subject, engine: type[Engine], schedule: Schedule, lines: Mapping[str, Line]
 ) -> Trace:
-    """The batch, fed the golden's tokens where the engine can be fed."""
+    """Play the batch, fed the golden's tokens if the engine can be forced."""
     tokens = {request.request_id: lines[request.request_id] for request in schedule.requests}
     forced = {name: line.recorded.tokens for name, line in tokens.items()}
     subject.library.churn()
@@ -102,11 +102,11 @@ def _played(
         )
 
 
-Told = tuple[Part, str, Verdict]
+_Compared = tuple[Part, str, Verdict]
 
 
-def _compared(line: Line, got: Stream) -> Iterator[Told]:
-    """What one row differs in."""
+def _compared(line: Line, got: Stream) -> Iterator[_Compared]:
+    """The differences of one row."""
     name = line.recorded.request.request_id
     if len(got.tokens) < len(line.recorded.tokens):
         text = f"ended after {len(got.tokens)} of {len(line.recorded.tokens)} tokens"
@@ -115,20 +115,20 @@ def _compared(line: Line, got: Stream) -> Iterator[Told]:
     if got.logprobs is None:
         yield from _by_tokens(line.recorded, got)
         return
-    # Of a row that was not fed, the steps that saw the golden's history.
+    # Of a row that was not forced, only the steps with the golden's history.
     steps = common_steps(got, line.single)
     rows = got.logprobs[:steps]
     found = settle(line.recorded, rows, line.wider)
-    verdict = _called(found, rows)
+    verdict = _verdict(found, rows)
     if found.step is not None and found.step < steps:
         yield Part.GOLDEN, str(found), verdict
-    text = _unlike(rows, line)
+    text = _deviation(rows, line)
     if text:
         yield Part.BATCH, f"request {name!r}, {text}", verdict
 
 
-def _by_tokens(recorded: Recorded, got: Stream) -> Iterator[Told]:
-    """Of an engine that shows no whole distribution: its tokens, and their logprobs if shown."""
+def _by_tokens(recorded: Recorded, got: Stream) -> Iterator[_Compared]:
+    """For an engine without full logprobs: its tokens, and their logprobs if it has them."""
     for step, (token, want) in enumerate(zip(got.tokens, recorded.tokens, strict=False)):
         where = f"request {recorded.request.request_id!r}, step {step}"
         margin, noise = recorded.margins[step], recorded.noise[step]
@@ -136,7 +136,7 @@ def _by_tokens(recorded: Recorded, got: Stream) -> Iterator[Told]:
             if margin > 2 * numerics.FACTOR * noise:
                 what = f"token {token} in place of {want} (margin {margin:.3g} nats)"
                 yield Part.GOLDEN, f"{where}: {what}, noise {noise:.3g}", Verdict.DIVERGED
-            return  # what comes after it saw another history
+            return  # later steps have another history
         if got.token_logprobs is None:
             continue
         off = abs(float(got.token_logprobs[step]) - dict(recorded.top[step])[want])
@@ -146,16 +146,16 @@ def _by_tokens(recorded: Recorded, got: Stream) -> Iterator[Told]:
             return
 
 
-def _called(found: Comparison, rows: np.ndarray) -> Verdict:
+def _verdict(found: Comparison, rows: np.ndarray) -> Verdict:
     if np.isnan(rows).any():
         return Verdict.NAN
     return Verdict.DRIFT if found.turned is None else Verdict.DIVERGED
 
 
-def _unlike(rows: np.ndarray, line: Line) -> str:
-    """How logprobs ``[steps, vocab]`` leave the single stream's; empty where rounding explains it.
+def _deviation(rows: np.ndarray, line: Line) -> str:
+    """How logprobs ``[steps, vocab]`` differ from the single stream; empty if within noise.
 
-    Over the whole vocabulary: both are at hand, and the golden only keeps the most likely tokens.
+    Over the whole vocabulary, of which the golden keeps only the most likely tokens.
     """
     assert line.single.logprobs is not None
     want = line.single.logprobs[: len(rows)]

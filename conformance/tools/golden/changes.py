@@ -1,4 +1,4 @@
-"""What differs between two goldens of one family, from what a reviewer must see to nothing."""
+"""The differences between two goldens of one family, by how much they matter to a reviewer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Kind(enum.StrEnum):
     NOISE = "changed within noise"
     MOVED = "logprobs moved"
     TOKENS = "tokens changed"
-    ASKED = "asked otherwise"
+    REQUEST = "request changed"
     NEW = "new"
     GONE = "gone"
 
@@ -32,7 +32,7 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one request; ``text`` says where, in one line."""
+    """The change of one request; ``text`` says where, in one line."""
 
     request_id: str
     kind: Kind
@@ -41,7 +41,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """Of all requests, and of what they follow from (``causes``: provenance that differs)."""
+    """The changes of all requests, and their ``causes``: differences in provenance."""
 
     requests: tuple[Change, ...]
     causes: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Changes:
 
     @property
     def keep(self) -> bool:
-        """Whether the old file still says it all: nothing to rewrite."""
+        """Whether the old file is still correct, so that nothing is rewritten."""
         return self.kind is Kind.UNCHANGED and not any(
             cause.startswith(_DECISIVE) for cause in self.causes
         )
@@ -64,7 +64,7 @@ _DECISIVE = ("recipe", "weights", "dtype", "seed", "oracle")
 
 
 def changes_between(old: Golden, new: Golden) -> Changes:
-    """What ``new`` says otherwise than ``old``."""
+    """The differences of ``new`` from ``old``."""
     before = {recorded.request.request_id: recorded for recorded in old.requests}
     after = {recorded.request.request_id: recorded for recorded in new.requests}
     found = [
@@ -103,14 +103,14 @@ def _causes(old: Golden, new: Golden) -> Iterator[str]:
 def _change(old: Recorded, new: Recorded) -> Change:
     name = old.request.request_id
     if old.request != new.request:
-        return Change(name, Kind.ASKED, _asked(old, new))
+        return Change(name, Kind.REQUEST, _request_change(old, new))
     steps = _common(old, new)
     noise = np.maximum(old.noise[:steps], new.noise[:steps])
     moved, difference = _moved(old, new, noise)
-    parted = steps if old.tokens != new.tokens else None
-    if parted is not None:
-        # The last common step is the one at which they part: it saw the same history.
-        step = parted - 1
+    diverged = steps if old.tokens != new.tokens else None
+    if diverged is not None:
+        # The last common step is the one at which they diverge: its history is the same.
+        step = diverged - 1
         if step >= min(len(old.tokens), len(new.tokens)) or old.tokens[step] == new.tokens[step]:
             return Change(name, Kind.TOKENS, f"{len(old.tokens)} -> {len(new.tokens)} tokens")
         margin = old.margins[step]
@@ -127,7 +127,7 @@ def _change(old: Recorded, new: Recorded) -> Change:
     return Change(name, Kind.UNCHANGED)
 
 
-def _asked(old: Recorded, new: Recorded) -> str:
+def _request_change(old: Recorded, new: Recorded) -> str:
     if old.request.prompt != new.request.prompt:
         lengths = f"{len(old.request.prompt)} -> {len(new.request.prompt)} tokens"
         return f"another prompt ({lengths})"
@@ -135,7 +135,7 @@ def _asked(old: Recorded, new: Recorded) -> str:
 
 
 def _common(old: Recorded, new: Recorded) -> int:
-    """Steps that saw the same history: up to and including the first other token."""
+    """The number of steps with the same history: up to and including the first other token."""
     for step, (mine, theirs) in enumerate(zip(old.tokens, new.tokens, strict=False)):
         if mine != theirs:
             return step + 1
@@ -145,13 +145,13 @@ def _common(old: Recorded, new: Recorded) -> int:
 def _moved(old: Recorded, new: Recorded, noise: np.ndarray) -> tuple[int | None, np.ndarray]:
     """The first step whose logprobs left the noise, and the differences ``[steps]``.
 
-    Only tokens that both list can be compared; that a token left the list shows at the others.
+    Only tokens in both lists are compared; a token that left the list changes the others, too.
     """
     pairs = [(dict(a), dict(b)) for a, b in zip(old.top, new.top, strict=False)][: len(noise)]
     differences = np.array(
         [max((abs(a[t] - b[t]) for t in a.keys() & b.keys()), default=np.inf) for a, b in pairs]
     )
-    # As one column: the rule for a difference is the same as for any run.
+    # As one column, so that the rule for a difference is the same as for any run.
     column = differences[:, None]
     envelope = Envelope(noise, noise, float(noise.min(initial=np.inf)))
     if not len(column):

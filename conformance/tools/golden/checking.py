@@ -13,11 +13,11 @@ from conformance.core.errors import ConformanceError, GoldenError
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.reference.subject import Subject
-from conformance.tools.golden.against import differences
 from conformance.tools.golden.difference import Difference, in_short
 from conformance.tools.golden.format import Golden, load_golden
 from conformance.tools.golden.layout import PARTIAL, golden_files, golden_path, strangers
 from conformance.tools.golden.recipe import DTYPE, SEED, recipe_hash
+from conformance.tools.golden.regression import differences
 from conformance.tools.golden.update import load_subject
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -1,7 +1,8 @@
-"""Holds logprobs of a run that was fed a golden's tokens against the golden. Arrays in, data out.
+"""Compares logprobs of a run that was fed a golden's tokens with the golden. Arrays in, data out.
 
-Never equality of floats: a difference counts where it leaves the noise (``numerics.deviation``), a
-token where its margin is beyond what noise can turn. So a golden can hold on other devices.
+Floats are never compared for equality: a difference counts if it is beyond the noise
+(``numerics.deviation``), a token if noise cannot explain its margin. So a golden can hold on other
+devices.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from conformance.tools.golden.format import Recorded
 
 @dataclass(frozen=True)
 class Comparison:
-    """One request of a golden beside what came now.
+    """One request of a golden compared with a run.
 
     Attributes:
         recorded: the golden's line.
         deviation: of the logprobs of the golden's most likely tokens.
         chosen: the most likely token of each step now.
-        turned: the first step whose token is another one though its margin is beyond the noise.
-        steps: that could be compared; fewer than the golden has where the run ended early.
-        noise: that was used, for each step, in nats.
+        turned: the first step with another token although its margin is beyond the noise.
+        steps: how many could be compared; fewer than the golden's if the run ended early.
+        noise: the noise used for each step, in nats.
     """
 
     recorded: Recorded
@@ -50,7 +51,7 @@ class Comparison:
         return min(found, default=None)
 
     def __str__(self) -> str:
-        """What is wrong first, in words: request, step, token, margin, difference, noise."""
+        """The first difference as text: request, step, token, margin, difference, noise."""
         step = self.step
         name = f"request {self.recorded.request.request_id!r}"
         if step is None:
@@ -67,7 +68,7 @@ class Comparison:
 
 
 def compare(recorded: Recorded, logprobs: np.ndarray, noise: Envelope | None = None) -> Comparison:
-    """What a run gave at the golden's tokens, held against the golden.
+    """Compare a run at the golden's tokens with the golden.
 
     Args:
         noise: measured now, at least for all steps; the larger of it and the golden's counts.
@@ -76,7 +77,7 @@ def compare(recorded: Recorded, logprobs: np.ndarray, noise: Envelope | None = N
         logprobs: ``[steps, vocab]``, from a run that was fed ``recorded.tokens``.
 
     Raises:
-        GoldenError: the golden has token ids that the model does not know.
+        GoldenError: the golden has token ids beyond the vocabulary.
     """
     steps = min(len(logprobs), len(recorded.tokens))
     ids, want = _top(recorded, steps)
@@ -108,9 +109,9 @@ def compare(recorded: Recorded, logprobs: np.ndarray, noise: Envelope | None = N
 def settle(
     recorded: Recorded, logprobs: np.ndarray, wider: Sequence[Callable[[], Envelope]]
 ) -> Comparison:
-    """``compare`` by the golden's own noise, then by what each of ``wider`` measures, if need be.
+    """``compare`` with the golden's own noise, then with that of each of ``wider``, until it holds.
 
-    Another device rounds otherwise than the one that the golden's noise is from.
+    Another device may round differently from the one that the golden was made on.
     """
     found = compare(recorded, logprobs)
     for more in wider:
@@ -121,7 +122,7 @@ def settle(
 
 
 def turned(recorded: Recorded, chosen: Sequence[int], noise: np.ndarray) -> int | None:
-    """The first step with another token than the golden's though no noise can turn its margin.
+    """The first step with a token other than the golden's although noise cannot explain it.
 
     Both of two tokens may move, each by ``numerics.FACTOR`` times the noise.
     """

@@ -1,4 +1,4 @@
-"""What a comparison with a golden says, and what several of them say together."""
+"""One difference from a golden, and the meaning of several together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.core.verdict import Verdict
 class Part(enum.StrEnum):
     """Which comparison failed."""
 
-    ASKED = "requests"
+    REQUESTS = "requests"
     SINGLE = "single stream against golden"
     GOLDEN = "batched against golden"
     BATCH = "batched against single stream now"
@@ -23,12 +23,12 @@ class Difference:
     """One comparison of one request that failed.
 
     Attributes:
-        text: what differs, in words.
+        text: what differs.
         engine: that made the batch; empty where there is none.
-        schedule: the batch that the request stood in.
+        schedule: the batch of the request.
         scenario: the rung that plays such a batch.
-        verdict: what a case with this difference would be called.
-        known: the entries of the expectations that say so.
+        verdict: of a case with this difference.
+        known: the expectations' entries that explain it.
     """
 
     part: Part
@@ -48,22 +48,22 @@ class Difference:
 
 HOLDS = "the golden holds"
 
-# Which of the single stream, the batch against the golden, and the batch against now differ.
+# Which comparisons differ: single stream and golden, batch and golden, batch and single stream now.
 _MEANING = {
     (False, False, False): HOLDS,
-    (True, True, False): "the library changed its mind, alone and in the batch alike",
-    (True, False, False): "the library changed its mind, in a request that no batch holds",
-    (True, False, True): "the library changed its mind alone; the batch still gives the golden",
-    (True, True, True): "the library changed its mind, and the batch differs from it besides",
-    (False, True, True): "the batch differs; the library alone still gives the golden",
-    (False, True, False): "the batch differs from the golden, by less from the library alone",
-    (False, False, True): "the batch differs from the library alone, by less from the golden",
+    (True, True, False): "the library's output changed, single-stream and batched alike",
+    (True, False, False): "the library's output changed, in a request that no batch holds",
+    (True, False, True): "the single-stream output changed; the batch still gives the golden",
+    (True, True, True): "the library's output changed, and the batch differs from it besides",
+    (False, True, True): "the batch differs; the single stream still gives the golden",
+    (False, True, False): "the batch differs from the golden, by less from the single stream",
+    (False, False, True): "the batch differs from the single stream, by less from the golden",
 }
 
 
 def in_short(differences: Collection[Difference]) -> str:
     """Which of the comparisons failed, and what that means, in one line."""
     parts = {difference.part for difference in differences}
-    if parts == {Part.ASKED}:
+    if parts == {Part.REQUESTS}:
         return "the library makes other prompts than it did"
     return _MEANING[Part.SINGLE in parts, Part.GOLDEN in parts, Part.BATCH in parts]

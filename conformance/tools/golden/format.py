@@ -1,7 +1,7 @@
 """A golden file: one family's single streams as readable JSON, one line for each request.
 
 The text is made so that a pull request shows what changed: provenance one field a line, then each
-request on a line of its own. ``digest`` tells an edit by hand from a regeneration.
+request on a line of its own. ``digest`` detects edits by hand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """That an independent implementation gave the same.
+    """An independent implementation gave the same output.
 
     ``difference`` is the largest of logprobs, in nats, over ``tokens`` greedy steps.
     """
@@ -36,12 +36,12 @@ class Provenance(msgspec.Struct, frozen=True):
     """Where a golden is from.
 
     Attributes:
-        recipe: SHA-256 of the family's config and of all that its weights and prompts follow from.
+        recipe: SHA-256 of the family's config and of all that determines its weights and prompts.
         weights: SHA-256 of the bits of the parameters that the library had loaded.
-        versions: of the library and of what its numbers depend on.
+        versions: of the library and of the packages that its numbers depend on.
         device: that it was made on.
-        oracle: which procedure gave the numbers, and what they were held against.
-        verified: by whom else, if anyone.
+        oracle: the procedure that gave the numbers, and what they were compared with.
+        verified: by an independent implementation, if it was.
     """
 
     recipe: str
@@ -56,7 +56,7 @@ class Recorded(msgspec.Struct, frozen=True):
     """One request and its single stream.
 
     Attributes:
-        request: as it was decoded alone.
+        request: that was decoded as a single stream.
         tokens: greedy, one for each step.
         margins: at each step the best logprob minus the second, in nats.
         noise: at each step how far rounding alone may move the logprobs of ``top``, in nats.
@@ -71,7 +71,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Golden(msgspec.Struct, frozen=True):
-    """All that one golden file says. ``dtype`` and ``seed`` are those of the weights."""
+    """The content of one golden file. ``dtype`` and ``seed`` are those of the weights."""
 
     library: str
     family: str
@@ -98,7 +98,7 @@ def to_text(golden: Golden) -> str:
 
 
 def digest(golden: Golden) -> str:
-    """SHA-256 over all that the golden says."""
+    """SHA-256 over the content of the golden."""
     return hashlib.sha256(msgspec.json.encode(golden)).hexdigest()
 
 
@@ -106,8 +106,8 @@ def parse_golden(text: str, *, path: str) -> Golden:
     """The golden of a file's text.
 
     Raises:
-        GoldenError: the text is no golden, of another format, or was edited by hand; names the
-            file and the field.
+        GoldenError: the text is not a golden, has another format, or was edited by hand; names
+            the file and the field.
     """
     try:
         raw = json.loads(text)
@@ -149,7 +149,7 @@ def load_golden(path: Path) -> Golden:
 
 
 def _check(golden: Golden, path: str) -> None:
-    """What the types cannot say: lengths that agree, numbers that are finite, ids told once."""
+    """Check what the types cannot: lengths agree, numbers are finite, ids are unique."""
     seen: set[str] = set()
     for recorded in golden.requests:
         name = recorded.request.request_id
@@ -169,4 +169,6 @@ def _check(golden: Golden, path: str) -> None:
             if token not in dict(step):
                 raise GoldenError(f"{where}: 'top' lacks token {token} of its step")
     if not golden.requests:
-        raise GoldenError(f"{path}: field 'requests' is empty: a golden without any proves nothing")
+        raise GoldenError(
+            f"{path}: field 'requests' is empty: a golden without requests proves nothing"
+        )

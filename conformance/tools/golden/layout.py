@@ -8,10 +8,10 @@ from conformance.core.errors import GoldenError
 
 FOLDER = "golden"
 BESIDE = frozenset({"README.md", "without.toml"})
-"""What may lie in the folder beside the libraries' folders."""
+"""Files that may be in the folder beside the libraries' folders."""
 SUFFIX = ".json"
 PARTIAL = ".partial"
-"""Ends the name of a file that is being written; what is left of one proves nothing."""
+"""The suffix of a file that is being written."""
 
 
 def golden_path(root: Path, library: str, family: str) -> Path:
@@ -28,9 +28,9 @@ def golden_files(root: Path) -> dict[tuple[str, str], Path]:
 
 
 def strangers(root: Path) -> tuple[Path, ...]:
-    """What lies below ``root`` and is no golden file by its place and name, partial files too.
+    """Files below ``root`` that are not goldens by their place and name, partial files included.
 
-    Each path is judged by itself: goldens may come while they are listed.
+    Each path is judged by itself, as goldens may be written meanwhile.
     """
     return tuple(
         path
@@ -46,10 +46,10 @@ def _belongs(path: Path) -> bool:
 
 
 def find_folder(given: Path | None, *, must_exist: bool = True) -> Path:
-    """The folder of goldens: as given, else of the working directory, else of the project.
+    """The folder of goldens: the given one, else the working directory's, else the project's.
 
     Raises:
-        GoldenError: it is not there, and ``must_exist``.
+        GoldenError: it does not exist, and ``must_exist``.
     """
     project = Path(__file__).parents[3] / FOLDER
     here = Path.cwd() / FOLDER

@@ -1,4 +1,4 @@
-"""The requests of a family's golden, and the hash of all that they and the weights follow from."""
+"""The requests of a family's golden, and the hash of all that determines them and the weights."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from conformance.scenarios.build import LONG, MEDIUM, SHORT, TWO, media_request,
 from conformance.tools.golden.format import FORMAT
 
 DTYPE, SEED = "float32", 0
-"""All goldens are of these: float32 tells defects from rounding best."""
+"""Of all goldens: in float32 defects and rounding differ most."""
 
 # One token more than `OUTPUT`, so that a window of the shortest families is passed while decoding.
 _TOKENS = 6
 
-# What the section of a family file says without an effect on weights or prompts.
+# Fields of a family file's section without an effect on weights or prompts.
 _NEUTRAL = frozenset(
     {"notes", "quick", "uncut_media", "positions", "drafters", "bidirectional_prompt"}
 )
@@ -42,10 +42,10 @@ def golden_requests(brief: Brief) -> tuple[Request, ...]:
 
 
 def brief_of(family: Family, compose: ComposeFn) -> Brief:
-    """What ``golden_requests`` may know of a family; no engine is meant."""
+    """The facts of a family for ``golden_requests``, without an engine."""
 
     def unknown(*_: object) -> None:
-        raise GoldenError("a golden's requests do not hang on what a single stream gives")
+        raise GoldenError("a golden's requests do not depend on a single stream")
 
     facts = family.facts
     return Brief(
@@ -67,43 +67,43 @@ def brief_of(family: Family, compose: ComposeFn) -> Brief:
 
 
 def recipe_hash(family: Family) -> str:
-    """SHA-256 of the config and of what else decides weights and prompts; needs no model.
+    """SHA-256 of the config and all else that determines weights and prompts; needs no model.
 
     Raises:
         GoldenError: the family's own model file cannot be read.
     """
-    facts = _said(family.facts)
+    facts = _plain(family.facts)
     requests = golden_requests(brief_of(family, _placeholders))
-    said = {
+    hashed = {
         "format": FORMAT,
         "dtype": DTYPE,
         "seed": SEED,
         "config": family.config,
         "facts": {name: value for name, value in facts.items() if name not in _NEUTRAL},
         "model_file": _model_file(family),
-        "requests": _said(requests),
+        "requests": _plain(requests),
     }
     if family.checkpoint is not None:
-        said["checkpoint"] = family.checkpoint.digest
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        hashed["checkpoint"] = family.checkpoint.digest
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
 
 
-def _said(value: Any) -> Any:
-    """``value`` as plain data without what is at its default, whether that was written or not.
+def _plain(value: Any) -> Any:
+    """``value`` as plain data without fields at their defaults.
 
-    So a field that a later release adds makes no golden stale.
+    So a field that a later release adds does not make goldens stale.
     """
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.fields(value)
         return {
-            field.name: _said(got)
+            field.name: _plain(got)
             for field in fields
             if (got := getattr(value, field.name)) not in _defaults(field)
         }
     if isinstance(value, dict):
-        return {str(name): _said(item) for name, item in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_said(item) for item in value]
+        return [_plain(item) for item in value]
     return value
 
 
@@ -116,7 +116,7 @@ def _defaults(field: msgspec.structs.FieldInfo) -> tuple[Any, ...]:
 def _placeholders(
     parts: Sequence[tuple[int, ...] | Media],
 ) -> tuple[tuple[int, ...], tuple[Media, ...]]:
-    """A prompt in which -1 stands for each medium: which tokens do, only a processor knows."""
+    """A prompt with -1 for each medium: only a processor knows its tokens."""
     tokens = [(-1,) if isinstance(part, Media) else part for part in parts]
     media = tuple(part for part in parts if isinstance(part, Media))
     return tuple(token for part in tokens for token in part), media

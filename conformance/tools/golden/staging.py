@@ -1,7 +1,7 @@
-"""The gate: from a family's oracle to a golden that may be written, or the reason why none may.
+"""The gate for goldens: stages one from a family's oracle, or gives the reason for none.
 
-A golden comes from here and from nowhere else: only ``stage`` makes a ``Staged``, and only a
-``Staged`` is ever written. No batched run can become one.
+Only ``stage`` makes a ``Staged``, and only a ``Staged`` is ever written: a batched run cannot
+become a golden.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from conformance.core.schedule import Request
 from conformance.core.verdict import Verdict
 from conformance.reference.subject import Subject
 from conformance.tools.golden.format import Golden, Provenance, Recorded
+from conformance.tools.golden.lines import record
 from conformance.tools.golden.recipe import DTYPE, SEED, brief_of, golden_requests, recipe_hash
-from conformance.tools.golden.recording import record
 
 WHOLE = EngineOptions()
 """Prompts are prefilled whole, up to the library's own size of a piece."""
@@ -31,7 +31,7 @@ _SINGLE = "single stream"
 
 
 class _Gate(enum.Enum):
-    """The key that no other module has; a member keeps its identity from process to process."""
+    """A key that only this module uses; an enum member stays the same object when it is pickled."""
 
     PASSED = enum.auto()
 
@@ -45,19 +45,19 @@ class Staged:
 
     def __post_init__(self) -> None:
         if self.key is not _Gate.PASSED:
-            raise TypeError("a golden is staged by conformance.tools.golden.staging.stage alone")
+            raise TypeError("only conformance.tools.golden.staging.stage makes a staged golden")
 
 
 def stage(subject: Subject, expectations: Expectations | None = None) -> Staged:
-    """The family's golden, recomputed and held against all that could show it to be a lie.
+    """The family's golden, computed and checked in every way that could show it to be wrong.
 
     The single stream must be finite, the same twice, and within its noise of the pass without a
-    cache; the noise must not be void; the model must hear small defects. A single stream that is
-    known to disagree with the pass without a cache is recorded as what it is, with the entry.
+    cache; the noise must be measurable; the model must be sensitive to small defects. A single
+    stream that is known to disagree with the pass without a cache is recorded with the entry.
 
     Raises:
         GoldenError: the gate refuses, in one sentence.
-        ModelError: the library cannot run the family; in its own words.
+        ModelError: the library cannot run the family; has its message.
     """
     family, library = subject.family, subject.library
     where = f"{library.name}/{family.name}"
@@ -65,8 +65,8 @@ def stage(subject: Subject, expectations: Expectations | None = None) -> Staged:
     requests = requests_of(subject)
     recorded = tuple(_recorded(subject, where, request) for request in requests)
     oracle = _cross_checked(subject, where, requests, expectations or Expectations())
-    if family.checkpoint is None:  # whose weights nobody chose
-        _heard(subject, where)
+    if family.checkpoint is None:  # its weights are as they are
+        _check_sensitivity(subject, where)
     provenance = Provenance(
         recipe=recipe_hash(family),
         weights=weights,
@@ -78,17 +78,17 @@ def stage(subject: Subject, expectations: Expectations | None = None) -> Staged:
     return Staged(golden, _Gate.PASSED)
 
 
-def _heard(subject: Subject, where: str) -> None:
-    """The model hears small defects.
+def _check_sensitivity(subject: Subject, where: str) -> None:
+    """Check that the model is sensitive to small defects.
 
     Raises:
-        GoldenError: it does not.
+        GoldenError: it is not.
     """
-    heard = subject.library.sensitivity(subject.family, dtype=DTYPE, seed=SEED)
-    if not heard.sensitive:
+    measured = subject.library.sensitivity(subject.family, dtype=DTYPE, seed=SEED)
+    if not measured.sensitive:
         raise GoldenError(
-            f"{where}: no golden: the model is deaf: its weakest signal is {heard.ratio:.3g} times "
-            "its rounding; `conformance calibrate` shows which"
+            f"{where}: no golden: the model is insensitive: its weakest signal is "
+            f"{measured.ratio:.3g} times its rounding; `conformance calibrate` shows which"
         )
 
 
@@ -99,9 +99,9 @@ def requests_of(subject: Subject) -> tuple[Request, ...]:
 
 
 def with_verified(staged: Staged, old: Golden) -> Staged:
-    """``staged`` with what ``old`` says of its verification, as long as that still holds.
+    """``staged`` with the verification of ``old``, if that still holds.
 
-    It does where the same recipe met the same release of the library.
+    It does if recipe and release of the library are the same.
     """
     package = staged.golden.library.replace("_", "-")
     mine, before = staged.golden.provenance, old.provenance
@@ -117,17 +117,17 @@ def _recorded(subject: Subject, where: str, request: Request) -> Recorded:
     stream = subject.oracle.solo(request, WHOLE, None)
     assert stream.logprobs is not None
     try:
-        # Before the noise, which a model that gives NaN would call void.
+        # Before the noise, which cannot be measured for a model that gives NaN.
         record(request, stream.tokens, stream.logprobs, np.zeros(len(stream.tokens)))
         noise = subject.oracle.envelope(request, WHOLE, None)
     except ConformanceError as error:
         raise GoldenError(f"{where}: no golden: {error}") from error
-    _twice(subject, where, request, stream.logprobs)
+    _check_repeated(subject, where, request, stream.logprobs)
     return record(request, stream.tokens, stream.logprobs, noise.top)
 
 
-def _twice(subject: Subject, where: str, request: Request, first: np.ndarray) -> None:
-    """The single stream once more, memory dirtied in between: it must not read what nobody wrote.
+def _check_repeated(subject: Subject, where: str, request: Request, first: np.ndarray) -> None:
+    """The single stream once more, with dirtied memory: it must not read uninitialised memory.
 
     Raises:
         GoldenError: it differs by more than rounding.
@@ -142,17 +142,17 @@ def _twice(subject: Subject, where: str, request: Request, first: np.ndarray) ->
     if not found.within_noise:
         raise GoldenError(
             f"{where}: no golden: the single stream of {request.request_id!r} differs from itself "
-            f"by {found.difference.max():.3g} nats: it reads memory that nobody wrote"
+            f"by {found.difference.max():.3g} nats: it reads uninitialised memory"
         )
 
 
 def _cross_checked(
     subject: Subject, where: str, requests: Sequence[Request], expectations: Expectations
 ) -> str:
-    """What the oracle's numbers were held against, in words.
+    """What the oracle's numbers were compared with, as text.
 
     Raises:
-        GoldenError: the pass without a cache disagrees, and no entry of the expectations says so.
+        GoldenError: the pass without a cache disagrees, and no expectation explains it.
     """
     checks = {r.request_id: subject.oracle.check_stateless(r, WHOLE) for r in requests}
     held = [name for name, check in checks.items() if check is not None]
@@ -162,7 +162,7 @@ def _cross_checked(
         if check is not None and not check.deviation.within_noise
     }
     if not held:
-        raise GoldenError(f"{where}: no golden: no request could be held against a second oracle")
+        raise GoldenError(f"{where}: no golden: no request could be compared with a second oracle")
     if not wrong:
         return f"{_SINGLE}, within noise of the pass without a cache ({', '.join(held)})"
     name, found = next(iter(wrong.items()))
@@ -172,12 +172,12 @@ def _cross_checked(
     raise GoldenError(
         f"{where}: no golden: the single stream of {name!r} and the pass without a cache differ by "
         f"{found.difference.max():.3g} nats, {found.ratio.max():.3g} times the noise, and no "
-        "expectation says so"
+        "expectation explains it"
     )
 
 
 def known_disagreements(subject: Subject, expectations: Expectations) -> Iterator[str]:
-    """The entries that say that the family's single stream and its pass without a cache differ."""
+    """The entries by which the family's single stream and its pass without a cache differ."""
     versions = subject.library.versions()
     for entry in expectations.defects:
         if (

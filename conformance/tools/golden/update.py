@@ -1,4 +1,4 @@
-"""One family's golden made anew: a proposal first, which somebody accepts or does not."""
+"""Updates one family's golden: makes a proposal, which a maintainer accepts or not."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from conformance.core.library import Library
 from conformance.core.phases import Phases
 from conformance.reference.subject import Subject
 from conformance.tools.golden.changes import Changes, all_new, changes_between
+from conformance.tools.golden.files import write_whole
 from conformance.tools.golden.format import Golden, load_golden, to_text
-from conformance.tools.golden.golden_files import write_whole
 from conformance.tools.golden.layout import golden_path
 from conformance.tools.golden.recipe import DTYPE, SEED
 from conformance.tools.golden.staging import Staged, stage, with_verified
@@ -22,12 +22,12 @@ from conformance.tools.golden.staging import Staged, stage, with_verified
 
 @dataclass(frozen=True)
 class Proposal:
-    """What would become of one file.
+    """The proposed update of one file.
 
     Attributes:
-        staged: the new golden; ``None`` where the gate refused, for the reason in ``refused``.
-        changes: what it says otherwise than the old one.
-        damaged: why the old file could not be read, if so; it is then replaced whole.
+        staged: the new golden; ``None`` if the gate refused it, for the reason in ``refused``.
+        changes: its differences from the old one.
+        damaged: why the old file could not be read; it is then replaced.
     """
 
     library: str
@@ -41,7 +41,7 @@ class Proposal:
 
     @property
     def label(self) -> str:
-        """How a report calls the family."""
+        """The family's name in reports."""
         return f"{self.library}/{self.family}"
 
     @property
@@ -62,13 +62,13 @@ def load_subject(library: Library, family: Family) -> Subject:
 def propose(
     pair: tuple[Library, Family], *, root: Path, expectations: Expectations | None
 ) -> Proposal:
-    """Stage the family's golden and hold it against the file that is there; writes nothing."""
+    """Stage the family's golden and compare it with the existing file; writes nothing."""
     library, family = pair
     path = golden_path(root, library.name, family.name)
     try:
         staged = stage(load_subject(library, family), expectations)
     except Exception as error:  # noqa: BLE001 - whatever a library raises is why there is none
-        text = str(error) if isinstance(error, ConformanceError) else _told(error)
+        text = str(error) if isinstance(error, ConformanceError) else _one_line(error)
         unsupported = isinstance(error, Unsupported)
         return Proposal(library.name, family.name, path, refused=text, unsupported=unsupported)
     old, damaged = _old(path)
@@ -81,10 +81,10 @@ def propose(
 
 
 def accept(proposals: Iterable[Proposal]) -> tuple[Path, ...]:
-    """Write what differs, each file whole; the others are not touched.
+    """Write the files that change, each atomically; the others are not touched.
 
     Raises:
-        GoldenError: a file cannot be written; those before it are, those after it are as they were.
+        GoldenError: a file cannot be written; files before it are updated, those after it are not.
     """
     written = []
     for proposal in proposals:
@@ -103,6 +103,6 @@ def _old(path: Path) -> tuple[Golden | None, str]:
         return None, str(error)
 
 
-def _told(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """Type and text of an error, on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,1 +1,4 @@
-"""What the checks are worth: defects put in that they must tell, right runs that they must pass."""
+"""Mutation testing: injected defects that checks must detect, right runs that they must pass.
+
+The defects themselves belong to the plugins and ``faults/``.
+"""

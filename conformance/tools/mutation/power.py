@@ -1,4 +1,4 @@
-"""How much the checks would have caught: each fault in each family, against the run without it."""
+"""Mutation testing: each fault in each family, compared with the run without it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNSUPPORTED = Verdict.UNSUPPORTED
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """All faults that are to be tried in one family."""
+    """The faults to try in one family."""
 
     engine: str
     family: str
@@ -40,19 +40,19 @@ class Unit(msgspec.Struct, frozen=True):
 
 @dataclass
 class Attempt:
-    """What the runs with a fault showed so far, by scenario and schedule: ``staggered/late_long``.
+    """The runs with a fault so far, by scenario and schedule: ``staggered/late_long``.
 
     Attributes:
         hits: how often the defect took effect.
-        untold: the results that no check told from those without it.
+        undetected: the results that no check distinguished from those without the fault.
     """
 
     hits: dict[str, Hits] = field(default_factory=dict)
-    untold: list[CaseResult] = field(default_factory=list)
+    undetected: list[CaseResult] = field(default_factory=list)
 
 
-class Bench:
-    """Tries faults in one family; the runs without them are made once."""
+class Mutations:
+    """Tries faults in one family; the runs without a fault are made once."""
 
     def __init__(self, registry: Registry, unit: Unit) -> None:
         self._registry = registry
@@ -81,7 +81,7 @@ class Bench:
             kills += [found] if found else []
             if found and not self._unit.every_scenario:
                 break
-        outcome, why = (Outcome.KILLED, "") if kills else self._untold(tried, attempt)
+        outcome, why = (Outcome.KILLED, "") if kills else self._undetected(tried, attempt)
         seconds = round(time.perf_counter() - start, 3)
         return self._trial(
             fault,
@@ -94,25 +94,25 @@ class Bench:
             noise=self._noise(tried),
         )
 
-    def _untold(self, tried: Sequence[str], attempt: Attempt) -> tuple[Outcome, str]:
-        """What became of a fault that no check told, and why."""
+    def _undetected(self, tried: Sequence[str], attempt: Attempt) -> tuple[Outcome, str]:
+        """The outcome of a fault that no check detected, and the reason."""
         right = [self._right[name] for name in tried]
         if right and all(_refused(result) for result in right):
-            words = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
-            why = f"the library cannot run it without it either: {words}"
+            message = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
+            why = f"the library cannot run it without it either: {message}"
             return Outcome.NOT_APPLICABLE, why
         places = [place for place, hits in attempt.hits.items() if hits.count]
         if not places:
             why = f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
             return Outcome.NOT_APPLICABLE, why
         good = {f"{r.scenario}/{s.name}" for r in right for s in r.schedules if s.verdict.good}
-        led = {f"{r.scenario}/{name}" for r in attempt.untold for name in overcome(right, r)}
+        led = {f"{r.scenario}/{name}" for r in attempt.undetected for name in overcome(right, r)}
         if (good - led).isdisjoint(places):
             return Outcome.HIDDEN, f"the family is wrong without it, too, in {', '.join(places)}"
         return Outcome.SURVIVED, ""
 
     def _noise(self, scenarios: Sequence[str]) -> float | None:
-        """The largest ratio of the right runs; where they are known to be wrong it is no noise."""
+        """The largest ratio of the runs without a fault, except those known to be wrong."""
         results = [self._right[name] for name in scenarios]
         return max(
             (r.ratio for r in results if r.verdict.good and r.ratio is not None), default=None
@@ -131,19 +131,19 @@ class Bench:
         right = self._right[scenario]
         if _refused(right):
             return None
-        # What else is wrong is asked only where it may tell which checks alone catch something.
+        # Later findings matter only for which checks alone detect a fault.
         until = None if self._unit.every_scenario else partial(enough, fault, right)
 
         def around(schedule: str) -> AbstractContextManager[None]:
             place = f"{scenario}/{schedule}"
-            told = fault.may_show(scenario, schedule)
-            return fault.inject(attempt.hits.setdefault(place, Hits()) if told else Hits())
+            may_show = fault.may_show(scenario, schedule)
+            return fault.inject(attempt.hits.setdefault(place, Hits()) if may_show else Hits())
 
         wrong = self._session.run(case, around=around, until=until)
         if fault.priced and (dearer := costlier(right, wrong)):
             return Kill(scenario, "cost", dearer)
         if not killed(fault, right, wrong):
-            attempt.untold.append(wrong)
+            attempt.undetected.append(wrong)
             return None
         found = new_findings(right, wrong.evidence)
         checks = tuple(sorted({finding.check for finding in found}))
@@ -169,38 +169,38 @@ class Bench:
 
 
 def enough(fault: Fault, right: CaseResult, found: Sequence[Finding]) -> bool:
-    """Whether a run's findings tell the fault; by faint numbers alone it may get louder yet."""
+    """Whether a run's findings detect the fault clearly; a small signal may still grow."""
     signal = _signal(new_findings(right, found))
-    faint = signal is not None and signal < LEAST[right.dtype]
-    return detected(fault, right, found) and not faint
+    small = signal is not None and signal < LEAST[right.dtype]
+    return detected(fault, right, found) and not small
 
 
 def _refused(result: CaseResult) -> bool:
-    """Whether the library says of all schedules that it cannot do this here."""
+    """Whether the library supports none of the schedules."""
     all_of = all(schedule.verdict is _UNSUPPORTED for schedule in result.schedules)
     return result.verdict is _UNSUPPORTED and all_of
 
 
 def _signal(findings: Sequence[Finding]) -> float | None:
-    """The largest ratio; ``None`` where all numbers are within noise, or one is not finite."""
+    """The largest ratio; ``None`` if all numbers are within noise, or one is not finite."""
     ratios = [f.ratio for f in findings if f.ratio is not None and f.ratio > WIDE_FACTOR]
     largest = max(ratios, default=math.inf)
     return largest if math.isfinite(largest) else None
 
 
 def trials(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
-    """All trials of a unit; a family that can't be loaded or described has none applicable."""
+    """All trials of a unit; not applicable if the family can't be loaded or described."""
     faults = [registry.faults[name] for name in unit.faults]
     try:
-        bench = Bench(registry, unit)
+        mutations = Mutations(registry, unit)
     except Exception as error:  # noqa: BLE001 - whatever a library raises costs its family alone
-        words = str(error) if isinstance(error, ConformanceError) else repr(error)
-        return without(registry, unit, f"the family can't be loaded here: {words}")
-    return tuple(bench.try_fault(fault) for fault in faults)
+        message = str(error) if isinstance(error, ConformanceError) else repr(error)
+        return without(registry, unit, f"the family can't be loaded here: {message}")
+    return tuple(mutations.try_fault(fault) for fault in faults)
 
 
 def halves(unit: Unit) -> tuple[Unit, ...]:
-    """The unit in two, to find the fault that kills its process; none of a single fault."""
+    """The unit in two, to find the fault that ends its process; empty for a single fault."""
     middle = len(unit.faults) // 2
     parts = (unit.faults[:middle], unit.faults[middle:]) if middle else ()
     return tuple(msgspec.structs.replace(unit, faults=part) for part in parts)
@@ -211,8 +211,8 @@ def without(registry: Registry, unit: Unit, why: str) -> tuple[Trial, ...]:
     return _untried(registry, unit, Outcome.NOT_APPLICABLE, why)
 
 
-def unheard(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
-    """The trials of faults that killed their process: no check had a word to say."""
+def crashed(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
+    """The trials of faults that ended their process: they survive, as no check could report."""
     return _untried(registry, unit, Outcome.SURVIVED, "its process died")
 
 

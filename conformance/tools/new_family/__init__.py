@@ -1,1 +1,4 @@
-"""Makes a family of a full-size model: reads its config, shrinks it, proves it, writes it."""
+"""Makes a tiny family of a full-size model: reads its config, shrinks it, checks it, writes it.
+
+What a family is at run time (its file, its facts) belongs to ``family.py`` and to the plugins.
+"""

@@ -39,24 +39,24 @@ KNOWN_SIZES = frozenset(
 
 
 def fill(tower: Tower, settings: list[Mapping[str, Any]]) -> None:
-    """Put in what a config leaves to the library's defaults, so that it can be shrunk too."""
+    """Add the fields that a config leaves to the library's defaults, so that they can be shrunk."""
     first = tower.places[0]
     for place in tower.places:
         known = _match(place, settings)
         for key, value in known.items():
             wanted = KNOWN_SIZES if place is first else {"vocab_size"}
-            absent = place.said.get(key) is None and key not in place.said
+            absent = place.original.get(key) is None and key not in place.original
             if key in wanted and absent and _is_large(value):
-                place.said[key] = place.now[key] = value
+                place.original[key] = place.now[key] = value
                 place.filled.add(key)
 
 
 def _match(place: Place, settings: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The settings that say what the place says, in most fields and against it in none or few."""
+    """The settings that agree with the place in most fields and contradict it in few or none."""
 
     def agreement(found: Mapping[str, Any]) -> int:
-        shared = [key for key in place.said if key in found and _plain(place.said[key])]
-        equal = sum(bool(found[key] == place.said[key]) for key in shared)
+        shared = [key for key in place.original if key in found and _plain(place.original[key])]
+        equal = sum(bool(found[key] == place.original[key]) for key in shared)
         return equal - 2 * (len(shared) - equal)
 
     best = max(settings, key=agreement, default={})

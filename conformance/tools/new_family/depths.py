@@ -1,8 +1,8 @@
-"""Rules for depth: as few layers as hold every kind, in the order that they had.
+"""Rules for depth: the fewest layers that hold every kind, in their original order.
 
-What a config says layer by layer (lists, patterns, lists of indices) makes one row for each layer;
-unlike rows are unlike kinds. Runs of equal rows are cut to two, and the least of the rest is kept
-in which each kind occurs before the last layer: nothing reads what a last layer remembers.
+What a config gives layer by layer (lists, patterns, lists of indices) makes one row for each layer;
+different rows are different kinds. Runs of equal rows are cut to two, and of the rest the fewest
+are kept in which each kind occurs before the last layer: nothing reads the last layer's cache.
 """
 
 from __future__ import annotations
@@ -46,36 +46,36 @@ LEADING = ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
 
 
 def depth(tower: Tower) -> None:
-    """The number of layers, and everything that is said layer by layer."""
-    said = tower.number(*COUNTS)
-    if said is None:
+    """Shrink the number of layers, and every field that has a value for each layer."""
+    original = tower.number(*COUNTS)
+    if original is None:
         return
-    rows = _rows(tower, said)
-    chosen = choose(rows, least=min(said, max(_by_formula(tower), tower.layers_least)))
+    rows = _rows(tower, original)
+    chosen = choose(rows, least=min(original, max(_by_formula(tower), tower.layers_least)))
     count = len(chosen)
     tower.sizes["layers"] = count
     tower.put(COUNTS, count, "as few as hold every kind of layer, each before the last")
-    _cut_lists(tower, said, chosen)
+    _cut_lists(tower, original, chosen)
     _cut_indices(tower, chosen)
     _shorten_periods(tower)
     for place, key, value in tower.each(*LEADING):
         if isinstance(value, int):
-            small = min(value, RUN) if value < said else count
+            small = min(value, RUN) if value < original else count
             tower.draft.put(place, key, small, "the first layers are of another kind, as before")
     for place, key, value in tower.each("max_window_layers"):
-        small = count if value >= said else min(value, RUN)
+        small = count if value >= original else min(value, RUN)
         tower.draft.put(place, key, small, "all layers or some, as before")
     for place, key, value in tower.each("num_kv_shared_layers", "num_kv_reuse_layers"):
-        small = max(1, round(count * value / said)) if value else 0
+        small = max(1, round(count * value / original)) if value else 0
         tower.draft.put(place, key, small, "the same share of the layers has no cache")
 
 
 def choose(rows: Sequence[str], *, least: int) -> list[int]:
-    """The layers to keep, by their old indices: the least that hold every kind.
+    """The layers to keep, by their original indices: the fewest that hold every kind.
 
     Args:
-        rows: for each layer its kind.
-        least: how many there must be.
+        rows: the kind of each layer.
+        least: the smallest number of layers allowed.
     """
     short = _without_long_runs(rows)
     kinds = set(rows[:-1]) or set(rows)
@@ -101,7 +101,7 @@ def _without_long_runs(rows: Sequence[str]) -> list[int]:
 
 
 def _rows(tower: Tower, count: int) -> list[str]:
-    """For each layer all that is said of it, as one text."""
+    """For each layer all its fields, as one text."""
     sources = [[json.dumps(item) for item in value] for _, _, value in _per_layer(tower, count)]
     for _, key, value in tower.each(*INDICES, *FROM_ONE):
         if isinstance(value, list):
@@ -113,7 +113,7 @@ def _rows(tower: Tower, count: int) -> list[str]:
 def _per_layer(tower: Tower, count: int) -> Iterator[tuple[Place, str, Any]]:
     """Lists and texts with an element for each layer."""
     for place in tower.places:
-        for key, value in place.said.items():
+        for key, value in place.original.items():
             pattern = isinstance(value, str) and key.endswith("_pattern")
             listed = isinstance(value, list) and key not in INDICES
             if (pattern or listed) and len(value) == count > 1:
@@ -121,23 +121,23 @@ def _per_layer(tower: Tower, count: int) -> Iterator[tuple[Place, str, Any]]:
 
 
 def _by_formula(tower: Tower) -> int:
-    """Layers that two rounds of every formula take."""
+    """The number of layers that two periods of every formula take."""
     rounds = [2 * _period(value) for _, _, value in tower.each(*PERIODS)]
     rounds += [2 * len(value) for _, _, value in tower.each(*CYCLES)]
     return max([LAYERS, *rounds])
 
 
 def _period(value: Any) -> int:
-    """Of a pattern that goes round; longer ones are cut to three: two of a kind, one of another."""
+    """The period of a repeated pattern, at most three: two layers of one kind, one of another."""
     if isinstance(value, str):
         return len(value) if len(value) <= 4 else 1
     return min(value, PERIOD) if isinstance(value, int) else 1
 
 
-def _cut_lists(tower: Tower, said: int, chosen: list[int]) -> None:
+def _cut_lists(tower: Tower, original: int, chosen: list[int]) -> None:
     why = "the kinds of the layers that are kept"
-    for place, key, value in list(_per_layer(tower, said)):
-        now = place.now[key] if len(place.now[key]) == said else value
+    for place, key, value in list(_per_layer(tower, original)):
+        now = place.now[key] if len(place.now[key]) == original else value
         kept = [now[index] for index in chosen]
         tower.draft.put(place, key, "".join(kept) if isinstance(value, str) else kept, why)
 
@@ -158,6 +158,6 @@ def _shorten_periods(tower: Tower) -> None:
         small = _period(value)
         tower.draft.put(place, key, small, "the same pattern with shorter runs")
         offset = PERIODS[key]
-        if offset in place.said:
-            kept = min(place.said[offset], small - 1)
+        if offset in place.original:
+            kept = min(place.original[offset], small - 1)
             tower.draft.put(place, offset, kept, "within the shorter period")

@@ -1,7 +1,7 @@
-"""A config while it is made small: what it said, what it says now, and why.
+"""A config while it is shrunk: its original fields, its new ones, and the reasons.
 
-Rules look up what the config *said*, so that none depends on which ran before it; what one rule
-decided for others to fit (the width, say) is in ``Tower.sizes``.
+Rules read the *original* fields, so that no rule depends on those that ran before it. What one rule
+decides for others (the width, for instance) is in ``Tower.sizes``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True)
 class Decision:
-    """One field of the config: what became of it.
+    """The change of one field of the config.
 
     Attributes:
         field: its path, ``text_config.hidden_size``.
@@ -45,18 +45,18 @@ class Place:
     """One object in the config: its path (empty for the config itself), and its fields.
 
     Attributes:
-        said: the fields before any rule.
+        original: the fields before any rule.
         filled: those that the config left to the library's defaults.
     """
 
     path: str
     now: Fields
-    said: Fields
+    original: Fields
     filled: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, path: str, now: Fields) -> Place:
-        """A place that no rule has touched."""
+        """A place before any rule."""
         return cls(path, now, copy.deepcopy(now))
 
     def name(self, key: str) -> str:
@@ -66,7 +66,7 @@ class Place:
 
 @dataclass
 class Draft:
-    """A config and all that was decided about it. ``looked`` are fields that a rule has judged."""
+    """A config and all decisions about it. ``looked`` are the fields that a rule has handled."""
 
     config: Fields
     decisions: list[Decision] = field(default_factory=list)
@@ -74,10 +74,10 @@ class Draft:
     rule: str = ""
 
     def put(self, place: Place, key: str, value: Any, why: str) -> None:
-        """Set a field; a decision only where that changes it."""
+        """Set a field; record a decision if that changes it."""
         path = place.name(key)
         self.looked.add(path)
-        before = place.said.get(key)
+        before = place.original.get(key)
         place.now[key] = value
         if before != value:
             why += "; the config left it to the library" if key in place.filled else ""
@@ -85,7 +85,7 @@ class Draft:
             self.decisions.append(Decision(path, self.rule, before, value, why))
 
     def drop(self, place: Place, key: str, why: str) -> None:
-        """Take a field out."""
+        """Remove a field."""
         path = place.name(key)
         self.looked.add(path)
         before = place.now.pop(key)
@@ -94,11 +94,11 @@ class Draft:
 
 @dataclass
 class Tower:
-    """The objects of a config that describe one tower: its own first, then what is around it.
+    """The objects of a config that describe one tower: its own first, then the enclosing ones.
 
     Attributes:
         kind: ``text``, ``vision`` or ``audio``.
-        sizes: what rules have decided so far, for other rules to fit.
+        sizes: decisions of earlier rules that later ones use.
         layers_least: the fewest layers that the depth rule may leave.
     """
 
@@ -109,20 +109,20 @@ class Tower:
     layers_least: int = 0
 
     def get(self, *keys: str) -> Any:
-        """What the config said under the first of these keys that it has; ``None`` if none."""
+        """The original value of the first of these keys that the config has; ``None`` if none."""
         return next((value for _, _, value in self.each(*keys)), None)
 
     def number(self, *keys: str) -> int | None:
-        """Like ``get``, if it is a whole number."""
+        """Like ``get``, ``None`` also if the value is not a whole number."""
         value = self.get(*keys)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def each(self, *keys: str) -> Iterator[tuple[Place, str, Any]]:
-        """Every occurrence of these keys that says something, keys in order."""
+        """Every occurrence of these keys with a value that is not null, keys in order."""
         for key in keys:
             for place in self.places:
-                if place.said.get(key) is not None:
-                    yield place, key, place.said[key]
+                if place.original.get(key) is not None:
+                    yield place, key, place.original[key]
 
     def put(self, keys: tuple[str, ...], value: Any, why: str) -> None:
         """Set every occurrence of these keys."""
@@ -130,13 +130,13 @@ class Tower:
             self.draft.put(place, key, value, why)
 
     def cap(self, keys: tuple[str, ...], most: int, why: str) -> None:
-        """Set every number that is larger than ``most`` to it; what is smaller stays."""
+        """Reduce every number above ``most`` to it."""
         for place, key, value in self.each(*keys):
             if isinstance(value, int | float) and not isinstance(value, bool):
-                # A number stays of its type: some configs insist on it.
+                # Keep the type of the number: some configs require it.
                 self.draft.put(place, key, min(value, type(value)(most)), why)
 
     def keep(self, *keys: str) -> None:
-        """These may stay as they are."""
+        """Mark these keys as handled, unchanged."""
         for place, key, _ in self.each(*keys):
             self.draft.looked.add(place.name(key))

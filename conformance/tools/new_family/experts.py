@@ -1,4 +1,4 @@
-"""Rules for mixtures of experts: few experts, still fewer chosen, the same kinds of routing."""
+"""Rules for mixtures of experts: fewer experts, fewer chosen, the same kind of routing."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ PREDICTION = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_transformer_la
 
 
 def routing(tower: Tower) -> None:
-    """4 experts (8 in groups) of which at most 2 are chosen; a choice of all stays one of all."""
-    said = tower.number(*COUNTS)
-    if not said or said < 2:
+    """4 experts (8 with groups), at most 2 of them chosen; where all are chosen, all still are."""
+    original = tower.number(*COUNTS)
+    if not original or original < 2:
         return
     groups = tower.number(*GROUPS) or 1
-    count = min(said, 8 if groups > 1 else 4)
+    count = min(original, 8 if groups > 1 else 4)
     tower.put(COUNTS, count, "few experts, still a choice")
     for place, key, chosen in tower.each(*CHOSEN):
         if isinstance(chosen, int):
-            small = count if chosen >= said else min(chosen, 2)
+            small = count if chosen >= original else min(chosen, 2)
             tower.draft.put(place, key, small, "fewer than there are, as before")
     if groups > 1:
         few = min(groups, 4)
@@ -46,7 +46,7 @@ def routing(tower: Tower) -> None:
 
 
 def prediction(tower: Tower) -> None:
-    """Layers that guess further tokens take no part in decoding."""
+    """No layers for multi-token prediction: they take no part in decoding."""
     for key in PREDICTION:
         if tower.number(key):
             tower.put((key,), 0, "layers that predict further tokens take no part in decoding")

@@ -16,26 +16,26 @@ from conformance.core.errors import AdoptionError, FamilyError, ModelError, Unsu
 from conformance.core.family import Facts, Family
 from conformance.core.library import Description, Library, Outline
 from conformance.run.registry import Registry
-from conformance.tools.new_family.checking import examine
+from conformance.tools.new_family.config_checks import examine
 from conformance.tools.new_family.depths import MOST_LAYERS
 from conformance.tools.new_family.draft import Decision, Unshrunk
+from conformance.tools.new_family.first_load import error_text, first_loadable, offered
 from conformance.tools.new_family.positions import WINDOW
 from conformance.tools.new_family.shrink import Shrunk, shrink
 from conformance.tools.new_family.source import Source
-from conformance.tools.new_family.trying import first_that_works, offered, words
 from conformance.tools.new_family.writing import write_family
 
-_SEES = ("vision_config", "audio_config", "vision_tower")
+_MEDIA_CONFIGS = ("vision_config", "audio_config", "vision_tower")
 _WINDOWED = ("Rotating", "Chunked")
 _LEARNED = "n_positions"
-"""The rows of a table of learned positions; nothing rotates, but positions are known."""
+"""The size of a table of learned positions: without rotary embeddings, positions still count."""
 MOST_PARAMETERS = 20_000_000
 _MOST_LAYERS = MOST_LAYERS + 8
 
 
 @dataclass(frozen=True)
 class Made:
-    """A family that builds, and how it came about.
+    """A family that the library can build, and how it was made.
 
     Attributes:
         lost: kinds of layers, by place, that the full-size model has and the tiny one lacks.
@@ -57,10 +57,10 @@ def make(source: Source, registry: Registry, folder: Path, *, library: str | Non
     """A tiny family of the source, written to ``folder`` as ``<name>.json``.
 
     Args:
-        library: the name of the one to build it with; by default the first that knows it.
+        library: the name of the library to build it with; by default the first that can.
 
     Raises:
-        AdoptionError: no library knows the model, or it can't be built small; one sentence.
+        AdoptionError: no library has the model, or it can't be built small; one sentence.
     """
     try:
         examine(source.config)
@@ -73,7 +73,7 @@ def make(source: Source, registry: Registry, folder: Path, *, library: str | Non
     bare = _family(source, shrunk.config, chosen, folder, module=full.module)
     known = registry.families.get((chosen.name, full.module))
     offers = offered(source, shrunk, bare, known)
-    family, model, origin = first_that_works(source, offers, chosen)
+    family, model, origin = first_loadable(source, offers, chosen)
     description = _description(source, chosen, model)
     family = _described(family, description)
     family, recipe = _with_recipe(family, known, chosen)
@@ -81,7 +81,7 @@ def make(source: Source, registry: Registry, folder: Path, *, library: str | Non
     notes = [f"{name}: {value!r} was assumed" for name, value in source.assumed.items()]
     notes += [note for note in (origin, recipe) if note]
     if source.config.get("vision_config") and chosen.name != "mlx_vlm":
-        notes.append("images: left out, this library reads the language model alone")
+        notes.append("images: left out, this library reads only the language model")
     return Made(
         family,
         chosen,
@@ -96,10 +96,10 @@ def make(source: Source, registry: Registry, folder: Path, *, library: str | Non
 
 
 def _small(source: Source, tiny: Outline) -> None:
-    """That the model is tiny: what no rule reaches may be of full size still.
+    """Check that the model is tiny: a field that no rule knows may still have its full size.
 
     Raises:
-        AdoptionError: it is not; names the largest parameter.
+        AdoptionError: it is not tiny; names the largest parameter.
     """
     total = sum(tiny.parameters.values())
     if total > MOST_PARAMETERS:
@@ -112,7 +112,7 @@ def _small(source: Source, tiny: Outline) -> None:
 
 
 def lost_kinds(full: Outline, tiny: Outline) -> dict[str, frozenset[str]]:
-    """Kinds of what is listed in the full model that the tiny one has not, by place."""
+    """Kinds of modules that the full model has and the tiny one lacks, by place."""
     found = {
         place: kinds - tiny.kinds.get(place, frozenset()) for place, kinds in full.kinds.items()
     }
@@ -122,30 +122,30 @@ def lost_kinds(full: Outline, tiny: Outline) -> dict[str, frozenset[str]]:
 def _outlined(
     source: Source, registry: Registry, folder: Path, wanted: str | None
 ) -> tuple[Library, Outline]:
-    """The library that knows the model, and what it would build at full size."""
+    """The library that has the model, and the outline of the full-size model."""
     if wanted is not None and wanted not in registry.libraries:
         raise AdoptionError(f"--library: there is no library {wanted!r}")
-    sees = any(source.config.get(key) for key in _SEES)
-    order = [wanted] if wanted else ["mlx_vlm", "mlx_lm"] if sees else ["mlx_lm", "mlx_vlm"]
-    said = []
+    has_media = any(source.config.get(key) for key in _MEDIA_CONFIGS)
+    order = [wanted] if wanted else ["mlx_vlm", "mlx_lm"] if has_media else ["mlx_lm", "mlx_vlm"]
+    reasons = []
     for name in order:
         if name not in registry.libraries:
             continue
         library = registry.libraries[name]
         try:
-            with _quietly():
+            with _without_logging():
                 return library, library.outline(_family(source, source.config, library, folder))
         except Unsupported as error:
-            said.append(words(error).replace(f"{source.name}: ", f"{name}: ", 1))
+            reasons.append(error_text(error).replace(f"{source.name}: ", f"{name}: ", 1))
         except ModelError as error:
-            raise AdoptionError(f"{source.path}: {name}: {words(error)}") from error
-    reasons = "; ".join(said) or "there is none here"
-    raise AdoptionError(f"{source.path}: no library can build it: {reasons}")
+            raise AdoptionError(f"{source.path}: {name}: {error_text(error)}") from error
+    reason = "; ".join(reasons) or "no library is installed"
+    raise AdoptionError(f"{source.path}: no library can build it: {reason}")
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Without the log of a library, which tells errors that are told here in a sentence."""
+def _without_logging() -> Iterator[None]:
+    """Without the library's log: its errors are reported here, in one sentence."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -157,7 +157,7 @@ def _quietly() -> Iterator[None]:
 def _shrunk(
     source: Source, library: Library, full: Outline, folder: Path
 ) -> tuple[Shrunk, Outline, dict[str, frozenset[str]]]:
-    """The least config that keeps every kind of layer; layers are added while one is lost."""
+    """The smallest config that keeps every kind of layer; layers are added while a kind is lost."""
     best: tuple[Shrunk, Outline, dict[str, frozenset[str]]] | None = None
     layers = 0
     while True:
@@ -173,33 +173,33 @@ def _shrunk(
         except AdoptionError as error:
             raise AdoptionError(f"{source.path}: {error}") from error
         except ModelError as error:
-            raise AdoptionError(f"{source.path}: made small: {words(error)}") from error
+            raise AdoptionError(f"{source.path}: made small: {error_text(error)}") from error
         _small(source, tiny)
         lost = lost_kinds(full, tiny)
         if best is None or len(lost) < len(best[2]):
             best = shrunk, tiny, lost
         layers = max(layers, shrunk.layers) + 1
-        if not lost or layers > min(_MOST_LAYERS, shrunk.layers_said):
+        if not lost or layers > min(_MOST_LAYERS, shrunk.original_layers):
             return best
 
 
 def _description(source: Source, library: Library, model: Any) -> Description:
-    """What the tiny model is made of, told from its first tokens.
+    """What the tiny model is made of, found by decoding its first tokens.
 
     Raises:
-        AdoptionError: it fails at them.
+        AdoptionError: decoding them fails.
     """
     try:
         return library.describe(model)
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
         raise AdoptionError(
-            f"{source.path}: the tiny model fails at its first tokens: {told}"
+            f"{source.path}: the tiny model fails at its first tokens: {reason}"
         ) from error
 
 
 def _described(family: Family, description: Description) -> Family:
-    """The family with what only a built model tells: whether it slides, and knows positions."""
+    """The family with facts that need a built model: has it windows, does it use positions."""
     windowed = any(kind.startswith(_WINDOWED) for kind in description.caches)
     facts = msgspec.structs.replace(
         family.facts,
@@ -211,22 +211,22 @@ def _described(family: Family, description: Description) -> Family:
 
 
 def _with_recipe(family: Family, known: Family | None, library: Library) -> tuple[Family, str]:
-    """The family with the weights recipe of an installed one of its module, if that fits."""
+    """The family with the weights recipe of an installed family of its module, if it fits."""
     if known is None or known.facts.weights == family.facts.weights:
         return family, ""
     facts = msgspec.structs.replace(family.facts, weights=known.facts.weights)
     lent = msgspec.structs.replace(family, facts=facts)
     try:
         library.load(lent, dtype="float32", seed=0)
-    except FamilyError:  # a rule for parameters that this model has not
+    except FamilyError:  # a rule for parameters that this model lacks
         return family, ""
-    return lent, f"weights: begun with the recipe of the installed family {known.name}"
+    return lent, f"weights: from the recipe of the installed family {known.name}"
 
 
 def _family(
     source: Source, config: dict[str, Any], library: Library, folder: Path, *, module: str = ""
 ) -> Family:
-    """A family of this config; a Python file of its own names the module."""
+    """A family of this config; its own Python file, if any, names the module."""
     name = None
     if source.model_file is not None:
         name, module = source.model_file.name, source.model_file.stem

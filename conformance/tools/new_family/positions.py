@@ -46,7 +46,7 @@ def windows(tower: Tower) -> None:
 
 
 def lengths(tower: Tower) -> None:
-    """The longest prompt that the config claims."""
+    """The longest prompt that the config allows."""
     tower.cap(LENGTHS, LENGTH, "longer than any case")
     tower.cap(
         ("original_max_position_embeddings", "initial_context_length"),
@@ -56,8 +56,8 @@ def lengths(tower: Tower) -> None:
 
 
 def bases(tower: Tower) -> None:
-    """The base of rotations: with a tiny one every pair of a tiny head turns within a case."""
-    why = "every pair of a tiny head turns within a case"
+    """The rotary base: small, so that every pair of a tiny head rotates within a case."""
+    why = "every pair of a tiny head rotates within a case"
     for keys, small in ((BASES, BASE), (LOCAL_BASES, LOCAL_BASE)):
         for place, key, value in tower.each(*keys):
             if isinstance(value, list):
@@ -69,32 +69,32 @@ def bases(tower: Tower) -> None:
 
 
 def rotary_part(tower: Tower) -> None:
-    """How many elements of a head turn: the same share."""
+    """How many elements of a head are rotated: the same share."""
     for place, key, value in tower.each(*ROTARY):
         if isinstance(value, int) and "head" in tower.sizes:
-            small = _even(value * tower.sizes["head"] / tower.sizes["head_said"])
+            small = _even(value * tower.sizes["head"] / tower.sizes["original_head"])
             tower.draft.put(place, key, small, "the same share of a head")
             tower.sizes["rotary"] = small
     tower.keep("partial_rotary_factor", "rotary_pct", "partial_rotary_factors")
 
 
 def scalings(tower: Tower) -> None:
-    """Scaled rotations: the same kind and formula, trained lengths that a case leaves behind."""
+    """Scaled rotary embeddings: the same kind, with trained lengths shorter than a case."""
     for place, key, value in tower.each(*SCALINGS):
         if isinstance(value, dict):
-            small = _scaling(value, tower, place.said)
+            small = _scaling(value, tower, place.original)
             tower.draft.put(place, key, small, "the same kind of positions, lengths of a case")
 
 
-def _scaling(said: dict[str, Any], tower: Tower, around: dict[str, Any]) -> dict[str, Any]:
+def _scaling(original: dict[str, Any], tower: Tower, around: dict[str, Any]) -> dict[str, Any]:
     """One scaling, or one for each type of layer."""
-    bases_said = [part["rope_theta"] for part in _parts(said) if part.get("rope_theta")]
+    original_bases = [part["rope_theta"] for part in _parts(original) if part.get("rope_theta")]
     small: dict[str, Any] = {}
-    for key, value in said.items():
+    for key, value in original.items():
         if isinstance(value, dict):
             small[key] = _scaling(value, tower, {**around, **value})
             theta = value.get("rope_theta")
-            if theta and len(set(bases_said)) > 1 and theta < max(bases_said):
+            if theta and len(set(original_bases)) > 1 and theta < max(original_bases):
                 small[key]["rope_theta"] = LOCAL_BASE
         elif key == "rope_theta" and isinstance(value, int | float):
             small[key] = min(float(value), BASE)
@@ -103,20 +103,20 @@ def _scaling(said: dict[str, Any], tower: Tower, around: dict[str, Any]) -> dict
         elif key == "original_max_position_embeddings":
             small[key] = min(int(value), TRAINED)
         elif key == "mrope_section":
-            small[key] = apportion(value, _turning(tower, {**around, **said}) // 2)
+            small[key] = apportion(value, _rotated(tower, {**around, **original}) // 2)
         elif key in ("short_factor", "long_factor"):
-            small[key] = thinned(value, _turning(tower, {**around, **said}) // 2)
+            small[key] = thinned(value, _rotated(tower, {**around, **original}) // 2)
         else:
             small[key] = value
     return small
 
 
-def _parts(said: dict[str, Any]) -> list[dict[str, Any]]:
-    return [value for value in said.values() if isinstance(value, dict)]
+def _parts(original: dict[str, Any]) -> list[dict[str, Any]]:
+    return [value for value in original.values() if isinstance(value, dict)]
 
 
-def _turning(tower: Tower, fields: dict[str, Any]) -> int:
-    """How many elements of a tiny head turn."""
+def _rotated(tower: Tower, fields: dict[str, Any]) -> int:
+    """How many elements of a tiny head are rotated."""
     share = fields.get("partial_rotary_factor") or tower.get("partial_rotary_factor") or 1.0
     return tower.sizes.get("rotary") or _even(tower.sizes.get("head", 16) * share)
 
@@ -126,7 +126,7 @@ def _even(size: float) -> int:
 
 
 def apportion(parts: list[int], total: int) -> list[int]:
-    """Whole numbers in the proportions of ``parts`` that sum to ``total``; none vanishes.
+    """Whole numbers in the proportions of ``parts`` that sum to ``total``; none becomes 0.
 
     The largest remainders get what rounding left (Hamilton's method).
     """

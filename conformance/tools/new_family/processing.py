@@ -1,7 +1,7 @@
-"""A tiny processor for a family that sees: its special tokens, files, and the text of an image.
+"""A tiny processor for a family with media: special tokens, files, and the text of an image.
 
 The model's own files come first. Where there are none, an installed family of the same module
-lends the texts of its tokens and its files; their sizes and ids are made to fit this config.
+provides the texts of its tokens and its files; their sizes and ids are adapted to this config.
 """
 
 from __future__ import annotations
@@ -14,32 +14,35 @@ import msgspec
 from conformance.core.family import Facts, Family, Processor, StandIn, Tokenizer
 from conformance.tools.new_family.shrink import Shrunk
 from conformance.tools.new_family.source import Source
-from conformance.tools.new_family.tokens import VOCAB, is_special
 from conformance.tools.new_family.vision import PATCH, shrunk_files
+from conformance.tools.new_family.vocabulary import VOCAB, is_special
 
-ALONE = Facts(stand_in=StandIn("fixed", unloadable=True))
-"""No processor: the tokenizer is loaded alone, and prompts are text."""
+TEXT_ONLY = Facts(stand_in=StandIn("fixed", unloadable=True))
+"""No processor: only the tokenizer is loaded, and prompts are text."""
 
 
 def proposals(source: Source, shrunk: Shrunk, known: Family | None) -> Iterator[tuple[Facts, str]]:
-    """Facts about media, and where they are from; the best first."""
+    """Facts about media, and their origin; the best first."""
     if source.files and source.texts:
-        processor = _own(source, shrunk)
+        processor = _from_files(source, shrunk)
         for marker in _markers(source):
             facts = Facts(
                 modalities=("text", "image"),
                 processor=msgspec.structs.replace(processor, markers={"image": marker}),
                 sizes={"image": _sizes(shrunk)},
             )
-            origin = f"images: from {', '.join(source.files)}; {marker!r} asks for one"
+            origin = f"images: from {', '.join(source.files)}; {marker!r} marks one"
             yield facts, origin
-    lends = known is not None and (known.facts.processor or known.facts.stand_in)
-    if known is not None and lends and shrunk.sizes:
-        yield _lent(known, shrunk), f"media: processor facts of the installed family {known.name}"
-    yield ALONE, "media: left out, the files of its processor are not known"
+    has_facts = known is not None and (known.facts.processor or known.facts.stand_in)
+    if known is not None and has_facts and shrunk.sizes:
+        yield (
+            _adapted(known, shrunk),
+            f"media: processor facts of the installed family {known.name}",
+        )
+    yield TEXT_ONLY, "media: left out, the files of its processor are not known"
 
 
-def _own(source: Source, shrunk: Shrunk) -> Processor:
+def _from_files(source: Source, shrunk: Shrunk) -> Processor:
     special = {
         text: shrunk.special[token]
         for token, text in source.texts.items()
@@ -51,12 +54,12 @@ def _own(source: Source, shrunk: Shrunk) -> Processor:
 
 
 def _unique(special: dict[str, int]) -> dict[str, int]:
-    """One text for each id: past the end of the vocabulary ids were shared."""
+    """One text for each id: ids past the end of the vocabulary were mapped to the last one."""
     return {text: token for token, text in {t: x for x, t in reversed(special.items())}.items()}
 
 
 def _markers(source: Source) -> list[str]:
-    """Texts that may ask for an image, the likeliest first."""
+    """Texts that may mark an image in a prompt, the likeliest first."""
 
     def text(*keys: str) -> str:
         ids = [source.config[key] for key in keys if isinstance(source.config.get(key), int)]
@@ -74,21 +77,21 @@ def _sizes(shrunk: Shrunk) -> tuple[tuple[int, ...], ...]:
     return ((edge, edge), (edge + 2 * unit, edge))
 
 
-def _lent(known: Family, shrunk: Shrunk) -> Facts:
-    """The facts of an installed family, its sizes and token ids those of this config."""
-    lent = known.facts.processor or Processor()
+def _adapted(known: Family, shrunk: Shrunk) -> Facts:
+    """The facts of an installed family, with the sizes and token ids of this config."""
+    processor = known.facts.processor or Processor()
     here = dict(_ids(shrunk.config))
     same = {token: here[path] for path, token in _ids(known.config) if path in here}
     free = iter(sorted(set(range(shrunk.text_end, VOCAB)) - set(same.values()), reverse=True))
     special = {
         text: same[token] if token in same else next(free)
-        for text, token in lent.tokenizer.special.items()
+        for text, token in processor.tokenizer.special.items()
     }
-    files = shrunk_files(lent.files, shrunk.sizes)
-    tokenizer = Tokenizer(_unique(special), lent.tokenizer.roles, lent.tokenizer.kind)
+    files = shrunk_files(processor.files, shrunk.sizes)
+    tokenizer = Tokenizer(_unique(special), processor.tokenizer.roles, processor.tokenizer.kind)
     return Facts(
         modalities=known.facts.modalities,
-        processor=Processor(tokenizer, files, lent.markers, lent.begin)
+        processor=Processor(tokenizer, files, processor.markers, processor.begin)
         if known.facts.processor
         else None,
         stand_in=_fitted(known.facts.stand_in, same, shrunk),

@@ -1,4 +1,4 @@
-"""What was assumed and found when a family was made: as data, and as a text to read."""
+"""The report of a new family: as data, and as Markdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 60
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """A family that was made, and all that is to be known of it.
+    """A family that was made, and everything that was found out about it.
 
     Attributes:
         source: the path of the full-size config or the module.
@@ -22,8 +22,8 @@ class Adopted(msgspec.Struct, frozen=True):
         parameters: how many the full-size model has, and the tiny one.
         lost: kinds that the tiny model lacks, by place; empty if it has them all.
         ratio: its weakest signal over noise; ``None`` where it could not be measured.
-        weakest: the signal that is hardest to hear.
-        deaf: why the family proves little; empty if it proves enough.
+        weakest: the smallest signal.
+        insensitive: why the family proves little; empty if it is sensitive enough.
         results: of the ladder's rungs, in order.
     """
 
@@ -42,7 +42,7 @@ class Adopted(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     ratio: float | None
     weakest: str
-    deaf: str
+    insensitive: str = msgspec.field(name="deaf")  # the name in published reports
     results: tuple[CaseResult, ...]
 
     @property
@@ -52,8 +52,8 @@ class Adopted(msgspec.Struct, frozen=True):
 
     @property
     def good(self) -> bool:
-        """Whether the family is proven: nothing was lost, it hears, and every rung holds."""
-        return not (self.lost or self.deaf or self.failures)
+        """Whether no kind was lost, the family is sensitive, and every rung is as expected."""
+        return not (self.lost or self.insensitive or self.failures)
 
 
 def as_json(adopted: Adopted) -> str:
@@ -62,7 +62,7 @@ def as_json(adopted: Adopted) -> str:
 
 
 def as_markdown(adopted: Adopted) -> str:
-    """A report to keep beside the family's file."""
+    """A report to keep next to the family's file."""
     lines = [f"# {adopted.name}", ""]
     lines += [f"- {line}" for line in facts_of(adopted)]
     lines += ["", "## Fields", "", "| field | from | to | rule | why |", "|---|---|---|---|---|"]
@@ -74,12 +74,14 @@ def as_markdown(adopted: Adopted) -> str:
     lines += [f"- {u.field} ({shown(u.value)}): {u.why}" for u in adopted.unshrunk] or ["Nothing."]
     if adopted.results:
         lines += ["", "## Ladder", "", "| rung | verdict | known defect |", "|---|---|---|"]
-        lines += [f"| {r.scenario} | {told(r)} | {r.known or ''} |" for r in adopted.results]
+        lines += [
+            f"| {r.scenario} | {verdict_text(r)} | {r.known or ''} |" for r in adopted.results
+        ]
     return "\n".join(lines) + "\n"
 
 
 def facts_of(adopted: Adopted) -> list[str]:
-    """What the model is made of, and what was assumed, a sentence each."""
+    """What the model is made of and what was assumed, one sentence each."""
     full, tiny = adopted.parameters
     made_of = ", ".join((*adopted.caches, adopted.positions, *adopted.states))
     lines = [
@@ -91,7 +93,7 @@ def facts_of(adopted: Adopted) -> list[str]:
     ]
     if adopted.ratio is not None:
         lines.append(f"weakest signal / noise: {adopted.ratio:.3g} ({adopted.weakest})")
-    return lines + ([adopted.deaf] if adopted.deaf else [])
+    return lines + ([adopted.insensitive] if adopted.insensitive else [])
 
 
 def _kept(adopted: Adopted, place: str, count: int) -> str:
@@ -100,13 +102,13 @@ def _kept(adopted: Adopted, place: str, count: int) -> str:
     return f"{kinds}, all kept" if not lost else f"{kinds}, {len(lost)} LOST: {shown(lost[0])}"
 
 
-def told(result: CaseResult) -> str:
-    """A verdict, marked where it is not what was expected."""
+def verdict_text(result: CaseResult) -> str:
+    """A verdict, marked if it is not the expected one."""
     return str(result.verdict) if result.expected else f"{result.verdict}, NOT EXPECTED"
 
 
 def shown(value: Any) -> str:
-    """A value on part of a line."""
+    """A value as text of limited length."""
     text = "-" if value is None else json.dumps(value, default=str)
     text = text.replace("|", "/")
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -1,7 +1,7 @@
 """Shrinks a full-size config: a table of named rules, one function each.
 
-A rule knows fields by what they mean. What no rule knows stays as it is; if it is large, it is
-named, with the reason, for a person to look at.
+A rule knows fields by their meaning. A field that no rule knows stays as it is; if it is large, it
+is reported, with the reason, for a person to look at.
 """
 
 from __future__ import annotations
@@ -12,14 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.core.errors import AdoptionError
-from conformance.tools.new_family import depths, experts, positions, states, tokens, vision, widths
-from conformance.tools.new_family.checking import check, left_over
+from conformance.tools.new_family import (
+    depths,
+    experts,
+    positions,
+    states,
+    vision,
+    vocabulary,
+    widths,
+)
+from conformance.tools.new_family.config_checks import check, left_over
 from conformance.tools.new_family.defaults import fill
 from conformance.tools.new_family.draft import Decision, Draft, Fields, Place, Tower, Unshrunk
 
 Rule = Callable[[Tower], None]
 
-# In order: what a rule decided is there for those below it.
+# In order: rules use what those above them decided.
 TEXT_RULES: Mapping[str, Rule] = {
     "hidden size": widths.hidden,
     "heads": widths.heads,
@@ -36,7 +44,7 @@ TEXT_RULES: Mapping[str, Rule] = {
     "rotation base": positions.bases,
     "rotary part": positions.rotary_part,
     "rotation scaling": positions.scalings,
-    "vocabulary": tokens.vocabulary,
+    "vocabulary": vocabulary.vocabulary,
     "places of images": vision.places_of_images,
 }
 VISION_RULES: Mapping[str, Rule] = {
@@ -54,14 +62,14 @@ _QUANTIZED = ("quantization", "quantization_config", "compression_config")
 
 @dataclass(frozen=True)
 class Shrunk:
-    """A tiny config and how it came about.
+    """A tiny config and how it was made.
 
     Attributes:
         files: the processor's files, shrunk alike.
-        special: the old id of each special token, and the new one.
+        special: the new id of each special token, by the original one.
         sizes: of the vision tower, if there is one.
-        text_end: one past the last token id that text may have.
-        layers, layers_said: how many there are now, and were.
+        text_end: one past the last token id that text may use.
+        layers, original_layers: how many there are now, and were.
     """
 
     config: Fields
@@ -72,7 +80,7 @@ class Shrunk:
     sizes: dict[str, int]
     text_end: int
     layers: int
-    layers_said: int
+    original_layers: int
 
 
 def shrink(
@@ -86,19 +94,19 @@ def shrink(
     """A tiny config with every kind of layer that the full one has.
 
     Args:
-        settings: what the library made of the config, its defaults among it.
+        settings: the library's settings for the config, with its defaults.
         files: the JSON files of the processor.
-        special: ids of further special tokens, that the tokenizer names.
+        special: ids of further special tokens that the tokenizer names.
         layers_least: the fewest layers of the language model.
 
     Raises:
-        AdoptionError: the config has no language model in it, or contradicts itself.
+        AdoptionError: the config describes no language model, or contradicts itself.
     """
     draft = Draft(copy.deepcopy(config))
     root = Place.of("", draft.config)
     draft.rule = "quantization"
     for key in [key for key in _QUANTIZED if key in draft.config]:
-        draft.drop(root, key, "weights are drawn in the working dtype; quantized ones another time")
+        draft.drop(root, key, "weights are drawn in the working dtype, not quantized")
     text, towers = _towers(draft, root, layers_least)
     for tower in (text, *towers):
         fill(tower, list(settings))
@@ -109,13 +117,13 @@ def shrink(
     everywhere = Tower("text", [*text.places, *(p for t in towers for p in t.places[:1])], draft)
     places = _each_once(everywhere.places)
     draft.rule = "special tokens"
-    ids = list(dict.fromkeys([*tokens.special_ids(places), *special]))
-    table = tokens.moved(ids)
-    tokens.special(Tower("text", places, draft), table)
+    ids = list(dict.fromkeys([*vocabulary.special_ids(places), *special]))
+    table = vocabulary.moved(ids)
+    vocabulary.special(Tower("text", places, draft), table)
     seen = next((t.sizes for t in towers if "image" in t.sizes), {})
     shrunk_files = vision.shrunk_files(dict(files or {}), seen) if seen else {}
     left = tuple(left_over(draft, places))
-    end = tokens.text_end(len(ids))
+    end = vocabulary.text_end(len(ids))
     return Shrunk(
         draft.config,
         tuple(draft.decisions),
@@ -125,12 +133,12 @@ def shrink(
         seen,
         end,
         layers=text.sizes["layers"],
-        layers_said=text.number(*depths.COUNTS) or 0,
+        original_layers=text.number(*depths.COUNTS) or 0,
     )
 
 
 def _apply(rules: Mapping[str, Rule], tower: Tower) -> None:
-    """Every rule, in order.
+    """Apply every rule, in order.
 
     Raises:
         AdoptionError: a field holds what its rule can't read.
@@ -140,14 +148,14 @@ def _apply(rules: Mapping[str, Rule], tower: Tower) -> None:
         try:
             rule(tower)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
             raise AdoptionError(
-                f"the rule {name!r} can't read the config's {tower.kind} fields: {told}"
+                f"the rule {name!r} can't read the config's {tower.kind} fields: {reason}"
             ) from error
 
 
 def _towers(draft: Draft, root: Place, layers_least: int) -> tuple[Tower, list[Tower]]:
-    """The language model, and the towers that see or hear."""
+    """The language model, and the vision and audio towers."""
     named = [
         Place.of(key, value)
         for key, value in draft.config.items()
@@ -166,11 +174,11 @@ def _towers(draft: Draft, root: Place, layers_least: int) -> tuple[Tower, list[T
         if isinstance(value, dict) and ("vision" in key or "audio" in key) and value
     ]
     for tower in towers:
-        # Around a tower only what is said of images is about it.
-        said = {k: v for k, v in root.said.items() if k in (*_ROOT_ALONE, *vision.MERGES)}
-        tower.places[1] = Place("", root.now, said)
+        # Of the enclosing config only the fields about images concern a tower.
+        original = {k: v for k, v in root.original.items() if k in (*_ROOT_ALONE, *vision.MERGES)}
+        tower.places[1] = Place("", root.now, original)
     return text, towers
 
 
 def _each_once(places: list[Place]) -> list[Place]:
-    return list({place.path: place for place in reversed(places) if place.said}.values())
+    return list({place.path: place for place in reversed(places) if place.original}.values())

@@ -1,4 +1,4 @@
-"""Reads what a new model is described by: a config, a folder with one, or a Python module."""
+"""Reads the description of a new model: a config, a folder with one, or a Python module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROCESSOR_FILES = (
     "processor_config.json",
     "video_preprocessor_config.json",
 )
-# What a required field of ModelArgs is taken to be: the size of a model of one billion parameters.
+# Assumed for required fields of ModelArgs: the sizes of a model of one billion parameters.
 TYPICAL: dict[str, Any] = {
     "model_type": "",
     "hidden_size": 2048,
@@ -50,7 +50,7 @@ TYPICAL: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Source:
-    """A new model, as full-size as it comes.
+    """A new model at full size.
 
     Attributes:
         name: what its family may be called.
@@ -59,7 +59,7 @@ class Source:
         texts: the special tokens of its tokenizer, by id.
         roles: of special tokens (``eos_token``), by the tokenizer's own names.
         model_file: a Python file with ``Model`` and ``ModelArgs``.
-        assumed: fields that nothing said, and what they were taken to be.
+        assumed: fields that were given nowhere, and the values assumed for them.
     """
 
     name: str
@@ -76,12 +76,12 @@ def read_source(path: Path, *, trusted: bool = False) -> Source:
     """The model that ``path`` describes.
 
     Args:
-        trusted: a Python file that the config names may be run. A module given as ``path`` is one
-            that the user names, and is imported.
+        trusted: a Python file that the config names may be run. A module given as ``path`` is
+            always imported: the user named it.
 
     Raises:
-        AdoptionError: there is nothing, or what there is can't be read; names the file. Or the
-            config wants code run, and is not trusted.
+        AdoptionError: the file is missing or can't be read, or the config asks for code to be run
+            and is not trusted; names the file.
     """
     if path.is_dir():
         found = path / "config.json"
@@ -133,7 +133,9 @@ def _tokenizer(path: Path) -> tuple[dict[int, str], dict[str, str]]:
     texts = {}
     for token, entry in config.get("added_tokens_decoder", {}).items():
         if not str(token).isdecimal() or not isinstance(entry, dict) or "content" not in entry:
-            raise AdoptionError(f"{path}: added_tokens_decoder: {token!r} is no token with content")
+            raise AdoptionError(
+                f"{path}: added_tokens_decoder: {token!r} is not a token with content"
+            )
         texts[int(token)] = str(entry["content"])
     roles = {}
     for key, value in config.items():
@@ -155,7 +157,7 @@ def _from_module(path: Path) -> Source:
         return dataclasses.replace(source, name=_name(path.stem), model_file=path)
     if not dataclasses.is_dataclass(module.ModelArgs):
         raise AdoptionError(
-            f"{path}: ModelArgs is no dataclass, so its fields are not known; "
+            f"{path}: ModelArgs is not a dataclass, so its fields are not known; "
             "put a config.json beside it"
         )
     config, assumed = _defaults(path, module.ModelArgs)
@@ -165,15 +167,15 @@ def _from_module(path: Path) -> Source:
 def _imported(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"new_family_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise AdoptionError(f"{path}: is no Python module")
+        raise AdoptionError(f"{path}: is not a Python module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # dataclasses look up their module by name
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # not into a user's folder
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        raise AdoptionError(f"{path}: cannot be imported: {words}") from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise AdoptionError(f"{path}: cannot be imported: {reason}") from error
     finally:
         sys.dont_write_bytecode = written
         sys.modules.pop(module.__name__, None)
@@ -181,7 +183,7 @@ def _imported(path: Path) -> ModuleType:
 
 
 def _defaults(path: Path, args: Any) -> tuple[Fields, dict[str, Any]]:
-    """What ``ModelArgs`` is by default, and the required fields that were made up."""
+    """The defaults of ``ModelArgs``, and the values assumed for its required fields."""
     config: Fields = {}
     assumed: dict[str, Any] = {}
     for one in dataclasses.fields(args):
@@ -199,10 +201,10 @@ def _defaults(path: Path, args: Any) -> tuple[Fields, dict[str, Any]]:
     try:
         plain: Fields = json.loads(json.dumps(config))
     except (TypeError, ValueError) as error:
-        raise AdoptionError(f"{path}: a default of ModelArgs is no JSON: {error}") from error
+        raise AdoptionError(f"{path}: a default of ModelArgs is not JSON: {error}") from error
     return plain, assumed
 
 
 def _name(text: str) -> str:
-    """A name that may stand in case ids."""
+    """A name that is allowed in case ids."""
     return re.sub(r"[^\w.+-]+", "-", text).strip("-") or "new-family"

@@ -12,7 +12,6 @@ STATES = ("state_size", "ssm_state_size", "mamba_d_state")
 GROUPS = ("n_groups", "mamba_n_groups")
 SSM_HEADS = ("mamba_n_heads", "mamba_num_heads")
 SSM_HEAD_SIZES = ("mamba_d_head", "mamba_head_dim")
-INNER = ("mamba_d_ssm", "intermediate_size")
 RANKS = ("time_step_rank", "mamba_dt_rank")
 CHUNKS = ("chunk_size", "mamba_chunk_size")
 
@@ -26,7 +25,7 @@ def state_space(tower: Tower) -> None:
         tower.draft.put(place, key, min(value, 2), "one group or several, as before")
     expand = tower.get("expand", "mamba_expand") or 2
     inner = int(expand * tower.sizes["hidden"])
-    said = tower.number(*HIDDEN) or 0
+    original = tower.number(*HIDDEN) or 0
     pure = tower.number("num_attention_heads") is None
     own = pure and tower.number("num_heads") is not None
     counts = (*SSM_HEADS, "num_heads") if own else SSM_HEADS
@@ -37,14 +36,14 @@ def state_space(tower: Tower) -> None:
         tower.put(("intermediate_size",), inner, f"the inner width, {expand} x the width")
     for place, key, value in tower.each(*RANKS):
         if isinstance(value, int):
-            follows = value == math.ceil(said / 16)
+            follows = value == math.ceil(original / 16)
             small = math.ceil(tower.sizes["hidden"] / 16) if follows else min(value, 4)
             tower.draft.put(place, key, small, "a tiny rank")
     tower.cap(CHUNKS, 8, "several pieces to a prompt")
 
 
 def linear_attention(tower: Tower) -> None:
-    """Delta rules and their like: few heads, as many values as keys or more, as before."""
+    """Delta rules and similar: few heads, as many values as keys or more, as before."""
     keys, values = tower.number("linear_num_key_heads"), tower.number("linear_num_value_heads")
     if keys and values:
         small = min(keys, 2)
@@ -55,5 +54,5 @@ def linear_attention(tower: Tower) -> None:
     tower.cap(("linear_value_head_dim",), HEAD, "a tiny head")
     for place in [p for p in tower.places if p.path.endswith("linear_attn_config")]:
         for key, small in (("num_heads", 4), ("head_dim", HEAD)):
-            if key in place.said:
+            if key in place.original:
                 tower.draft.put(place, key, small, "few, tiny heads")

@@ -1,4 +1,4 @@
-"""Rules for towers that see or hear: few small blocks, small images of few patches."""
+"""Rules for vision and audio towers: few small blocks, small images of few patches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.tools.new_family.widths import FEED, HEADS, WIDTH, few
 BLOCKS = 3
 PATCH = 4
 SIDE = 4
-"""Places along one side of an image, after patches were merged."""
+"""Places along one side of an image, after merging patches."""
 
 DEPTHS = ("depth", "num_hidden_layers", "n_layers", "layers", "num_layers")
 WIDTHS = ("hidden_size", "embed_dim", "out_hidden_size", "width", "vision_output_dim")
@@ -25,23 +25,23 @@ MERGES = (
     "downsample_ratio",
     "pixel_shuffle_ratio",
 )
-"""By how many patches a side shrinks; ratios are one over it."""
+"""By how much merging shrinks a side, in patches; ratios are one over it."""
 BLOCK_LISTS = ("deepstack_visual_indexes", "fullatt_block_indexes", "intermediate_layers_indices")
 
 
 def blocks(tower: Tower) -> None:
-    """Three blocks: lists of blocks name the first two, or the middle one."""
-    said = tower.number(*DEPTHS)
-    if said is None:
+    """Three blocks; lists of block indices name the first two, or the middle one."""
+    original = tower.number(*DEPTHS)
+    if original is None:
         return
-    tower.put(DEPTHS, min(said, BLOCKS), "few blocks")
+    tower.put(DEPTHS, min(original, BLOCKS), "few blocks")
     for place, key, value in tower.each(*BLOCK_LISTS):
         small = [0, 1] if key != "fullatt_block_indexes" else [1]
         tower.draft.put(place, key, small[: len(value)], "blocks that there are")
 
 
 def sizes(tower: Tower) -> None:
-    """Tiny widths; what is as wide as the language model stays as wide as it."""
+    """Tiny widths, those of the language model."""
     why = "a tiny width, that of the language model"
     tower.cap(WIDTHS, WIDTH, why)
     for place, key, value in tower.each(*HEAD_COUNTS):
@@ -52,12 +52,12 @@ def sizes(tower: Tower) -> None:
     tower.cap(("mlp_ratio",), 2, "a tiny feed-forward")
     own = tower.places[0]
     for key in ("projection_dim", "vocab_size"):
-        if isinstance(own.said.get(key), int):
-            tower.draft.put(own, key, WIDTH, "a tiny size of what is not used here")
+        if isinstance(own.original.get(key), int):
+            tower.draft.put(own, key, WIDTH, "a tiny size, not used here")
 
 
 def pictures(tower: Tower) -> None:
-    """Patches of 4 pixels; as many that an image is 4 x 4 places after merging."""
+    """Patches of 4 pixels; an image has 4 x 4 places after merging."""
     merge = merging(tower)
     side = SIDE * merge
     for place, key, value in tower.each(*PATCHES):
@@ -76,19 +76,19 @@ def pictures(tower: Tower) -> None:
 
 
 def merging(tower: Tower) -> int:
-    """How many patches along one side become one place, as the config says it."""
-    said = tower.get(*MERGES)
-    if isinstance(said, list) and said:
-        said = said[0]
-    if isinstance(said, float) and 0 < said < 1:
-        said = round(1 / said)
-    if said is None and tower.number("mm_tokens_per_image"):
+    """How many patches along one side become one place, by the config."""
+    original = tower.get(*MERGES)
+    if isinstance(original, list) and original:
+        original = original[0]
+    if isinstance(original, float) and 0 < original < 1:
+        original = round(1 / original)
+    if original is None and tower.number("mm_tokens_per_image"):
         return 2
-    return min(said, 4) if isinstance(said, int) and said > 0 else 1
+    return min(original, 4) if isinstance(original, int) and original > 0 else 1
 
 
 def places_of_images(tower: Tower) -> None:
-    """How many tokens stand for one image, where the config says it."""
+    """How many tokens stand for one image, if the config gives it."""
     for place, key, value in tower.each("mm_tokens_per_image", "image_seq_length"):
         if isinstance(value, int):
             small = min(value, SIDE * SIDE)
@@ -126,7 +126,7 @@ def _shrunk_file(fields: Fields, sizes: dict[str, int]) -> Fields:
 
 
 def _edges(name: str, value: Fields, fields: Fields) -> int:
-    """How many tiles the longest edge takes: two, where an image is cut."""
+    """How many tiles the longest edge takes: two if images are cut into tiles."""
     return 2 if name == "longest_edge" and "max_image_size" in fields and len(value) == 1 else 1
 
 

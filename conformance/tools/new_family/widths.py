@@ -48,67 +48,71 @@ EXPERT_FEEDS = (
 
 
 def hidden(tower: Tower) -> None:
-    """The width of the residual stream, and what is as wide by definition."""
-    said = tower.number(*HIDDEN)
-    if said is None:
+    """The width of the residual stream, and fields that are equal to it by definition."""
+    original = tower.number(*HIDDEN)
+    if original is None:
         return
     tower.sizes["hidden"] = WIDTH
     tower.put(HIDDEN, WIDTH, "the width of a tiny model")
     for key in ("block_dim", "conv_dim", "conv_dim_out", "lru_width"):
-        if tower.number(key) == said:
+        if tower.number(key) == original:
             tower.put((key,), WIDTH, "as wide as the hidden size, as before")
     tower.cap(("hidden_size_per_layer_input",), HEAD, "a tiny width")
 
 
 def heads(tower: Tower) -> None:
     """Few heads, of the same kind: one each (MHA), shared in groups (GQA), all share one (MQA)."""
-    said = tower.number(*HEAD_COUNTS)
-    if said is None:
+    original = tower.number(*HEAD_COUNTS)
+    if original is None:
         return
-    count = few(said)
+    count = few(original)
     tower.sizes["heads"] = count
-    tower.put(HEAD_COUNTS, count, f"{count} heads are enough to mix up")
+    tower.put(HEAD_COUNTS, count, f"{count} heads are enough to be mixed up")
     for place, key, kv in tower.each(*KV_COUNTS):
         if not isinstance(kv, int):
             continue
-        small = count if kv >= said else 1 if kv == 1 else 2
-        kind = "each head its own" if kv >= said else "all share one" if kv == 1 else "in groups"
+        small = count if kv >= original else 1 if kv == 1 else 2
+        kind = (
+            "each head its own" if kv >= original else "all share one" if kv == 1 else "in groups"
+        )
         tower.draft.put(place, key, small, f"keys and values as before: {kind}")
 
 
 def few(heads: int) -> int:
-    """So many heads that a tiny width can be divided among them: 4, 2 or 1."""
+    """A number of heads that divides a tiny width: 4, 2 or 1."""
     return HEADS if heads >= HEADS else 2 if heads > 1 else 1
 
 
 def head_sizes(tower: Tower) -> None:
-    """The size of a head, in the same relation to the width; MLA has parts of its own."""
-    if not (heads_said := tower.number(*HEAD_COUNTS)) or not tower.number(*HIDDEN):
+    """The size of a head, in the same relation to the width; MLA heads have parts."""
+    if not (original_heads := tower.number(*HEAD_COUNTS)) or not tower.number(*HIDDEN):
         return
-    width_said = tower.number(*HIDDEN) or 0
-    said = tower.number("head_dim", "kv_channels", "attention_head_dim")
+    original_width = tower.number(*HIDDEN) or 0
+    original = tower.number("head_dim", "kv_channels", "attention_head_dim")
     count = tower.sizes["heads"]
-    if said is None:
+    if original is None:
         tower.sizes["head"] = tower.sizes["hidden"] // count
-        tower.sizes["head_said"] = width_said // heads_said
+        tower.sizes["original_head"] = original_width // original_heads
     else:
-        own = said * heads_said != width_said
+        own = original * original_heads != original_width
         tower.sizes["head"] = WIDE_HEAD if own else tower.sizes["hidden"] // count
-        tower.sizes["head_said"] = said
+        tower.sizes["original_head"] = original
     if tower.number("kv_lora_rank"):
         _latent(tower)
         return
-    kind = "heads x size is the width" if tower.sizes["head"] == HEAD else "of its own, not width"
+    kind = (
+        "heads x size is the width" if tower.sizes["head"] == HEAD else "independent of the width"
+    )
     for place, key, value in tower.each(*HEAD_SIZES):
         if isinstance(value, int):
-            ratio = value / tower.sizes["head_said"]
+            ratio = value / tower.sizes["original_head"]
             small = max(8, 2 ** round(math.log2(tower.sizes["head"] * ratio)))
             tower.draft.put(place, key, small, f"a tiny head; {kind}, as before")
     _scale_of_queries(tower)
 
 
 def _latent(tower: Tower) -> None:
-    """Multi-head latent attention: a head is a part without and a part with positions."""
+    """Multi-head latent attention: a head has a part without and a part with positions."""
     part, value = tower.number("qk_nope_head_dim"), tower.number("v_head_dim")
     rope = tower.number("qk_rope_head_dim") or 0
     nope_small = HEAD if value is None or part is None or value <= part else HEAD // 2
@@ -119,20 +123,20 @@ def _latent(tower: Tower) -> None:
     tower.cap(("kv_lora_rank",), RANK, "a tiny latent")
     tower.cap(("q_lora_rank",), RANK + 8, "a tiny rank, unlike the latent's")
     parts = {rope: 8, (part or 0) + rope: nope_small + 8, value or 0: value_small}
-    for place, key, said in tower.each("head_dim", "qk_head_dim"):
-        size = parts.get(said, HEAD)
+    for place, key, original in tower.each("head_dim", "qk_head_dim"):
+        size = parts.get(original, HEAD)
         tower.draft.put(place, key, size, "follows from the parts of a head")
-    tower.sizes["head_said"], tower.sizes["head"] = rope or 1, 8
+    tower.sizes["original_head"], tower.sizes["head"] = rope or 1, 8
 
 
 def _scale_of_queries(tower: Tower) -> None:
-    """Scales that are written for one size of head are written for the new one."""
-    said, small = tower.sizes["head_said"], tower.sizes["head"]
+    """Scales that depend on the size of a head are adapted to the new one."""
+    original, small = tower.sizes["original_head"], tower.sizes["head"]
     for place, key, value in tower.each("query_pre_attn_scalar"):
         tower.draft.put(place, key, small, "queries are scaled by the size of a head")
         assert value
     for place, key, value in tower.each("attention_multiplier"):
-        if isinstance(value, float) and math.isclose(value * said, 1.0, rel_tol=0.3):
+        if isinstance(value, float) and math.isclose(value * original, 1.0, rel_tol=0.3):
             tower.draft.put(place, key, 1 / small, "1 / size of a head, as before")
 
 
@@ -141,14 +145,16 @@ def feeds(tower: Tower) -> None:
     for place, key, value in tower.each(*FEEDS, *EXPERT_FEEDS):
         small = EXPERT if key in EXPERT_FEEDS else FEED
         tower.draft.put(place, key, _smaller(value, small), "a tiny feed-forward")
-    tower.cap(("block_multiple_of",), 8, "a tiny feed-forward is rounded to few")
+    tower.cap(("block_multiple_of",), 8, "a small multiple for a tiny feed-forward")
     tower.cap(("laurel_rank", "altup_rank"), 8, "a tiny rank")
-    keys = [key for place in tower.places for key in place.said if key.endswith("_low_rank_dim")]
+    keys = [
+        key for place in tower.places for key in place.original if key.endswith("_low_rank_dim")
+    ]
     tower.cap(tuple(keys), 8, "a tiny rank")
 
 
 def _smaller(value: Any, small: int) -> Any:
-    """0 and what is small already stay; lists, an element a layer, keep what is unlike."""
+    """Reduce a width; in a list, one for each layer, different values stay different."""
     if isinstance(value, list):
         order = sorted({item for item in value if isinstance(item, int) and item})
         return [small + 32 * order.index(item) if item in order else item for item in value]
@@ -157,6 +163,6 @@ def _smaller(value: Any, small: int) -> Any:
 
 def indexer(tower: Tower) -> None:
     """Sparse attention that chooses tokens: fewer tokens than a case has, so that it chooses."""
-    tower.cap(("index_n_heads",), 16, "few; with fewer, scores of exactly 0 tie")
+    tower.cap(("index_n_heads",), 16, "few; with even fewer, scores of exactly 0 tie")
     tower.cap(("index_head_dim",), HEAD, "a tiny head")
     tower.cap(("index_topk",), 8, "fewer than a prompt has, so that it chooses")

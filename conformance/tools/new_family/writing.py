@@ -15,7 +15,7 @@ from conformance.core.family import SECTION, Family
 
 
 def family_text(family: Family) -> str:
-    """The text of a family's file: its config, then what a config cannot say."""
+    """The text of a family's file: its config, then the family's facts."""
     section = msgspec.to_builtins(family.facts)
     section = {"library": family.facts.library, "module": family.facts.module, **section}
     return json.dumps({**family.config, SECTION: section}, indent=2, ensure_ascii=False) + "\n"
@@ -29,7 +29,7 @@ def write_family(family: Family, folder: Path) -> Path:
 
 
 def workplace(target: Path) -> Path:
-    """A folder beside ``target`` to make files in, so that they can be renamed into place.
+    """A temporary folder next to ``target``, so that files can be renamed into place.
 
     Raises:
         AdoptionError: nothing can be written there, or ``target`` exists already.
@@ -43,13 +43,13 @@ def workplace(target: Path) -> Path:
 
 
 def publish(folder: Path, target: Path, others: dict[Path, Path]) -> None:
-    """Move what was made in ``folder`` to its place, the family's file last.
+    """Move the files in ``folder`` to their places, the family's file last.
 
     Args:
-        others: files that go with the family, and where each goes.
+        others: further files of the family, and the destination of each.
 
     Raises:
-        AdoptionError: a file can't be put there; then none is.
+        AdoptionError: a file can't be written; then none is.
     """
     placed: list[Path] = []
     try:
@@ -64,5 +64,5 @@ def publish(folder: Path, target: Path, others: dict[Path, Path]) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Take the workplace away."""
+    """Remove the temporary folder."""
     shutil.rmtree(folder, ignore_errors=True)

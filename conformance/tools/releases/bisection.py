@@ -1,4 +1,4 @@
-"""The first bad, or first good, release of one case, with as few releases run as can be."""
+"""The first bad, or first good, release of one case, found by running few releases."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from conformance.tools.releases.pins import Release
 
 @dataclass(frozen=True)
 class Change:
-    """Where a case changed.
+    """A change of a case between two releases.
 
     Attributes:
-        before: the last release that was tried before the change, and how it was.
-        after: the first release after the change that was tried.
-        becomes: what the case is from there on.
-        untold: releases between the two that could not tell.
+        before: the last release that was tried before the change.
+        after: the first release that was tried after the change.
+        becomes: the state of the case from there on.
+        unknown: releases between the two with an unknown state.
         tried: how many releases were run.
     """
 
     before: Release
     after: Release
     becomes: State
-    untold: tuple[Release, ...]
+    unknown: tuple[Release, ...]
     tried: int
 
     @property
@@ -33,9 +33,9 @@ class Change:
         was = State.RIGHT if self.becomes is State.WRONG else State.WRONG
         kind = "bad" if self.becomes is State.WRONG else "good"
         gap = ""
-        if self.untold:
-            names = ", ".join(release.version for release in self.untold)
-            gap = f", if not already one of {names}, which cannot tell"
+        if self.unknown:
+            names = ", ".join(release.version for release in self.unknown)
+            gap = f", if not already one of {names}, whose state is unknown"
         return (
             f"the first {kind} release is {self.after}{gap} ({was} in {self.before.version}; "
             f"{self.tried} releases tried)"
@@ -43,29 +43,29 @@ class Change:
 
 
 def bisect(releases: Sequence[Release], judge: Callable[[Release], State]) -> Change | None:
-    """Find a change between the oldest and the newest of the releases that can tell.
+    """Find a change between the oldest and the newest of the releases with a known state.
 
     Where a case changed more than once, one of the changes is found.
 
     Args:
         releases: from the oldest to the newest.
-        judge: how the case is in a release; asked once of each at most.
+        judge: the state of the case in a release; called at most once for each.
 
     Returns:
-        ``None`` where the ends are alike, or fewer than two releases can tell.
+        ``None`` if both ends have the same state, or fewer than two releases a known one.
     """
     known: dict[Release, State] = {}
 
-    def told(release: Release) -> bool:
+    def is_known(release: Release) -> bool:
         if release not in known:
             known[release] = judge(release)
-        return known[release] is not State.UNTOLD
+        return known[release] is not State.UNKNOWN
 
-    low = next((i for i in range(len(releases)) if told(releases[i])), None)
-    high = next((i for i in reversed(range(len(releases))) if told(releases[i])), None)
+    low = next((i for i in range(len(releases)) if is_known(releases[i])), None)
+    high = next((i for i in reversed(range(len(releases))) if is_known(releases[i])), None)
     if low is None or high is None or known[releases[low]] is known[releases[high]]:
         return None
-    while (middle := next(filter(told, _between(releases, low, high)), None)) is not None:
+    while (middle := next(filter(is_known, _between(releases, low, high)), None)) is not None:
         if known[middle] is known[releases[low]]:
             low = releases.index(middle)
         else:
@@ -74,7 +74,7 @@ def bisect(releases: Sequence[Release], judge: Callable[[Release], State]) -> Ch
         before=releases[low],
         after=releases[high],
         becomes=known[releases[high]],
-        untold=tuple(releases[low + 1 : high]),
+        unknown=tuple(releases[low + 1 : high]),
         tried=len(known),
     )
 

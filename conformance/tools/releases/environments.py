@@ -1,7 +1,7 @@
 """One isolated environment for each release, made by ``uv`` if it is there, else by ``pip``.
 
-An environment is kept under a name made of all that was asked to be installed into it. It holds
-no part of this project: that comes from a folder of its own (``package``).
+An environment is kept under a name made from its requirements. It does not contain this project,
+which comes from a folder of its own (``package``).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from conformance.core.errors import ReleaseError
 from conformance.tools.releases import package
 from conformance.tools.releases.pins import LIBRARIES, Release, requirement
 
-# What of a failed installation is worth telling, in characters.
-_TOLD = 300
+# Length of an installer's message in a report, in characters.
+_LONGEST = 300
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ def prepare(release: Release, pins: Mapping[str, str], cache: Path) -> Environme
     """The environment of a release, from ``cache`` or made now.
 
     Args:
-        release: whose plugin is to be found there.
+        release: of the library whose plugin is used there.
         pins: what to install, by distribution.
         cache: a folder for environments and packages.
 
     Raises:
-        ReleaseError: it cannot be installed; in the installer's words.
+        ReleaseError: it cannot be installed; has the installer's message.
     """
     foreign = {*LIBRARIES, "mlx", *pins}
     wanted = [requirement(name, version) for name, version in pins.items()]
@@ -72,7 +72,7 @@ def prepare(release: Release, pins: Mapping[str, str], cache: Path) -> Environme
 
 
 def _make(folder: Path, wanted: Sequence[str]) -> None:
-    """Install into a folder beside ``folder``, which then takes its name: whole or not at all."""
+    """Install into a temporary folder, then rename it to ``folder``: whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(prefix="making-", dir=folder.parent))
     try:
@@ -111,6 +111,6 @@ def _python(folder: Path) -> Path:
 
 
 def _reason(text: str) -> str:
-    """What an installer said, on one line."""
-    words = " ".join(text.split())
-    return words if len(words) <= _TOLD else words[:_TOLD] + " ..."
+    """An installer's message, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + " ..."

@@ -1,7 +1,7 @@
-"""This project as another environment imports it: a folder to put on its path.
+"""This project as a folder that another environment puts on its path.
 
-Not installed there: an environment can then outlive many versions of this project, and what this
-project needs of mlx, mlx-lm and mlx-vlm does not forbid older ones.
+It is not installed there: so an environment can be used by many versions of this project, and this
+project's requirements of mlx, mlx-lm and mlx-vlm do not exclude older ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _applies(requirement: Requirement) -> bool:
 def unpack(folder: Path, plugins: Collection[str]) -> Path:
     """A folder below ``folder`` that holds the running package and names these of its plugins.
 
-    Made once for each content of the package; whole or not at all.
+    Made once for each content of the package, whole or not at all.
     """
     source = Path(conformance.__file__).parent
     key = hashlib.sha256(f"{sorted(plugins)}{_digest(source)}".encode()).hexdigest()[:16]
@@ -56,12 +56,12 @@ def unpack(folder: Path, plugins: Collection[str]) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """All files; data that a checkout links to and does not hold is nothing that a run needs."""
+    """Copy all files; data behind dangling links is not needed by a run."""
     shutil.copytree(source, target, ignore=_UNWANTED, ignore_dangling_symlinks=True)
 
 
 def _write_metadata(folder: Path, plugins: Collection[str]) -> None:
-    """As much as an interpreter needs to know the project and to find its plugins."""
+    """Write the metadata that an interpreter needs to find the project's plugins."""
     entries = [
         f"{entry.name} = {entry.value}\n"
         for entry in metadata.distribution(_NAME).entry_points

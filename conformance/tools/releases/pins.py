@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from conformance.core.errors import ReleaseError
 
-# Seen to install and to import together. A release between two of these takes the pins of the
+# Known to install and to import together. A release between two of these takes the pins of the
 # older one, a newer one those of the newest.
 _TOGETHER: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
     # library, release, mlx, transformers, what else
@@ -74,8 +74,8 @@ def _parse(text: str) -> list[Release]:
             f"{', '.join(LIBRARIES)} (write, for example, mlx-lm==0.31.2,0.31.3)"
         )
     known = [row[1] for row in _TOGETHER if row[0] == library]
-    asked = [version.strip() for version in versions.split(",")] if versions else known
-    for version in asked:
+    wanted = [version.strip() for version in versions.split(",")] if versions else known
+    for version in wanted:
         try:
             too_old = Version(version) < Version(known[0])
         except InvalidVersion:
@@ -84,7 +84,7 @@ def _parse(text: str) -> list[Release]:
             raise ReleaseError(
                 f"{library} {version} is older than {known[0]}, as far back as the adapters reach"
             )
-    return [Release(library, version) for version in asked]
+    return [Release(library, version) for version in wanted]
 
 
 def pins_of(release: Release, overrides: Mapping[str, str]) -> dict[str, str]:

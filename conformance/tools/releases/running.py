@@ -1,4 +1,4 @@
-"""The ladder in a release's environment: a subprocess, and the results that it leaves."""
+"""Runs the ladder in a release's environment: a subprocess that writes results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.report.jsonl import read_results
 from conformance.tools.releases.environments import prepare
 from conformance.tools.releases.pins import Release, pins_of
 
-# Exit codes of `conformance run` that leave results: all as expected, or not.
+# Exit codes of `conformance run` with results: all as expected, or not.
 _RAN = (0, 1)
 
 
@@ -44,7 +44,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Column:
-    """What came of one release: results, or why there are none."""
+    """The results of one release, or why there are none."""
 
     release: Release
     results: tuple[CaseResult, ...] = ()
@@ -56,7 +56,7 @@ def run(
 ) -> Column:
     """Install a release if need be, and run the cases there.
 
-    Expectations are not asked: they are about the current releases. The results also stay in
+    Expectations are not used: they are about the current releases. The results also stay in
     ``json_file``. A release that cannot be installed, imported or run is a column with its problem.
     """
     try:
@@ -70,18 +70,18 @@ def run(
             ]
         )
         if done.returncode not in _RAN or not json_file.is_file():
-            raise ReleaseError(f"cannot be run: {_told(done)}")
+            raise ReleaseError(f"cannot be run: {_problem_of(done)}")
         return Column(release, read_results(json_file))
     except ConformanceError as error:
         return Column(release, problem=str(error))
 
 
-def _told(done: subprocess.CompletedProcess[str]) -> str:
-    """The command's own sentence if it gave one, else the last that was said, or its signal."""
+def _problem_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The command's error message, else its last line of output, or its signal."""
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         return f"it was ended by {name}; with --jobs 2 or more only the case that does it is lost"
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("conformance: ")]
-    last = (own or lines or [f"exit code {done.returncode}, and nothing was said"])[-1]
+    last = (own or lines or [f"exit code {done.returncode} without output"])[-1]
     return last.removeprefix("conformance: ")

@@ -1,4 +1,4 @@
-"""The table family x release, and below it when each defect came and went: text or Markdown."""
+"""The table family x release, and when each defect was added and fixed: text or Markdown."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from conformance.report.history import History, State, histories
 from conformance.report.matrix import GLYPHS
 from conformance.tools.releases.running import Column
 
-_TOLD = 160
+_LONGEST = 160
 
 
 @dataclass(frozen=True)
 class Table:
-    """What is to be shown, as plain text.
+    """The content of the table, as plain text.
 
     Attributes:
         head: the releases' names.
         rows: a family and, for each release, its cell.
-        changes: lines about defects that came or went.
-        lasting: lines about what is wrong in every release that tells.
+        changes: lines about defects that were added or fixed.
+        lasting: lines about schedules that are wrong wherever their state is known.
         problems: releases without results, with the reason.
     """
 
@@ -32,7 +32,7 @@ class Table:
 
 
 def make_table(columns: Sequence[Column]) -> Table:
-    """The table of what came of the releases, from the oldest to the newest."""
+    """The table of the releases' results, from the oldest to the newest."""
     found = histories([(c.release.version, c.results) for c in columns])
     families = sorted({history.family for history in found})
     lasting = [h for h in found if State.WRONG in h.states and State.RIGHT not in h.states]
@@ -55,20 +55,20 @@ def make_table(columns: Sequence[Column]) -> Table:
 
 
 def _cell(found: Iterable[History], family: str, index: int) -> str:
-    """The worst verdict's glyph, how many schedules are wrong, and of how many that tell."""
+    """The worst verdict's glyph, and how many schedules of those with a known state are wrong."""
     own = [h for h in found if h.family == family]
     states = [h.states[index] for h in own]
     wrong = states.count(State.WRONG)
-    told = wrong + states.count(State.RIGHT)
-    if not told:
-        return "untold"
-    given = [h.told[index] for h in own if h.states[index] is State.WRONG]
+    known = wrong + states.count(State.RIGHT)
+    if not known:
+        return "unknown"
+    given = [h.outcomes[index] for h in own if h.states[index] is State.WRONG]
     worst = max((t.verdict for t in given if t), key=lambda v: v.severity, default=None)
-    return f"{GLYPHS[worst] if worst else '.'} {wrong}/{told}"
+    return f"{GLYPHS[worst] if worst else '.'} {wrong}/{known}"
 
 
 def _changes(found: Iterable[History]) -> list[str]:
-    """One line for each scenario of a family and each way of coming and going."""
+    """One line for each scenario of a family and each history."""
     groups: dict[tuple[str, str, str], list[History]] = {}
     for history in found:
         engine = history.case.partition("/")[0]
@@ -86,12 +86,12 @@ def _named(group: Sequence[History]) -> str:
 
 
 def _short(what: str) -> str:
-    return what if len(what) <= _TOLD else what[: _TOLD - 4] + " ..."
+    return what if len(what) <= _LONGEST else what[: _LONGEST - 4] + " ..."
 
 
 def as_text(table: Table) -> str:
     """The table for a terminal."""
-    lines = ["wrong schedules of those that tell, and the worst verdict"]
+    lines = ["wrong schedules of those with a known state, and the worst verdict"]
     widths = [
         max(len(cells[index]) for cells in [table.head, *(row for _, row in table.rows)])
         for index in range(len(table.head))
@@ -115,10 +115,10 @@ def as_markdown(table: Table) -> str:
 
 
 def _parts(table: Table) -> list[tuple[str, tuple[str, ...]]]:
-    """What stands below the table, as far as there is any."""
+    """The parts below the table that are not empty."""
     parts = [
         ("cannot be run", table.problems),
-        ("came or went", table.changes),
-        ("wrong in every release that tells", table.lasting),
+        ("added or fixed", table.changes),
+        ("wrong in every release with a known state", table.lasting),
     ]
     return [(title, entries) for title, entries in parts if entries]

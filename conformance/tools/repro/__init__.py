@@ -1,4 +1,7 @@
-"""A failing case as a script of at most 60 lines with mlx, NumPy and the library only."""
+"""A failing case as a script of at most 60 lines that needs only mlx, NumPy and the library.
+
+Scripts of upstream defects that were written by hand belong to ``docs/defects/``.
+"""
 
 from conformance.tools.repro.finding import Wanted, find, with_plain_config
 from conformance.tools.repro.found import Found

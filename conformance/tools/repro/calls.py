@@ -22,7 +22,7 @@ _OF_TWO = {
     "zero_max_tokens": "max_tokens=[4, 0]",
     "negative_max_tokens": "max_tokens=[4, -1]",
 }
-# Of mlx-vlm each prompt comes with embeddings: `embeds(n)` are those of n tokens.
+# In mlx-vlm each prompt comes with embeddings: `embeds(n)` gives those of n tokens.
 _EMBEDDED = {
     "mismatched_prompt_kwargs": "[[5, 6, 7], [5, 6]], max_tokens=2, prompt_kwargs=[embeds(3)]",
     "mismatched_embeddings": "[[5, 6, 7], [5, 6]], max_tokens=2, "
@@ -32,28 +32,32 @@ _EMBEDDED = {
 
 CALLS: Mapping[str, Mapping[str, str]] = {
     "mlx_lm": {
-        **{name: f"BatchGenerator(generator.model, {told})" for name, told in _SIZES.items()},
         **{
-            name: f"generator.insert([[5, 6, 7], [8, 9]], {told})" for name, told in _OF_TWO.items()
+            name: f"BatchGenerator(generator.model, {arguments})"
+            for name, arguments in _SIZES.items()
+        },
+        **{
+            name: f"generator.insert([[5, 6, 7], [8, 9]], {arguments})"
+            for name, arguments in _OF_TWO.items()
         },
         "empty_prompt": "generator.insert([[5, 6, 7], []])",
         "unknown_uid": "generator.remove([1000003])",
     },
     "mlx_vlm": {
         **{
-            name: f"BatchGenerator(generator.model, processor, {told})"
-            for name, told in _SIZES.items()
+            name: f"BatchGenerator(generator.model, processor, {arguments})"
+            for name, arguments in _SIZES.items()
         },
         **{
-            name: f"generator.insert([[5, 6, 7], [5, 6]], {told}, "
+            name: f"generator.insert([[5, 6, 7], [5, 6]], {arguments}, "
             "prompt_kwargs=[embeds(3), embeds(2)])"
-            for name, told in _OF_TWO.items()
+            for name, arguments in _OF_TWO.items()
         },
-        **{name: f"generator.insert({told})" for name, told in _EMBEDDED.items()},
+        **{name: f"generator.insert({arguments})" for name, arguments in _EMBEDDED.items()},
         "unknown_uid": "generator.remove(1000003)",
     },
 }
-"""For each library and each kind of probe: a call of the ``generator`` that must be refused."""
+"""For each library and each kind of probe: a call of the ``generator`` that must raise."""
 
 
 def calls_of(found: Found) -> dict[str, str]:
@@ -61,6 +65,6 @@ def calls_of(found: Found) -> dict[str, str]:
     return {p.kind: CALLS[found.library][p.kind] for p in found.schedule.probes}
 
 
-def unsaid_calls(found: Found) -> list[str]:
-    """The kinds that there is no code for."""
+def unsupported_calls(found: Found) -> list[str]:
+    """The kinds of the schedule's invalid calls without code."""
     return [p.kind for p in found.schedule.probes if p.kind not in CALLS[found.library]]

@@ -1,4 +1,4 @@
-"""Values as Python code: what a generator is told, what a processor gave, wrapped lines."""
+"""Values as Python code: arguments of generators, outputs of processors, wrapped lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conformance.tools.repro.refusing import Reason
 WIDTH = 100
 """Columns of a script."""
 
-# Arrays of more numbers than these are drawn anew, if they are pixels, or cannot be written.
+# Larger arrays are drawn at random if they are pixels, else they cannot be written.
 _MOST_NUMBERS = 64
 _MOST_WHOLE = 256
 # Equal tokens in a row that are written as a product.
@@ -26,49 +26,49 @@ _RUN = 6
 
 
 def options_of(library: str, options: EngineOptions) -> dict[str, Any]:
-    """What is told to the generator: what is not as the library has it anyway."""
+    """The arguments of the generator that are not the library's defaults."""
     sizes = ("prefill_step_size", "prefill_batch_size", "completion_batch_size", "max_kv_size")
     plain = EngineOptions()
-    told = {
+    given = {
         name: getattr(options, name)
         for name in sizes
         if getattr(options, name) != getattr(plain, name)
     }
     if library == "mlx_vlm":
-        told.pop("max_kv_size", None)
+        given.pop("max_kv_size", None)
     if options.kv is not None:
         kv, bits = options.kv, options.kv.bits
-        told |= {"kv_bits": int(bits) if float(bits).is_integer() else bits}
-        told |= {"kv_group_size": kv.group_size, "kv_quant_scheme": kv.scheme}
-        told |= {"quantized_kv_start": kv.start}
-    return told
+        given |= {"kv_bits": int(bits) if float(bits).is_integer() else bits}
+        given |= {"kv_group_size": kv.group_size, "kv_quant_scheme": kv.scheme}
+        given |= {"quantized_kv_start": kv.start}
+    return given
 
 
 def bounded_by(found: Found) -> str:
-    """What the single stream is told besides, as the end of its arguments."""
+    """Further arguments of the single stream, as the end of a call."""
     options = found.schedule.options
     if found.library == "mlx_lm":
         return f', "max_kv_size": {options.max_kv_size}' if options.max_kv_size else ""
     if found.kind.policy:
-        told = {k: v for k, v in options_of("mlx_vlm", options).items() if "kv" in k}
-        return f", **{told!r}"
+        given = {k: v for k, v in options_of("mlx_vlm", options).items() if "kv" in k}
+        return f", **{given!r}"
     return ""
 
 
 def processors_of(found: Found) -> dict[str, dict[str, Any]]:
-    """What the library's maker of logits processors is told for each request that has some."""
-    told: dict[str, dict[str, Any]] = {}
+    """The arguments of ``make_logits_processors`` for each request with logits processors."""
+    given: dict[str, dict[str, Any]] = {}
     for request in found.requests:
         for one in request.processors:
             arguments = dict(one.args)
             if "logit_bias" in arguments:  # JSON has no integer keys
                 arguments["logit_bias"] = {int(k): v for k, v in arguments["logit_bias"].items()}
-            told.setdefault(request.request_id, {}).update(arguments)
-    return told
+            given.setdefault(request.request_id, {}).update(arguments)
+    return given
 
 
 def caching_of(library: str, caching: PrefixCaching) -> str:
-    """What the library's keeper of prefixes is told: mlx-lm's how many, mlx-vlm's by names."""
+    """The arguments of the library's prefix cache: in mlx-lm a number, in mlx-vlm by name."""
     if library == "mlx_lm":
         return str(caching.snapshots)
     return repr(
@@ -86,7 +86,7 @@ def caching_of(library: str, caching: PrefixCaching) -> str:
 
 
 def requests_of(found: Found) -> tuple[dict[str, tuple[list[int], int]], str]:
-    """Each request's prompt and number of tokens, and the code of that; an image's runs short."""
+    """Each request's prompt and number of tokens, and their code, with runs of tokens shortened."""
     prompts = {r.request_id: list(r.prompt) for r in found.requests}
     prompts |= {name: prompts[other] for name, other in found.follows.items()}
     value = {r.request_id: (prompts[r.request_id], r.max_tokens) for r in found.requests}
@@ -103,7 +103,7 @@ def _runs(prompt: list[int]) -> str:
 
 
 def media_of(found: Found) -> str:
-    """A dictionary's code: what the processor made of each request beside its ids."""
+    """The code of a dictionary: the processor's output for each request, without ids."""
     given = {r.request_id: found.processed.get(r.request_id, {}) for r in found.requests}
     if not any(given.values()):
         return ""
@@ -112,7 +112,7 @@ def media_of(found: Found) -> str:
         for name, values in given.items()
         if values
     }
-    alike = {re.sub(r"key\(\d+\)", f"key({_telling(found)})", code) for code in codes.values()}
+    alike = {re.sub(r"key\(\d+\)", f"key({_distinct(found)})", code) for code in codes.values()}
     if len(alike) == 1 and len(codes) == len(given):
         text = alike.pop()
     else:
@@ -121,8 +121,8 @@ def media_of(found: Found) -> str:
     return "\n        ".join(folded(text, WIDTH - 12))
 
 
-def _telling(found: Found) -> str:
-    """A number that tells requests apart, in terms of their ``name`` and ``prompt``."""
+def _distinct(found: Found) -> str:
+    """An expression of ``name`` or ``prompt`` that is different for each request."""
     for code, numbers in (
         ("len(prompt)", [len(request.prompt) for request in found.requests]),
         ("len(name)", [len(request.request_id) for request in found.requests]),
@@ -133,7 +133,7 @@ def _telling(found: Found) -> str:
 
 
 def _code(value: Any, found: Found) -> str:
-    """Python code that makes a value that a processor gave; floating arrays are drawn anew."""
+    """The code of a value that a processor gave; large floating arrays are drawn at random."""
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_code(item, found) for item in value) + "]"
     if not isinstance(value, np.ndarray):
@@ -144,8 +144,8 @@ def _code(value: Any, found: Found) -> str:
     if value.size > _MOST_NUMBERS and (value == value.flat[0]).all():
         return f"mx.full({value.shape}, {value.flat[0].item()}, mx.{value.dtype})"
     if value.size > (_MOST_NUMBERS if value.dtype.kind == "f" else _MOST_WHOLE):
-        words = f"the processor gives {value.size} whole numbers"
-        raise NoScriptError(f"{found.case}: {words}", Reason.MEDIA)
+        message = f"the processor gives {value.size} whole numbers"
+        raise NoScriptError(f"{found.case}: {message}", Reason.MEDIA)
     kind = "" if value.dtype in (np.int32, np.float32, np.bool_) else f", mx.{value.dtype}"
     return f"mx.array({value.tolist()}{kind})"
 
@@ -165,7 +165,7 @@ def wrapped(start: str, value: Any, code: str, width: int) -> str:
     """``start`` and the value's code, over as many lines as it takes.
 
     Raises:
-        ReproError: a text in it holds what cannot be broken.
+        ReproError: the code cannot be wrapped without changing the value.
     """
     text = "\n".join(folded(start + code, width, indent="    "))
     if eval(text.removeprefix(start), {"__builtins__": {"dict": dict}}) != value:
@@ -174,14 +174,14 @@ def wrapped(start: str, value: Any, code: str, width: int) -> str:
 
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_HELD = "\0"  # a space that no line ends at
+_HELD = "\0"  # a space that is not a place to break the line
 
 
 def folded(code: str, width: int, *, indent: str = "") -> list[str]:
-    """Lines of code of about ``width`` columns, broken between its words, never in a string.
+    """Lines of code of about ``width`` columns, never broken within a string.
 
     Args:
-        indent: what all lines but the first begin with.
+        indent: the indentation of all lines but the first.
     """
     held = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", _HELD), code)
     lines = textwrap.wrap(

@@ -1,4 +1,4 @@
-"""Finds the first failing schedule of a case, makes it small, gathers what a script needs."""
+"""Finds the first failing schedule of a case, shrinks it, and collects what a script needs."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from conformance.run.session import Session
 from conformance.scenarios import Scenario
 from conformance.tools.repro.found import Found, Reduction, Symptom
 from conformance.tools.repro.joint import Together, joined_of
+from conformance.tools.repro.minimal_config import defaults, minimal_config
+from conformance.tools.repro.minimal_schedule import smallest
 from conformance.tools.repro.observing import Observed, observe
-from conformance.tools.repro.plainer import assumed, plainer
 from conformance.tools.repro.refusing import Reason, refuse_case
-from conformance.tools.repro.smaller import smallest
 from conformance.tools.repro.steps import last_step
 
-# How long a schedule is made smaller.
+# How long a schedule is shrunk.
 SECONDS = 20.0
-# As safetensors calls them.
+# In safetensors' spelling.
 _FLOATING = frozenset({"F32", "F16", "BF16"})
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which failure of a case to look for; empty fields leave it open."""
+    """Which failure of a case to look for; empty fields allow any."""
 
     schedules: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     entry: Defect | None = None
-    lenient: bool = False  # a schedule that the case has not is passed over
+    lenient: bool = False  # unknown schedules are ignored
 
 
 def find(
     session: Session, case: CaseId, wanted: Wanted | None = None, *, seconds: float = SECONDS
 ) -> Found:
-    """The case's first failing schedule, as small as it was found to fail.
+    """The case's first failing schedule, shrunk.
 
     Raises:
         ReproError: no schedule fails as wanted.
@@ -65,20 +65,20 @@ def find(
     refuse_case(subject, case)
     schedules = _schedules(subject, engine, scenario, case)
 
-    def seen_in(candidate: Schedule) -> Observed | None:
+    def observed_in(candidate: Schedule) -> Observed | None:
         return observe(subject, engine, scenario, candidate)
 
-    symptom, schedule = _first(seen_in, schedules, case, wanted)
+    symptom, schedule = _first(observed_in, schedules, case, wanted)
 
     def fails(candidate: Schedule) -> bool:
-        seen = seen_in(candidate)
+        seen = observed_in(candidate)
         return seen is not None and seen[0].like(symptom)
 
     if not fails(schedule):
-        words = f"{schedule.name} fails, but not when it is told by step numbers"
-        raise NoScriptError(f"{case}: {words}", Reason.STEPS)
+        message = f"{schedule.name} fails, but not when its events happen at step numbers"
+        raise NoScriptError(f"{case}: {message}", Reason.STEPS)
     small, _ = smallest(schedule, fails, seconds=seconds)
-    seen = seen_in(small)
+    seen = observed_in(small)
     if seen is not None:
         symptom = seen[0]
     return gathered(session, case, Reduction(small, symptom), wanted.entry)
@@ -90,8 +90,8 @@ def _loaded(session: Session, case: CaseId) -> Subject:
     except ConformanceError:
         raise
     except Exception as error:
-        words = f"the model cannot be loaded, {type(error).__name__}: {error}"
-        raise NoScriptError(f"{case}: {words}", Reason.LOADING) from error
+        message = f"the model cannot be loaded, {type(error).__name__}: {error}"
+        raise NoScriptError(f"{case}: {message}", Reason.LOADING) from error
 
 
 def _schedules(
@@ -102,12 +102,12 @@ def _schedules(
     except ConformanceError:
         raise
     except Exception as error:
-        words = f"the library fails before anything is played, {type(error).__name__}: {error}"
-        raise NoScriptError(f"{case}: {words}", Reason.BEFORE) from error
+        message = f"the library fails before anything is played, {type(error).__name__}: {error}"
+        raise NoScriptError(f"{case}: {message}", Reason.BEFORE) from error
 
 
 def _first(
-    seen_in: Callable[[Schedule], Observed | None],
+    observed_in: Callable[[Schedule], Observed | None],
     schedules: Sequence[Schedule],
     case: CaseId,
     wanted: Wanted,
@@ -120,7 +120,7 @@ def _first(
     for schedule in schedules:
         if wanted.schedules and schedule.name not in wanted.schedules:
             continue
-        seen = seen_in(schedule)
+        seen = observed_in(schedule)
         if seen is not None and (not wanted.verdicts or seen[0].verdict in wanted.verdicts):
             return seen
         good.append(schedule.name)
@@ -153,7 +153,7 @@ def gathered(session: Session, case: CaseId, reduction: Reduction, entry: Defect
         steps=last_step(schedule) + min(step_bound(schedule), 200),
         text=f"{entry.why} See {entry.where}." if entry is not None else f"{symptom.what}.",
         place=f"See {entry.where}." if entry is not None else f"{symptom.verdict}.",
-        config=_completed(library, plainer(family.config, left_out)),
+        config=_completed(library, minimal_config(family.config, left_out)),
         vocab=family.vocab_size,
         recipe=family.facts.weights,
         shapes=shapes,
@@ -164,22 +164,22 @@ def gathered(session: Session, case: CaseId, reduction: Reduction, entry: Defect
         model_file=_needed_file(library, family),
         processed=given,
         joined=joined_of(join, requests, given, str(case)),
-        # What repeats the single stream spares it nothing.
+        # The engine that repeats the single stream does no more work than it.
         whole=symptom.kind.batch and not getattr(subject.model, "takes_pieces", True),
         left_out=left_out,
     )
 
 
 def with_plain_config(session: Session, found: Found) -> Found:
-    """The same with a config without what the library assumes anyway; takes some seconds."""
+    """The same without fields of the config that are the library's defaults; takes some seconds."""
     subject = session.subject(found.case)
-    paths = assumed(subject.library, subject.family)
-    config = _completed(subject.library, plainer(subject.family.config, paths))
+    paths = defaults(subject.library, subject.family)
+    config = _completed(subject.library, minimal_config(subject.family.config, paths))
     return dataclasses.replace(found, config=config, left_out=paths)
 
 
 def _completed(library: Library, config: dict[str, Any]) -> dict[str, Any]:
-    """With the towers that ``mlx_vlm.utils.load_model`` adds where there are none."""
+    """The config with the towers that ``mlx_vlm.utils.load_model`` adds."""
     if library.name != "mlx_vlm":
         return config
     text = {"text_config": config.pop("llm_config", {}), "vision_config": {}, "audio_config": {}}
@@ -187,7 +187,7 @@ def _completed(library: Library, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _following(subject: Subject, schedule: Schedule) -> dict[str, str]:
-    """Of requests that go on where another one ended, that one: other weights answer otherwise."""
+    """For requests that continue another one's answer, that one: answers depend on the weights."""
     if schedule.options.prefix_caching is None or schedule.options.kv is not None:
         return {}
     answers = {
@@ -217,9 +217,9 @@ def _needed_file(library: Library, family: Family) -> str:
 
 
 def _shapes(subject: Subject, case: CaseId) -> tuple[dict[str, Shape], set[str]]:
-    """The shapes of all floating parameters, read from what the library's plugin writes.
+    """The shapes of all floating parameters, and the safetensors types of the others.
 
-    And the types of the others, as safetensors calls them.
+    Both are read from the checkpoint that the library's plugin writes.
     """
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         subject.library.write(subject.family, Path(folder), dtype=case.dtype, seed=case.seed)

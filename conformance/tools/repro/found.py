@@ -1,4 +1,4 @@
-"""What a script is written of: a failing schedule, made small, and its model."""
+"""The data of a script: a failing schedule, shrunk, and its model."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ FieldPath = tuple[str, ...]
 
 
 class Kind(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is held against what.
+    """What a script compares.
 
     Attributes:
-        batch: requests in a batch, each against itself alone; else one stream against itself.
-        crash: what is wrong raises.
-        oracle: ``stateless`` or ``pieces``: the single stream against the pass without a cache, or
-            prefill in pieces against prefill as a whole; empty of a batch.
-        policy: the single stream is told itself how to quantize, as a user would tell it.
-        called: an invalid call is not refused; nothing is decoded.
-        weighed: what of the memory is looked at, as ``schedule.Weigh`` calls it.
+        batch: requests in a batch, each with its single stream; else a single stream with itself.
+        crash: the defect is an exception.
+        oracle: ``stateless`` or ``pieces``: the single stream with the pass without a cache, or
+            prefill in pieces with prefill as a whole; empty for a batch.
+        policy: the single stream gets the arguments for quantization, as from a user.
+        called: an invalid call does not raise; nothing is decoded.
+        weighed: the memory that is measured, a value of ``schedule.Weigh``.
     """
 
     batch: bool = True
@@ -45,7 +45,7 @@ class Symptom(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         verdict: the worst.
         kind: what is compared.
-        what: what the check said, or the exception; empty in a ``Reduction``.
+        what: the text of the finding, or the exception; empty in a ``Reduction``.
         difference: the largest, in nats; ``noise`` is what rounding may move.
         mark: of an exception its type and file; two crashes with equal marks are one defect.
     """
@@ -58,15 +58,15 @@ class Symptom(msgspec.Struct, frozen=True, omit_defaults=True):
     mark: str = ""
 
     def like(self, other: Symptom) -> bool:
-        """Whether this one is as good to show as ``other``: of its kind, and nearly as loud."""
+        """Whether it is of the same kind as ``other``, and its difference nearly as large."""
         if self.kind != other.kind or self.mark != other.mark:
             return False
         if (self.verdict is Verdict.NAN) != (other.verdict is Verdict.NAN):
             return False
         if self.kind.crash or self.verdict is Verdict.NAN:
             return True
-        loud = self.difference >= min(other.difference, 0.1) / 2
-        return loud and self.difference * other.noise >= min(
+        large = self.difference >= min(other.difference, 0.1) / 2
+        return large and self.difference * other.noise >= min(
             other.difference * self.noise, 100 * self.noise * other.noise
         )
 
@@ -91,9 +91,9 @@ class Joined:
 
     Attributes:
         names: of their requests, row by row.
-        pad: the token that short rows are filled up with; ``right``: behind the prompt.
-        given: what the processor gives beside ids and mask; ``padded``: those of them that are
-            filled up like the ids, with 0. The others are joined as they are.
+        pad: the padding token of short rows; ``right``: the padding is on the right.
+        given: the processor's outputs besides ids and mask; ``padded``: those of them that are
+            padded like the ids, with 0. The others are concatenated.
     """
 
     names: tuple[str, ...]
@@ -108,20 +108,20 @@ class Found:
     """A failing schedule and its model.
 
     Attributes:
-        case: the case it is of.
-        library: whose model it is.
-        schedule: the small one; its moments are told by step numbers.
-        symptom: how it fails; ``steps`` are the engine's steps that it takes.
-        text: what is wrong, in words; ``place``: where, or in short.
+        case: the case of the schedule.
+        library: the library of the model.
+        schedule: the shrunk one; its events happen at step numbers.
+        symptom: how it fails; ``steps`` is the number of the engine's steps.
+        text: what is wrong; ``place``: where, or in short.
         config: of the family, as the library reads it; ``vocab`` is its number of token ids.
         recipe: of its weights, ``shapes`` all floating parameters, ``seed`` that of the draw.
-        packed: it has parameters that hold packed numbers; ``integers``: that hold whole numbers.
-        model_file: a Python file that the library would read the model from; empty if none.
-        processed: for each request with media what the processor gave beside token ids.
-        joined: the batch's prompts, where they are embedded in one call; else each is by itself.
-        follows: requests whose prompt is another's and all of its answer, and that other one.
-        whole: the library cannot cut the prompts of this model when it decodes one alone.
-        left_out: paths of the config's fields that the library assumes anyway; not in ``config``.
+        packed: it has parameters that hold packed numbers; ``integers``: that hold integers.
+        model_file: a Python file that the library reads the model from; empty if none.
+        processed: for each request with media the processor's outputs besides token ids.
+        joined: the batch's prompts, if they are embedded in one call.
+        follows: for requests whose prompt is another one's prompt and answer, that other one.
+        whole: the library cannot prefill single streams of this model in pieces.
+        left_out: paths of the config's fields that are the library's defaults.
     """
 
     case: CaseId
@@ -155,7 +155,7 @@ class Found:
 
     @property
     def kind(self) -> Kind:
-        """What is held against what."""
+        """What the script compares."""
         return self.symptom.kind
 
     @property
@@ -170,7 +170,7 @@ class Found:
 
     @property
     def reached(self) -> str:
-        """How the paths of all parameters begin that decide numbers: text alone sees no tower."""
+        """The prefix of the paths of all parameters with an effect: without media no towers."""
         named = any(path.startswith("language_model.") for path in self.shapes)
         shown = any(self.processed.values())
         return "language_model." if self.library == "mlx_vlm" and named and not shown else ""
@@ -182,7 +182,7 @@ class Found:
 
     @property
     def bound(self) -> float:
-        """Halfway, in powers, between what rounding moves and what the defect does, in nats."""
+        """The geometric mean of the noise and the defect's difference, in nats."""
         noise = max(self.noise, 1e-6)
-        loud = self.symptom.difference
-        return float((noise * loud) ** 0.5) if math.inf > loud > noise else 100 * noise
+        difference = self.symptom.difference
+        return float((noise * difference) ** 0.5) if math.inf > difference > noise else 100 * noise

@@ -1,4 +1,4 @@
-"""Prompts that the processor is handed in one call: what it made of them, beside each alone."""
+"""Prompts that the processor gets in one call: its output, compared with that for each prompt."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ Together = Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]
 def joined_of(
     join: Callable[[], Together],
     requests: Mapping[str, Request],
-    alone: Mapping[str, Mapping[str, Any]],
+    separate: Mapping[str, Mapping[str, Any]],
     case: str,
 ) -> tuple[Joined, ...]:
-    """How what the processor gave of several prompts is made from what it gave of each.
+    """How the processor's output for several prompts is made from that for each.
 
     Args:
-        join: asks the processor.
-        alone: of each request, what it gave beside the ids.
+        join: calls the processor.
+        separate: for each request the processor's outputs besides the ids.
 
     Raises:
-        NoScriptError: it fails, or gives something else than the same prompts side by side.
+        NoScriptError: it fails, or gives something other than the concatenation.
     """
     try:
         groups = join()
     except Exception as error:
-        words = f"the processor fails itself, {type(error).__name__}: {error}"
-        raise NoScriptError(f"{case}: {words}", Reason.PROCESSOR) from error
+        message = f"the processor fails itself, {type(error).__name__}: {error}"
+        raise NoScriptError(f"{case}: {message}", Reason.PROCESSOR) from error
     found = []
     for names, made in groups:
         ids, mask = made["input_ids"], made["attention_mask"]
         rows = [tuple(row[seen > 0].tolist()) for row, seen in zip(ids, mask, strict=True)]
         if rows != [requests[name].prompt for name in names]:
-            words = "the processor makes other ids of several prompts than of each"
-            raise NoScriptError(f"{case}: {words}", Reason.PROCESSOR)
+            message = "the processor makes other ids of several prompts than of each"
+            raise NoScriptError(f"{case}: {message}", Reason.PROCESSOR)
         given = {k: v for k, v in made.items() if k not in ("input_ids", "attention_mask")}
-        parts = [alone[name] for name in names]
+        parts = [separate[name] for name in names]
         padded = [k for k, v in given.items() if _shape(v) == ids.shape]
         for name, value in given.items():
             width = ids.shape[1] if name in padded else 0
             if not _same(value, [part[name] for part in parts if name in part], width):
-                words = f"the processor makes other {name} of several prompts than of each"
-                raise NoScriptError(f"{case}: {words}", Reason.PROCESSOR)
+                message = f"the processor makes other {name} of several prompts than of each"
+                raise NoScriptError(f"{case}: {message}", Reason.PROCESSOR)
         pad = int(ids[mask == 0][0]) if (mask == 0).any() else 0
         right = bool((mask[:, 0] > 0).all() and (mask == 0).any())
         found.append(Joined(names, pad, right, tuple(given), tuple(padded)))

@@ -21,23 +21,23 @@ from conformance.tools.repro.steps import by_steps
 
 Observed = tuple[Symptom, Schedule]
 
-_SILENT = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS, Verdict.UNSUPPORTED})
+_NOT_WRONG = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS, Verdict.UNSUPPORTED})
 
 
 def observe(
     subject: Subject, engine: type[Engine], scenario: Scenario, schedule: Schedule
 ) -> Observed | None:
-    """How the schedule fails, and the same schedule told by steps; ``None`` where it does not.
+    """How the schedule fails, and the schedule with step numbers; ``None`` if it does not fail.
 
     It is played once, the engine choosing all tokens, as a script plays it.
     """
     try:
         if scenario.oracle_only:
-            return _alone(subject, schedule)
+            return _single_stream(subject, schedule)
         played = play_schedule(subject, engine, schedule, once=True, enough=lambda _: True)
     except ConformanceError:
         return None
-    except Exception as error:  # noqa: BLE001 - the library's failure is what is looked for
+    except Exception as error:  # noqa: BLE001 - the library's failure is the result
         failure = failure_of(error, "decoding one request alone")
         return (
             None
@@ -49,27 +49,27 @@ def observe(
 
 def _together(played: Play) -> Observed | None:
     (trace,) = played.traces
-    findings = [f for check in CHECKS for f in check(played) if f.verdict not in _SILENT]
+    findings = [f for check in CHECKS for f in check(played) if f.verdict not in _NOT_WRONG]
     if not findings:
         return None
-    told = by_steps(played.schedule, trace)
+    in_steps = by_steps(played.schedule, trace)
     worst = max(findings, key=lambda f: (f.verdict.severity, f.check == "probe"))
     if trace.failure is not None:
-        return _crash(trace.failure, Kind(crash=True)), told
+        return _crash(trace.failure, Kind(crash=True)), in_steps
     if worst.check == "probe":
-        return Symptom(worst.verdict, Kind(called=True), worst.what, mark="probe"), told
+        return Symptom(worst.verdict, Kind(called=True), worst.what, mark="probe"), in_steps
     if worst.check == "leak" and played.schedule.weigh is not None:
         kind = Kind(weighed=str(played.schedule.weigh))
-        return Symptom(worst.verdict, kind, worst.what, mark="leak"), told
+        return Symptom(worst.verdict, kind, worst.what, mark="leak"), in_steps
     kind = Kind(policy=worst.verdict is Verdict.POLICY)
     difference, noise = _figures(played)
     if kind.policy:
         difference, noise = worst.difference or 0.0, worst.noise or noise
-    return Symptom(worst.verdict, kind, worst.what, difference, noise, _mark(worst)), told
+    return Symptom(worst.verdict, kind, worst.what, difference, noise, _mark(worst)), in_steps
 
 
 def _mark(finding: Finding) -> str:
-    """What tells findings that are not about numbers apart: their check."""
+    """The check of findings that are not about numbers; empty for the others."""
     numbers = finding.check in ("forced", "free", "nonfinite", "policy", "twins", "stability")
     return "" if numbers else finding.check
 
@@ -86,14 +86,14 @@ def _figures(played: Play) -> tuple[float, float]:
     return max(found)
 
 
-def _alone(subject: Subject, schedule: Schedule) -> Observed | None:
+def _single_stream(subject: Subject, schedule: Schedule) -> Observed | None:
     outcome = judge_oracle(subject, [schedule])
-    asked = {request.request_id: request.max_tokens for request in schedule.requests}
+    wanted = {request.request_id: request.max_tokens for request in schedule.requests}
     findings = [
         f
         for f in outcome.findings
-        # The oracle keeps longer answers to the same prompt, of which a script has none.
-        if f.verdict is Verdict.ORACLE and (f.step or 0) < asked[f.request_id or ""]
+        # The oracle keeps longer answers to the same prompt, which a script does not have.
+        if f.verdict is Verdict.ORACLE and (f.step or 0) < wanted[f.request_id or ""]
     ]
     if not findings:
         return None

@@ -1,4 +1,4 @@
-"""What a script has no words for, and why a case that fails has none."""
+"""Cases for which no script can be written, and the reasons."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from conformance.core.errors import NoScriptError
 from conformance.core.options import EngineOptions
 from conformance.core.verdict import CaseId
 from conformance.reference.subject import Subject
-from conformance.tools.repro.calls import unsaid_calls
+from conformance.tools.repro.calls import unsupported_calls
 from conformance.tools.repro.found import Found
 
 LIBRARIES = ("mlx_lm", "mlx_vlm")
-"""Those that there are templates for."""
+"""The libraries with templates."""
 
-# Engines whose batch the templates play.
+# The engines with templates.
 _ENGINES = (*LIBRARIES, "mlx_vlm_batch_generate")
 
 
 class Reason(enum.StrEnum):
-    """Why there is no script, in words that all cases of the same obstacle share."""
+    """Why there is no script; the texts are kept in ``docs/repro/table.jsonl``."""
 
     RELEASE = "the entry is of other releases or devices"
     DIED = "the library ends the whole process"
@@ -41,46 +41,46 @@ class Reason(enum.StrEnum):
 
 
 def refuse_case(subject: Subject, case: CaseId) -> None:
-    """See, before anything is played, that a script could hold the case's model and engine.
+    """Check, before anything is played, that a script can have the case's model and engine.
 
     Raises:
-        NoScriptError: it could not.
+        NoScriptError: it cannot.
     """
     if subject.library.name not in LIBRARIES or case.engine not in _ENGINES:
-        words = f"a script has no words for the engine {case.engine}"
-        raise NoScriptError(f"{case}: {words}", Reason.ENGINE)
+        message = f"a script has no words for the engine {case.engine}"
+        raise NoScriptError(f"{case}: {message}", Reason.ENGINE)
     if subject.family.checkpoint is not None:
-        words = "a real checkpoint's weights cannot be said in a script"
-        raise NoScriptError(f"{case}: {words}", Reason.CHECKPOINT)
+        message = "a script cannot hold a real checkpoint's weights"
+        raise NoScriptError(f"{case}: {message}", Reason.CHECKPOINT)
 
 
 def refuse(found: Found) -> None:
-    """See that nothing is asked that the templates have no words for.
+    """Check that the templates support everything in ``found``.
 
     Raises:
-        NoScriptError: names what.
+        NoScriptError: they do not; names what.
     """
     if found.model_file and any(found.processed.values()):
-        words = "the tower that sees is the project's own, in a file of its own"
-        raise NoScriptError(f"{found.case}: {words}", Reason.FILE)
+        message = "the vision tower is the project's own, in a separate file"
+        raise NoScriptError(f"{found.case}: {message}", Reason.FILE)
     if found.packed:
         raise NoScriptError(f"{found.case}: its parameters are packed", Reason.PACKED)
     if found.schedule.options.drafting is not None:
-        words = "a drafter has weights and files of its own"
-        raise NoScriptError(f"{found.case}: {words}", Reason.DRAFTER)
-    if named := [what for what, is_so in _unsaid(found).items() if is_so]:
-        words = f"a script has no words for {', '.join(named)}"
-        raise NoScriptError(f"{found.case}: {words}", f"no words for {', '.join(named)}")
+        message = "a drafter has weights and files of its own"
+        raise NoScriptError(f"{found.case}: {message}", Reason.DRAFTER)
+    if named := [what for what, is_so in _unsupported(found).items() if is_so]:
+        message = f"a script has no words for {', '.join(named)}"
+        raise NoScriptError(f"{found.case}: {message}", f"no words for {', '.join(named)}")
 
 
-def _unsaid(found: Found) -> dict[str, bool]:
+def _unsupported(found: Found) -> dict[str, bool]:
     schedule, requests = found.schedule, found.requests
-    told = schedule.options != EngineOptions(
+    changed = schedule.options != EngineOptions(
         prefill_step_size=schedule.options.prefill_step_size,
     )
     processors = [one for request in requests for one in request.processors]
     return {
-        **{f"the invalid call {kind}": True for kind in unsaid_calls(found)},
+        **{f"the invalid call {kind}": True for kind in unsupported_calls(found)},
         "weighed memory": schedule.weigh is not None and not found.kind.weighed,
         "another thread": schedule.decode_on_other_thread,
         "a cache to go on from": any(r.continues for r in requests),
@@ -89,5 +89,5 @@ def _unsaid(found: Found) -> dict[str, bool]:
         "logits processors": any(one.kind != "library" for one in processors)
         or bool(processors and found.library == "mlx_lm"),
         "stop sequences": any(r.stop for r in requests),
-        "options of prompts that are embedded together": bool(found.joined) and told,
+        "options of prompts that are embedded together": bool(found.joined) and changed,
     }

@@ -1,4 +1,4 @@
-"""Writes what was found as a script that needs mlx, NumPy and the library, and nothing of ours."""
+"""Writes a script that needs only mlx, NumPy and the library."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from conformance.core.errors import NoScriptError
 from conformance.tools.repro.code import WIDTH
 from conformance.tools.repro.found import Found
 from conformance.tools.repro.refusing import Reason
-from conformance.tools.repro.words import docstring, words_of
+from conformance.tools.repro.template_values import docstring, template_values
 
 MOST_LINES = 60
-"""A script that is longer is none that a maintainer reads in two minutes."""
+"""A maintainer reads a script of this length in two minutes."""
 
-# Nats; of weights whose noise was not measured, no less counts as wrong.
+# Nats; for weights whose noise was not measured, smaller differences do not count.
 _COARSE = 0.01
 
 
 class Terse(enum.IntEnum):
-    """What is left out of a script to make it shorter: each also what the one before does."""
+    """What is left out of a script to shorten it: each level includes those before."""
 
     NOTHING = 0
-    REASON = 1  # why it is wrong; where is still said
+    REASON = 1  # why it is wrong; where is still given
     SPACE = 2  # empty lines
-    TOWERS = 3  # what makes towers small that text does not reach
+    TOWERS = 3  # the sizes of towers that text does not use
     RECIPE = 4  # the weights' own scales: all matrices have gain 1
 
 
 def write_scripts(found: Found, *, unittest: bool = False) -> list[str]:
-    """The script's text: with all that explains it, or as much as there is room for.
+    """The script's text, with as much explanation as there is room for.
 
-    Those after the first are shorter ones, whose model is another one: they may not show it, and
-    neither may the first, if it is one of them.
+    If only scripts with a reduced model are short enough, these are several: each may not show the
+    defect.
 
     Raises:
-        NoScriptError: it cannot be said in a script of this kind; says what is in the way.
+        NoScriptError: no script can be written; says why.
     """
     texts = {terse: rendered(found, unittest=unittest, terse=terse) for terse in Terse}
     short = {t: text for t, text in texts.items() if unittest or text.count("\n") <= MOST_LINES}
     if not short:
         least = min(text.count("\n") for text in texts.values())
-        words = f"the script has {least} lines, {MOST_LINES} are the most"
-        raise NoScriptError(f"{found.case}: {words}", Reason.LONG)
+        message = f"the script has {least} lines, {MOST_LINES} are the most"
+        raise NoScriptError(f"{found.case}: {message}", Reason.LONG)
     if min(short) < Terse.TOWERS:
         return [short[min(short)]]
     return list(dict.fromkeys(short.values()))
 
 
 def fits(found: Found) -> bool:
-    """Whether a script of the very model is short enough, be it without reason and empty lines."""
+    """Whether a script with the unreduced model is short enough, without reason and empty lines."""
     return rendered(found, terse=Terse.SPACE).count("\n") <= MOST_LINES
 
 
@@ -63,20 +63,20 @@ def rendered(found: Found, *, unittest: bool = False, terse: Terse = Terse.NOTHI
     """The script, however long it is.
 
     Raises:
-        NoScriptError: it cannot be said in a script of this kind.
+        NoScriptError: no script can be written.
     """
     if terse >= Terse.TOWERS and not any(found.processed.values()):
         bare: dict[str, Any] = {
             name: {} for name in ("vision_config", "audio_config") if name in found.config
         }
         found = dataclasses.replace(found, config=found.config | bare)
-    said = words_of(found, WIDTH - 8 * unittest)
+    values = template_values(found, WIDTH - 8 * unittest)
     if terse >= Terse.REASON:
-        said["text"] = docstring(found, found.place)
+        values["text"] = docstring(found, found.place)
     if terse >= Terse.RECIPE or found.kind.called:
-        said |= {"weights": "", "bound": f"{max(found.bound, _COARSE):.1g}"}
+        values |= {"weights": "", "bound": f"{max(found.bound, _COARSE):.1g}"}
     template = _environment().get_template("script.py.j2")
-    whole = _spaced(template.render(unittest=unittest, **_names(found), **said))
+    whole = _spaced(template.render(unittest=unittest, **_names(found), **values))
     if terse >= Terse.SPACE:
         whole = re.sub(r"\n\n+", "\n", whole)
     ast.parse(whole)

@@ -1,4 +1,4 @@
-"""A schedule whose moments are told by step numbers, as a script tells them."""
+"""A schedule whose events happen at step numbers, as in a script."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def by_steps(schedule: Schedule, trace: Trace) -> Schedule:
 
 
 def events(schedule: Schedule) -> list[tuple[int, str, list[str]]]:
-    """What happens before which step: ``insert`` or ``remove``, and the requests it is done to.
+    """The events: before which step, ``insert`` or ``remove``, and the requests.
 
     Of one step arrivals come first, but for those that follow a removal in the schedule's sense:
     ``by_steps`` has no such.
@@ -51,7 +51,7 @@ def events(schedule: Schedule) -> list[tuple[int, str, list[str]]]:
 
 
 def last_step(schedule: Schedule) -> int:
-    """The step before which the last thing happens."""
+    """The step before which the last event happens."""
     items: tuple[Arrival | Removal | Probe, ...]
     items = (*schedule.arrivals, *schedule.removals, *schedule.probes)
     return max((item.when.count for item in items), default=0)

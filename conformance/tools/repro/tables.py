@@ -1,4 +1,4 @@
-"""What was tried of known defects, as lines of JSON that a later call goes on from."""
+"""The results for known defects as lines of JSON, from which a later call can continue."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def read_table(text: bytes) -> dict[str, KnownScript]:
     """What ``table_lines`` wrote, by the entries' ids.
 
     Raises:
-        ReproError: a line is none of those; says which.
+        ReproError: a line is not one of those; says which.
     """
     found = {}
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             item = msgspec.json.decode(line, type=KnownScript)
         except msgspec.MsgspecError as error:
-            raise ReproError(f"line {number} is no line of its table: {error}") from error
+            raise ReproError(f"line {number} is not a line of its table: {error}") from error
         found[item.entry] = item
     return found
 

@@ -1,4 +1,4 @@
-"""Runs a script by itself and says how it ended."""
+"""Runs a script in its own process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Tried:
-    """How a script ended: its exit code, ``None`` if it took too long, and what it printed."""
+    """The result of a script: its exit code, ``None`` if it took too long, and its output."""
 
     code: int | None
     output: str
@@ -27,7 +27,7 @@ class Tried:
         """Whether it ran to its end and shows the defect.
 
         Args:
-            mark: of a crash the exception's type and file: it must be that type that is raised.
+            mark: for a crash the type and file of the exception that must be raised.
         """
         ended = self.code == 1 and ("WRONG" in self.output or "FAILED (" in self.output)
         return ended and mark.partition(" ")[0] in self.output
@@ -44,7 +44,7 @@ def shown_by(
     """The first of the case's scripts that shows the defect, and how it ended.
 
     Raises:
-        NoScriptError: there is none, or none of them shows it.
+        NoScriptError: no script can be written, or none of them shows it.
     """
     mark = found.symptom.mark if found.kind.crash else ""
     tries = []
@@ -52,15 +52,15 @@ def shown_by(
         tries.append(try_script(text, python=python))
         if tries[-1].shows(mark):
             return text, tries[-1]
-    words = f"the script does not show it, it ended so: {tries[0].last}"
-    raise NoScriptError(f"{found.case}: {words}", Reason.DRAWN)
+    message = f"the script does not show it, it ended with: {tries[0].last}"
+    raise NoScriptError(f"{found.case}: {message}", Reason.DRAWN)
 
 
 def try_script(text: str, *, python: str = sys.executable) -> Tried:
     """Run the script in a process and a folder of its own.
 
     Args:
-        python: of the environment that it is to run in; nothing of ours need be there.
+        python: of the environment to run it in, which does not need this project.
     """
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         file = Path(folder) / "repro.py"
@@ -80,5 +80,5 @@ def try_script(text: str, *, python: str = sys.executable) -> Tried:
 
 
 def _quiet(text: str) -> str:
-    """The text without what libraries say at each import."""
+    """The text without the lines that libraries print at each import."""
     return "\n".join(line for line in text.splitlines() if "[transformers]" not in line)

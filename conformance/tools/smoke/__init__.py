@@ -1,4 +1,7 @@
-"""A few tiny steps that tell a broken adapter from a wrong engine."""
+"""A few steps on a tiny model that distinguish a broken adapter from a wrong engine.
+
+Judging outputs in depth belongs to the scenarios and ``checks/``.
+"""
 
 from conformance.tools.smoke.running import Smoke, State, smoke
 

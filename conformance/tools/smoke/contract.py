@@ -1,7 +1,7 @@
-"""Does an adapter keep the engine protocol? Asked call by call, whatever the tokens are.
+"""Checks call by call that an adapter keeps the engine protocol, whatever the tokens are.
 
-Checks look at whole recordings of runs; this looks at each value as it is handed over, so that it
-can say which method of the adapter gave what it must not.
+``checks/`` look at recordings of runs; this looks at each returned value, so that a message can
+name the method of the adapter.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 
-# Steps without a token or a piece of prompt, after which nothing more is expected.
+# After this many steps without a token or a piece of prompt the run has stalled.
 _IDLE_STEPS = 8
-# How far the probabilities of a step may be from summing to 1; half precision loses as much.
+# How far the sum of a step's probabilities may be from 1, in half precision.
 _SUM_SLACK = 0.05
 
 
 class Broken(Exception):  # noqa: N818 - it says what is broken
-    """The adapter breaks the protocol; the text says by what."""
+    """The adapter violates the protocol; the text says how."""
 
 
 class Wrong(Exception):  # noqa: N818
-    """What lies below the adapter raised; the text says what."""
+    """Code below the adapter raised; the text is the exception."""
 
 
 def keep_contract(
@@ -43,16 +43,16 @@ def keep_contract(
     want: Mapping[str, tuple[int, ...]],
     vocab: int,
 ) -> None:
-    """Drive the adapter through all its calls, forced where it can be, and look at each answer.
+    """Make all calls of the adapter, forced if it can be, and check each returned value.
 
     Args:
         want: the tokens of each request's single stream.
         vocab: entries of each step's logprobs.
 
     Raises:
-        Broken: the adapter breaks the protocol.
-        Wrong: an exception comes from below the adapter.
-        Unsupported: the library says that it cannot do this.
+        Broken: the adapter violates the protocol.
+        Wrong: code below the adapter raised an exception.
+        Unsupported: the library does not support this.
     """
     engine = _called(engine_class, "__init__", lambda: engine_class(model, EngineOptions()))
     try:
@@ -61,13 +61,13 @@ def keep_contract(
         if Capability.CANCEL in engine_class.capabilities:
             contract.cancel(requests)
     except BaseException:
-        _close_quietly(engine)
+        _close_ignoring_errors(engine)
         raise
     _called(engine_class, "close()", engine.close)
 
 
 class _Contract:
-    """One adapter at work."""
+    """One adapter, and its requests so far."""
 
     def __init__(
         self, kind: type[Engine], engine: Engine, want: Mapping[str, tuple[int, ...]], vocab: int
@@ -77,17 +77,17 @@ class _Contract:
         self._over: dict[str, str] = {}
 
     def decode(self, requests: Sequence[Request]) -> None:
-        """Insert all, step until each has ended, and a little longer."""
+        """Insert all, step until each has ended, and two more times."""
         self._insert(requests)
         self._to_the_end()
 
     def cancel(self, requests: Sequence[Request]) -> None:
-        """Insert them under other names, remove the first in mid-decode, let one more join."""
+        """Insert them under other names, remove the first while it decodes, let another join."""
         self._produced, self._over = {}, {}
         first, *_ = again = self._renamed("again", requests)
         self._insert(again)
         while not self._produced[first.request_id]:
-            self._until_something()
+            self._step_until_progress()
         if first.request_id not in self._over:
             _called(self._kind, "remove()", lambda: self._engine.remove([first.request_id]))
             self._over[first.request_id] = "was removed"
@@ -102,10 +102,10 @@ class _Contract:
         return renamed
 
     def _to_the_end(self) -> None:
-        """Step until each has ended, and a little longer; each gives back what it was fed."""
+        """Step until each has ended, and two more times; each must return the tokens it was fed."""
         while len(self._over) < len(self._produced):
-            self._until_something()
-        self._epilogue()
+            self._step_until_progress()
+        self._check_idle()
         for name, tokens in self._produced.items():
             forced = Capability.FORCED in self._kind.capabilities
             fed = self._want[name][: len(tokens) if "removed" in self._over[name] else None]
@@ -120,15 +120,15 @@ class _Contract:
         self._produced |= {r.request_id: [] for r in requests}
         _called(self._kind, "insert()", lambda: self._engine.insert(submissions))
 
-    def _until_something(self) -> None:
+    def _step_until_progress(self) -> None:
         for _ in range(_IDLE_STEPS):
             if self._step():
                 return
         waiting = ", ".join(name for name in self._produced if name not in self._over)
         raise Broken(f"step() gave nothing {_IDLE_STEPS} times in a row while {waiting} waits")
 
-    def _epilogue(self) -> None:
-        """Two more steps, in which nobody may speak; and nothing is still held."""
+    def _check_idle(self) -> None:
+        """Two more steps, without any event; then nothing may be held."""
         for _ in range(2):
             self._step()
         held = [name for name, stage in self._stages().items() if stage is not Stage.FINISHED]
@@ -136,41 +136,41 @@ class _Contract:
             raise Broken(f"stages() still names {', '.join(held)} after all have ended")
 
     def _step(self) -> bool:
-        """One step; whether anything came of it."""
+        """One step; whether it gave a token or processed a prompt."""
         output = _called(self._kind, "step()", self._engine.step)
         if not isinstance(output, StepOutput):
             raise Broken(f"step() gave {_kind(output)}, must give a StepOutput")
         for event in output.events:
-            self._look_at(event)
-        if strangers := sorted(set(output.processed) - set(self._produced)):
-            raise Broken(f"step() worked on the prompt of {strangers[0]!r}, which nobody inserted")
+            self._check_event(event)
+        if unknown := sorted(set(output.processed) - set(self._produced)):
+            raise Broken(f"step() worked on the prompt of {unknown[0]!r}, which was not inserted")
         self._stages()
-        self._look_at_rows()
+        self._check_rows()
         return bool(output.events or output.processed)
 
     def _stages(self) -> Mapping[str, Stage]:
         stages: Mapping[str, Stage] = _called(self._kind, "stages()", self._engine.stages)
         for name, stage in stages.items():
             if name not in self._produced:
-                raise Broken(f"stages() names {name!r}, which nobody inserted")
+                raise Broken(f"stages() names {name!r}, which was not inserted")
             if not isinstance(stage, Stage):
                 raise Broken(f"stages() gave {_kind(stage)} for {name!r}, must give a Stage")
         return stages
 
-    def _look_at_rows(self) -> None:
+    def _check_rows(self) -> None:
         for name in _called(self._kind, "rows()", self._engine.rows):
             if name not in self._produced:
-                raise Broken(f"rows() names {name!r}, which nobody inserted")
+                raise Broken(f"rows() names {name!r}, which was not inserted")
         held = _called(self._kind, "cache_bytes()", self._engine.cache_bytes)
         if held is not None and (not isinstance(held, int) or held < 0):
             raise Broken(f"cache_bytes() gave {held!r}, must give a number of bytes or None")
 
-    def _look_at(self, event: Any) -> None:
+    def _check_event(self, event: Any) -> None:
         if not isinstance(event, TokenEvent):
             raise Broken(f"step() gave {_kind(event)} among its events, must give TokenEvent")
         name = event.request_id
         if name not in self._produced:
-            raise Broken(f"step() gave a token of {name!r}, which nobody inserted")
+            raise Broken(f"step() gave a token of {name!r}, which was not inserted")
         if name in self._over:
             raise Broken(f"step() gave a token of {name!r} after it {self._over[name]}")
         if not isinstance(event.token, int) or not 0 <= event.token < self._vocab:
@@ -179,7 +179,7 @@ class _Contract:
                 f"{self._vocab}"
             )
         if Capability.LOGPROBS in self._kind.capabilities:
-            self._look_at_logprobs(name, event.logprobs)
+            self._check_logprobs(name, event.logprobs)
         if event.finish_reason is not None:
             if not isinstance(event.finish_reason, FinishReason):
                 raise Broken(f"step() gave the finish reason {event.finish_reason!r} for {name!r}")
@@ -191,7 +191,7 @@ class _Contract:
                 "no finish reason with the last"
             )
 
-    def _look_at_logprobs(self, name: str, logprobs: Any) -> None:
+    def _check_logprobs(self, name: str, logprobs: Any) -> None:
         if not isinstance(logprobs, np.ndarray) or logprobs.dtype != np.float32:
             given = str(logprobs.dtype) if isinstance(logprobs, np.ndarray) else _kind(logprobs)
             raise Broken(
@@ -212,33 +212,33 @@ class _Contract:
 
 
 def _called(kind: type[Engine], what: str, call: Any) -> Any:
-    """What a call of the adapter gives; its exceptions by where they come from."""
+    """The result of a call of the adapter; its exceptions are classified by their origin."""
     try:
         return call()
     except Exception as error:
         if says_unsupported(error):
             raise Unsupported(" ".join(str(error).split())) from error
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        words = " ".join(f"{type(error).__name__}: {error}".split())
+        message = " ".join(f"{type(error).__name__}: {error}".split())
         place = f"{'/'.join(Path(frame.filename).parts[-3:])}:{frame.lineno}"
-        text = f"{what} raised {words} [{place}]"
-        # Where the last frame is our own call, the adapter has no such method, or of another kind.
+        text = f"{what} raised {message} [{place}]"
+        # If the last frame is the call here, the adapter lacks the method or its signature differs.
         own = frame.filename == __file__ or _is_adapter(kind, frame.filename)
         raise (Broken if own else Wrong)(text) from error
 
 
 def _is_adapter(kind: type[Engine], filename: str) -> bool:
-    """Whether a file is the adapter's, or of what lies beside it: its own class or a base of it."""
+    """Whether a file is in the folder of the adapter's class or of one of its bases."""
     modules = {base.__module__ for base in kind.__mro__ if base is not object}
     found = [sys.modules.get(name) for name in modules]
     folders = {Path(file).parent for m in found if (file := getattr(m, "__file__", None))}
     return Path(filename).parent in folders
 
 
-def _close_quietly(engine: Engine) -> None:
+def _close_ignoring_errors(engine: Engine) -> None:
     try:
         engine.close()
-    except Exception:  # noqa: BLE001 - what was found before it matters
+    except Exception:  # noqa: BLE001 - the earlier error matters
         return
 
 

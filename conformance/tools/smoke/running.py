@@ -1,4 +1,4 @@
-"""Runs one engine on one tiny family for a few steps, and says in one sentence what came of it."""
+"""Runs one engine on one tiny family for a few steps; the result is one sentence."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from conformance.scenarios.build import SHORT, TWO, text_request, together
 from conformance.tools.smoke.contract import Broken, Wrong, keep_contract
 
 _DTYPE = "float32"
-# Two prompts of unequal length with outputs of unequal length: padding, and a row that leaves.
+# Prompts and outputs of different lengths: padding, and a row that leaves.
 _OUTPUTS = {SHORT: 3, TWO: 5}
 
 
 class State(enum.StrEnum):
-    """What is at fault, if anything is."""
+    """The outcome: what is at fault, if anything."""
 
     FINE = "fine"
     UNSUPPORTED = "unsupported"
@@ -38,7 +38,7 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Smoke:
-    """What came of one engine on one family, and the command that does it again."""
+    """The result of one engine on one family, and the command that repeats it."""
 
     engine: str
     family: str
@@ -48,7 +48,7 @@ class Smoke:
 
     @property
     def rerun(self) -> str:
-        """The command that does just this again."""
+        """The command that repeats only this."""
         named = ("--engine", self.engine, "--family", self.family)
         return shlex.join(["conformance", "smoke", *named, *self.options])
 
@@ -60,7 +60,7 @@ class Smoke:
 def smoke(registry: Registry, engine: str, family: str, *, options: Sequence[str] = ()) -> Smoke:
     """Run ``engine`` on ``family`` for a few steps.
 
-    The adapter is asked first: what breaks the protocol says nothing about the engine below it.
+    The adapter is checked first: one that violates the protocol says nothing about its engine.
 
     Args:
         options: of the command line, which a rerun needs too.
@@ -81,7 +81,7 @@ def _tried(registry: Registry, case: CaseId) -> tuple[State, str]:
         schedule, want = _two_rows(subject, kind)
     except ModelError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever the library raises is the answer
+    except Exception as error:  # noqa: BLE001 - whatever the library raises is the result
         state = State.UNSUPPORTED if says_unsupported(error) else State.MODEL
         return state, str(failure_of(error, "decoding one request alone"))
     return _state(subject, kind, schedule, want)

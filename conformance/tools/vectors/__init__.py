@@ -1,4 +1,5 @@
-"""Portable vectors: checkpoints, schedules and goldens for engines that are none of our adapters.
+"""Portable test vectors: checkpoints, schedules and goldens for engines without an adapter here.
 
-`making` writes them, `judging` judges the trace that any program wrote of playing them.
+``exporting`` writes them; ``judging`` judges the trace that any program wrote of playing them.
+Nothing here runs an engine.
 """

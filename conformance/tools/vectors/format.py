@@ -1,8 +1,8 @@
-"""What a folder of exported vectors holds, as plain data.
+"""The files in a folder of exported vectors, as plain data.
 
 ``manifest.json`` names every other file with its digest. For each family there are a checkpoint
-folder ``model/``, one file for each scenario, and ``golden.json`` (``golden/format.py``), in which
-each distinct request stands once.
+folder ``model/``, one file for each scenario, and ``golden.json`` (``golden/format.py``), which
+holds each distinct request once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Judges a foreign engine's trace by the checks that judge our own; pure, no model is needed."""
+"""Judges an external engine's trace by the same checks as adapters; pure, without a model."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from conformance.tools.vectors.reading import Vectors
 
 @dataclass(frozen=True)
 class Judgement:
-    """What came of a trace.
+    """The results of a trace.
 
     Attributes:
         results: one for each engine, family and scenario, in the order they come.
-        unplayed: schedules of the played families that the trace has not, as
-            ``family/scenario/schedule``; families of which it has none.
+        unplayed: schedules of the played families that the trace lacks, as
+            ``family/scenario/schedule``, and families without any.
     """
 
     results: tuple[CaseResult, ...]
@@ -42,7 +42,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Judged:
-    """One run and what came of it."""
+    """One run and its findings."""
 
     run: Run
     play: Play
@@ -53,8 +53,8 @@ class _Judged:
 def judge_trace(trace: Path, vectors: Path) -> Judgement:
     """The verdicts on a trace.
 
-    All runs of a scenario, forced and free, make one case. A scenario's witnesses are not asked
-    for: a trace does not tell what the engine's passes looked like.
+    All runs of a scenario, forced and free, make one case. A scenario's witnesses are not
+    required: a trace does not show the engine's passes.
 
     Raises:
         VectorsError: trace or vectors are malformed, or do not belong together.
@@ -70,8 +70,8 @@ def judge_trace(trace: Path, vectors: Path) -> Judgement:
     return Judgement(results, tuple(_unplayed(runs, source)))
 
 
-def told(result: CaseResult, *, rerun: str) -> str:
-    """The result as text: one line if it is good, else the message of a failure."""
+def result_text(result: CaseResult, *, rerun: str) -> str:
+    """The result as text: one line if it is good, else the failure message."""
     if not result.verdict.good:
         return failure_message(result, rerun=rerun)
     ratio = "" if result.ratio is None else f", at most {result.ratio:.2g} times the noise"

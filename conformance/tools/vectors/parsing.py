@@ -1,4 +1,4 @@
-"""Reads a trace file: each line a record, each run whole. Knows nothing of the vectors."""
+"""Reads a trace file: checks each line and each run, independently of the vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from conformance.tools.vectors.records import (
 
 @dataclass(frozen=True)
 class Line:
-    """A record and where it stands: ``"FILE, line N"``."""
+    """A record and its place: ``"FILE, line N"``."""
 
     where: str
     record: Record
@@ -41,7 +41,7 @@ class Run:
 
     @property
     def forced(self) -> bool:
-        """Whether its tokens were given to the engine."""
+        """Whether the engine was fed given tokens."""
         return any(isinstance(item.record, Token) and item.record.forced for item in self.lines)
 
 
@@ -49,7 +49,7 @@ def read_trace(path: Path) -> tuple[Run, ...]:
     """The runs of a trace file.
 
     Raises:
-        VectorsError: the file cannot be read, a line is no record, or a run is not whole; names
+        VectorsError: the file cannot be read, a line is not a record, or a run is incomplete; names
             file, line and field.
     """
     try:
@@ -104,7 +104,7 @@ def _record(line: str, where: str, *, last: bool) -> Record:
             raise VectorsError(f"{where}: the last line is not whole: {error}") from error
         if _not_finite(line):
             raise VectorsError(
-                f"{where}: a number is not finite, which JSON cannot say: write null"
+                f"{where}: a number is not finite, which JSON does not allow: write null"
             ) from error
         raise VectorsError(f"{where}: not JSON: {error}") from error
     return record
@@ -121,7 +121,7 @@ def _not_finite(line: str) -> bool:
 
 
 def _check_format(line: str, where: str) -> None:
-    """Of a header: another format may have other fields, so this is what to tell first."""
+    """Check a header's format; first, since another format may have other fields."""
     raw = json.loads(line)
     if not isinstance(raw, dict) or raw.get("record") != "header":
         return
@@ -137,17 +137,17 @@ def _name(record: Record) -> str:
 
 @dataclass
 class _Begun:
-    """A run that is being read, and what its next lines are held against."""
+    """A run that is being read, and the state that its next lines must agree with."""
 
     where: str
     header: Header
     lines: list[Line] = field(default_factory=list)
     _steps: dict[str, int] = field(default_factory=dict)
-    _told: set[tuple[str, str]] = field(default_factory=set)
+    _occurred: set[tuple[str, str]] = field(default_factory=set)
     _forced: bool | None = None
 
     def add(self, line: Line) -> None:
-        """Take the line if it fits those before it."""
+        """Add the line, if it agrees with those before it."""
         record = line.record
         if isinstance(record, Token):
             self._check_token(record, line.where)
@@ -159,9 +159,9 @@ class _Begun:
 
     def _once(self, what: str, names: tuple[str, ...], where: str) -> None:
         for name in names:
-            if (what, name) in self._told:
+            if (what, name) in self._occurred:
                 raise VectorsError(f"{where}: a second {what!r} of request {name!r} in this run")
-            self._told.add((what, name))
+            self._occurred.add((what, name))
 
     def _check_token(self, token: Token, where: str) -> None:
         name = token.request_id

@@ -1,4 +1,4 @@
-"""A foreign run as the recording that our own checks judge: records in, ``Play`` out."""
+"""Converts a run of a trace to the recording that checks judge: records in, ``Play`` out."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from conformance.core.schedule import Request
 from conformance.core.trace import Stream
 from conformance.reference.oracle import cut
 from conformance.tools.golden.format import Recorded
+from conformance.tools.vectors.conversion import trace_of
 from conformance.tools.vectors.format import Exported
-from conformance.tools.vectors.numbers import row, row_pair
 from conformance.tools.vectors.parsing import Run
 from conformance.tools.vectors.records import Token
-from conformance.tools.vectors.retelling import retold
+from conformance.tools.vectors.sparse_logprobs import row, row_pair
 
 
 def play_of(run: Run, exported: Exported, golden: Mapping[str, Recorded], vocab: int) -> Play:
-    """The run as it is judged, with the goldens of its schedule as the truth.
+    """The run as it is judged, with the goldens of its schedule as the expected output.
 
     Args:
         golden: of the family, by id.
         vocab: number of token ids.
 
     Raises:
-        VectorsError: the run tells of requests that its schedule has not, or of tokens before the
-            arrival; names file and line.
+        VectorsError: the run has requests that its schedule lacks, or tokens before the arrival;
+            names file and line.
     """
     recorded = {name: golden[key] for name, key in exported.golden.items()}
     tables = _tables(run, recorded, vocab)
     got = {key: mine for key, (_, mine) in tables.items()}
-    trace = retold(run, exported.schedule, got)
+    trace = trace_of(run, exported.schedule, got)
     want = {
         request.request_id: _want(request, recorded[request.request_id], tables, vocab)
         for request in exported.schedule.requests
@@ -70,7 +70,7 @@ def _tables(run: Run, recorded: Mapping[str, Recorded], vocab: int) -> _Tables:
                 f"{line.where}: field 'top' has token {beyond[0]}, the vocabulary has {vocab}"
             )
         one = recorded.get(token.request_id)
-        # What comes after the golden's end is a token too many, whatever its numbers are.
+        # Tokens after the golden's end are wrong, whatever their logprobs are.
         want = one.top[token.step] if one is not None and token.step < len(one.top) else token.top
         tables[token.request_id, token.step] = row_pair(want, token.top, vocab)
     return tables

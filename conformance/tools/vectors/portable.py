@@ -1,4 +1,4 @@
-"""What of a schedule means the same to every engine, and why the rest does not."""
+"""The part of a schedule that means the same for every engine, and why the rest does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from conformance.core.schedule import Arrival, Processor, Request, Sampler, Schedule, triggers
 from conformance.tools.vectors.format import LeftOut
 
-# Arguments of mlx-lm's processors that any engine can do: docs/vectors.md says what they mean.
+# Arguments of mlx-lm's processors that any engine can support: see docs/vectors.md.
 _PLAIN_PROCESSORS = {
     "logit_bias",
     "repetition_penalty",
@@ -25,9 +25,8 @@ _PLAIN_SAMPLERS = {"temp", "top_p", "min_p", "top_k"}
 def portable(schedule: Schedule, scenario: str) -> tuple[Schedule | None, tuple[LeftOut, ...]]:
     """The part of a schedule that can be exported, and what is left out of it.
 
-    Requests that draw by a library's random numbers are taken out; a schedule in which something
-    waits for one of them goes as a whole, and then there is none. So does one that would lose what
-    its scenario is about.
+    Requests that sample with a library's random numbers are left out. A schedule in which another
+    request waits for one of them is left out as a whole, as is one with options of one library.
     """
 
     def left(reason: str, request: str = "") -> LeftOut:
@@ -48,7 +47,7 @@ def portable(schedule: Schedule, scenario: str) -> tuple[Schedule | None, tuple[
 
 
 def _of_schedule(schedule: Schedule) -> str:
-    """Why it is one library's own as a whole; empty where it is not."""
+    """Why the whole schedule is specific to one library; empty if it is not."""
     options, requests = schedule.options, schedule.requests
     reasons = {
         "quantized caches round as one library's kernels do": options.kv is not None,
@@ -71,7 +70,7 @@ def _of_request(request: Request) -> str:
 
 
 def _greedy(sampler: Sampler) -> bool:
-    """Whether whatever it is called leaves only the most likely token."""
+    """Whether the sampler always takes the most likely token."""
     args = sampler.args
     if sampler.kind != "library" or set(args) - _PLAIN_SAMPLERS:
         return False
@@ -92,7 +91,7 @@ def _without(schedule: Schedule, names: Set[str]) -> Schedule:
 
 
 def _needed(schedule: Schedule) -> set[str]:
-    """The requests that a schedule speaks of beside those that arrive."""
+    """The requests that a schedule mentions besides those that arrive."""
     waited = {when.request_id for when in triggers(schedule) if when.request_id is not None}
     sources = {r.continues.request_id for r in schedule.requests if r.continues is not None}
     return waited | sources | schedule.removed_ids

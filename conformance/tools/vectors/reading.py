@@ -1,4 +1,4 @@
-"""Reads exported vectors, and believes no file that does not fit its digest in the manifest."""
+"""Reads exported vectors, and checks every file against its digest in the manifest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from conformance.tools.vectors.format import (
 
 
 class Vectors:
-    """A folder of exported vectors. Files are read when they are first asked for.
+    """A folder of exported vectors. Files are read when they are first needed.
 
     Raises:
         VectorsError: the folder has no manifest, or it is malformed, edited or of another format.
@@ -52,7 +52,7 @@ class Vectors:
         """One scenario of a family.
 
         Raises:
-            VectorsError: the vectors have it not, or its file is damaged.
+            VectorsError: the vectors lack it, or its file is damaged.
         """
         known = self.family(family).scenarios
         if scenario not in known:
@@ -83,7 +83,7 @@ class Vectors:
 
         Raises:
             VectorsError: the file is damaged.
-            GoldenError: it fits its digest and is no golden all the same.
+            GoldenError: its digest is right, but it is not a golden.
         """
         if family not in self._goldens:
             path, data = self._read(family, GOLDEN)
@@ -92,7 +92,7 @@ class Vectors:
         return self._goldens[family]
 
     def _read(self, family: str, name: str) -> tuple[Path, bytes]:
-        """A file of the family, once all of them were seen to fit their digests."""
+        """A file of the family, after checking the digests of all its files."""
         place = f"{family}/{name}"
         files = self.family(family).files
         if place not in files:
@@ -104,7 +104,7 @@ class Vectors:
         return self.folder / place, _bytes(self.folder / place)
 
     def _check(self, path: Path, family: str, exported: Exported) -> None:
-        """Pair assertion: every request of a schedule has its golden."""
+        """Check that every request of a schedule has its golden."""
         name = exported.schedule.name
         try:
             validate(exported.schedule)

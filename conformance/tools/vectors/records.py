@@ -1,7 +1,7 @@
-"""The lines of a trace that a foreign engine writes; ``schema/trace.schema.json`` publishes them.
+"""The lines of a trace that an external engine writes, published as ``schema/trace.schema.json``.
 
 A trace is JSON lines. Each run of a schedule begins with a ``header`` and ends with an ``end`` or
-an ``error``; in between stands what happened, in the order in which it did.
+an ``error``; in between are the events in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Record(msgspec.Struct, frozen=True, tag_field="record", forbid_unknown_fi
 class Header(_Record, frozen=True, tag="header"):
     """A run begins: which engine plays which schedule of the vectors.
 
-    ``device`` and ``versions`` are told in results; ``dtype`` must be that of the vectors.
+    ``device`` and ``versions`` are copied to results; ``dtype`` must be that of the vectors.
     """
 
     format: int
@@ -56,7 +56,7 @@ class Token(_Record, frozen=True, tag="token"):
 
     ``step`` counts the output tokens of its request from 0. ``top`` are the most likely tokens
     with their logprobs (nats), as many as the engine likes to show, from which the token was
-    chosen; a logprob that is not finite is null. ``forced`` tells that the engine was then fed the
+    chosen; a logprob that is not finite is null. ``forced`` means that the engine was then fed the
     golden's token and chose none itself. ``row`` is the request's row on the batch axis.
     """
 
@@ -78,8 +78,8 @@ class Finish(_Record, frozen=True, tag="finish"):
 class Error(_Record, frozen=True, tag="error"):
     """The engine failed, and the run ends here.
 
-    ``type`` and ``message`` are the exception's, ``where`` a file and line, ``doing`` what was
-    asked of it. ``unsupported`` means that it says itself that it cannot do this.
+    ``type`` and ``message`` are the exception's, ``where`` a file and line, ``doing`` the
+    call. ``unsupported`` means that the engine reports that it does not support this.
     """
 
     type: str

@@ -24,7 +24,7 @@ def published_schema(name: str) -> dict[str, Any]:
 
 
 def derived_schema(name: str) -> dict[str, Any]:
-    """The schema as it follows from the records; a test holds the published one to it."""
+    """The schema made from the records; a test compares the published one with it."""
     made = {TRACE: _of_trace, VECTORS: _of_vectors}[name]
     return {"$schema": DIALECT, **cleaned(made())}
 

@@ -48,7 +48,7 @@ def test_how_often_it_is_right(tmp_path):
         (("calm",), "'calm' is not a case id"),
         ((), "explain either one CASE_ID, or defects by --faults"),
         ((CASE, "--faults", "*"), "explain either one CASE_ID, or defects by --faults"),
-        ((CASE,), "what is wrong stands in no schedule that can be replayed"),
+        ((CASE,), "its findings are in no schedule that can be replayed"),
         ((CASE, "--fault", "toy/none"), "there is no fault toy/none"),
     ],
 )

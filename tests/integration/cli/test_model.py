@@ -121,10 +121,10 @@ def test_a_golden_is_written_once_and_then_held_against(folders, tmp_path):
     folder = shutil.copytree(folders["four"], tmp_path / "four")
     path = tmp_path / "golden" / "mlx_lm" / "four.json"
     first = held(folder, tmp_path)
-    assert (first.good, first.told) == (True, (f"{path}: written, as there was none",))
+    assert (first.good, first.messages) == (True, (f"{path}: written, as there was none",))
     written = path.read_bytes()
     again = held(folder, tmp_path)
-    assert (again.good, again.told) == (True, (f"{path}: the golden holds",))
+    assert (again.good, again.messages) == (True, (f"{path}: the golden holds",))
     assert path.read_bytes() == written
 
 
@@ -141,9 +141,10 @@ def test_a_golden_of_other_weights_or_prompts_does_not_hold(folders, tmp_path):
         found = held(folder, tmp_path, **more)
         assert not found.good
         assert (
-            "stale: the family's config, weights recipe or prompts are not those" in found.told[0]
+            "stale: the family's config, weights recipe or prompts are not those"
+            in found.messages[0]
         )
-        assert found.told[-1].endswith("remove it, and the next run writes it anew")
+        assert found.messages[-1].endswith("remove it, and the next run writes a new one")
     assert path.read_bytes() == written
 
 
@@ -153,7 +154,7 @@ def test_a_golden_that_was_edited_does_not_hold(folders, tmp_path):
     path.write_text(path.read_text().replace('"tokens":[', '"tokens":[7,', 1))
     found = held(folders["plain"], tmp_path)
     assert not found.good
-    assert str(path) in found.told[0]
+    assert str(path) in found.messages[0]
 
 
 def test_a_vision_language_model_is_run_by_its_library(tmp_path):
@@ -251,19 +252,19 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(damage, folders, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (
             ["--prompts", "p.txt"],
             "--prompts, --cache-dir, --golden, --trust-remote-code and --forc",
         ),
-        (["--model", "nowhere"], "nowhere: is no folder; --model takes a checkpoint's folder"),
+        (["--model", "nowhere"], "nowhere: is not a folder; --model takes a checkpoint's folder"),
     ],
 )
-def test_options_that_do_not_fit_are_told(options, told):
+def test_options_that_do_not_fit_are_reported(options, message):
     done = CliRunner().invoke(group, ["run", *options])
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert message in done.stderr
 
 
 def test_a_family_beside_a_checkpoint_is_refused(folders):

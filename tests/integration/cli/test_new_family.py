@@ -57,7 +57,7 @@ def test_a_model_that_sees_is_made_from_a_folder(conformance):
     assert [r["scenario"] for r in report["results"]] == ["repeat", "batch_of_one"]
     assert report["lost"] == {}
     assert any(
-        "'<|vision_start|><|image_pad|><|vision_end|>' asks for one" in note
+        "'<|vision_start|><|image_pad|><|vision_end|>' marks one" in note
         for note in report["notes"]
     )
     made = json.loads((done.folder / "Qwen2.5-VL-7B-Instruct.json").read_text())
@@ -66,18 +66,18 @@ def test_a_model_that_sees_is_made_from_a_folder(conformance):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         ('{"model_type": "qwen3", ', "mine.json: not JSON, line 1"),
         ('{"model_type": "qwen3"}', "mine.json: mlx_lm: the config lacks 'hidden_size'"),
     ],
 )
-def test_what_cannot_be_built_is_one_sentence_and_writes_nothing(content, words, conformance):
+def test_what_cannot_be_built_is_one_sentence_and_writes_nothing(content, message, conformance):
     folder = conformance("--version").folder
     (folder / "mine.json").write_text(content)
     done = conformance("new-family", "mine.json", "--out", "out.json")
     assert done.code == 2, done
-    assert done.err.startswith(f"conformance: {words}")
+    assert done.err.startswith(f"conformance: {message}")
     assert len(done.err.splitlines()) == 1
     assert [path.name for path in folder.iterdir()] == ["mine.json"]
 
@@ -90,7 +90,7 @@ def test_a_file_that_is_there_is_not_written_over(conformance):
     assert "Qwen3-8B.json: exists already; name another file with --out" in done.err
 
 
-def test_a_model_that_kills_its_process_is_told(conformance, tmp_path):
+def test_a_model_that_kills_its_process_is_reported(conformance, tmp_path):
     source = (CONFIGS / "small_model.py").read_text()
     deadly = source.replace("rows, length", "os.abort()\n        rows, length", 1)
     (tmp_path / "fatal.py").write_text(deadly.replace("import mlx", "import os\n\nimport mlx", 1))

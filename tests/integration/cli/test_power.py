@@ -36,11 +36,11 @@ def test_a_result_file_is_reported_without_a_run(power, conformance):
     assert outcomes(done, "both.jsonl") == {"caught": "killed", "uncaught": "survived"}
 
 
-def test_a_file_of_something_else_is_told_in_a_sentence(conformance, tmp_path):
+def test_a_file_of_something_else_is_reported_in_a_sentence(conformance, tmp_path):
     (tmp_path / "other.jsonl").write_text('{"case": "x"}\n')
     done = conformance("power", "--read", "other.jsonl")
     assert done.code == 2
-    assert "other.jsonl, line 1: no result of `conformance power`" in done.err
+    assert "other.jsonl, line 1: not a result of `conformance power`" in done.err
     assert "Traceback" not in done.err
 
 

@@ -32,9 +32,9 @@ def traits_of(engine, family):
 
 def uncovered(rows, names):
     """The kinds of caches that only families beside those of ``names`` have."""
-    told = {row["family"]: set(row["caches"].split(", ")) for row in rows if row["positions"]}
-    covered = set().union(*(kinds for name, kinds in told.items() if name in names))
-    return set().union(*told.values()) - covered
+    kinds_of = {row["family"]: set(row["caches"].split(", ")) for row in rows if row["positions"]}
+    covered = set().union(*(kinds for name, kinds in kinds_of.items() if name in names))
+    return set().union(*kinds_of.values()) - covered
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -1,4 +1,4 @@
-"""``conformance soak`` on a real family: what is right raises no alarm, and all rows are told."""
+"""``conformance soak`` on a real family: right runs raise no alarm, and all rows are reported."""
 
 import re
 

@@ -48,9 +48,9 @@ def test_a_right_model_passes_and_is_left_as_it_was(model):
 
 def test_a_wrong_one_fails_in_five_parts(model):
     model.__class__ = IgnoresMask
-    with pytest.raises(AssertionError) as told:
+    with pytest.raises(AssertionError) as raised:
         assert_batching_conforms(model, scenarios=("batch_of_one", "ragged", "early_finish"))
-    first, *lines = str(told.value).splitlines()
+    first, *lines = str(raised.value).splitlines()
     assert first == "diverged: mlx_lm/llama/ragged/float32/0"
     labels = [line.split(":")[0].strip() for line in lines[:5]]
     assert labels == ["what", "where", "expected", "cause", "rerun"]
@@ -100,7 +100,7 @@ def test_a_family_is_proved_by_its_name():
     assert result.case == "mlx_lm/gpt2/ragged/float32/0"
 
 
-def test_a_known_defect_is_expected_unless_told_otherwise():
+def test_a_known_defect_is_expected_by_default():
     (result,) = assert_batching_conforms("llama", scenarios=["invalid"])
     assert result.known
     with pytest.raises(AssertionError, match=r"rerun: +conformance show mlx_lm/llama/invalid"):
@@ -108,19 +108,19 @@ def test_a_known_defect_is_expected_unless_told_otherwise():
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"engine": "mlx_vlm"}, "a model in memory must be one of mlx-lm"),
         ({"engine": "nobody"}, "no engine matches 'nobody'"),
         ({"scenarios": ["rugged"]}, "no scenario matches 'rugged'"),
     ],
 )
-def test_a_mistake_is_told(model, more, told):
-    with pytest.raises(ConformanceError, match=told):
+def test_a_mistake_is_reported(model, more, message):
+    with pytest.raises(ConformanceError, match=message):
         assert_batching_conforms(model, **more)
 
 
-def test_neither_a_family_nor_a_folder_is_told():
+def test_neither_a_family_nor_a_folder_is_reported():
     with pytest.raises(ConformanceError, match="lama: is neither a family nor a checkpoint's fold"):
         assert_batching_conforms("lama")
 

@@ -60,12 +60,12 @@ def history(*verdicts):
         (Verdict.DRIFT, State.WRONG),
         (Verdict.CRASH, State.WRONG),
         (Verdict.ORACLE, State.WRONG),
-        (Verdict.UNSUPPORTED, State.UNTOLD),
-        (Verdict.VACUOUS, State.UNTOLD),
-        (None, State.UNTOLD),
+        (Verdict.UNSUPPORTED, State.UNKNOWN),
+        (Verdict.VACUOUS, State.UNKNOWN),
+        (None, State.UNKNOWN),
     ],
 )
-def test_a_verdict_says_right_wrong_or_nothing(verdict, state):
+def test_a_verdict_is_right_wrong_or_unknown(verdict, state):
     assert state_of(verdict) is state
 
 
@@ -76,23 +76,23 @@ def test_a_defect_goes_with_the_first_release_that_is_right():
     assert found.example == "seen in 0.1"
 
 
-def test_a_release_that_cannot_tell_neither_ends_nor_begins_a_defect():
+def test_a_release_of_unknown_state_neither_ends_nor_begins_a_defect():
     found = history(Verdict.DRIFT, Verdict.UNSUPPORTED, None, Verdict.DRIFT)
     assert not found.changed
     assert found.shape == "drift from 0.0"
 
 
-def test_a_defect_that_comes_and_goes_is_told_twice():
+def test_a_defect_that_comes_and_goes_is_reported_twice():
     found = history(Verdict.EXACT, Verdict.NAN, Verdict.NAN, Verdict.EXACT, Verdict.NAN)
     assert found.shape == "right in 0.0; nan in 0.1 to 0.2; right in 0.3; nan in 0.4"
 
 
-def test_a_case_that_failed_before_any_schedule_is_told_as_a_whole():
+def test_a_case_that_failed_before_any_schedule_is_reported_as_a_whole():
     (found,) = histories_of([column("0.1", Verdict.CRASH, schedules=())])
     assert (found.schedule, found.states) == ("", (State.WRONG,))
 
 
-def test_a_case_that_failed_before_any_schedule_says_so_of_all_that_others_played():
+def test_a_case_that_failed_before_any_schedule_counts_for_all_that_others_played():
     whole = column("0.1", Verdict.CRASH, schedules=())
     found = histories_of([whole, column("0.2", Verdict.EXACT, schedules=("ragged", "wide"))])
     assert [(h.schedule, h.shape) for h in found] == [

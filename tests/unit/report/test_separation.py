@@ -23,7 +23,7 @@ def test_noise_within_the_envelope_counts_as_the_envelope():
     assert (found.noise, found.value) == (1.0, 500.0)
 
 
-def test_what_no_number_tells_has_no_signal():
+def test_a_fault_that_no_number_detects_has_no_signal():
     assert separations([trial("A", None), trial("B", outcome=Outcome.SURVIVED)]) == ()
     (found,) = separations([trial("A", None), trial("B", 200.0)])
     assert found.fault == "B"

@@ -30,14 +30,14 @@ def test_files_are_merged_and_the_last_word_counts(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["{", '{"case": "x"}', encode(KILLED)[:-9]])
-def test_a_line_that_is_no_trial_is_told_with_its_place(tmp_path, line):
+def test_a_line_that_is_no_trial_is_reported_with_its_place(tmp_path, line):
     path = written(tmp_path / "a", KILLED)
     path.write_text(path.read_text() + line)
-    with pytest.raises(ResultError, match=r"a, line 2: no result of `conformance power`"):
+    with pytest.raises(ResultError, match=r"a, line 2: not a result of `conformance power`"):
         read_trials([path])
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(ResultError, match="cannot read results"):
         read_trials([tmp_path / "gone"])
 

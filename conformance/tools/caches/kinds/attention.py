@@ -8,10 +8,10 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.tools.caches.finding import Problem, Problems
-from conformance.tools.caches.kinds.base import Kind, as_numpy
-from conformance.tools.caches.kinds.seeing import decoded, judged
+from conformance.tools.caches.kinds.kind import Kind, as_numpy
+from conformance.tools.caches.kinds.visibility import decoded, judged
 from conformance.tools.caches.rows import Feed, Row
-from conformance.tools.caches.tokens import Array, Ledger, coded
+from conformance.tools.caches.tokens import Array, TokenIndex, coded
 
 HEADS = 2
 WINDOW = 6
@@ -28,11 +28,11 @@ class Attention(Kind):
     window: int | None = None
 
     def new(self, padding: Sequence[int]) -> Any:
-        """An empty cache of as many rows."""
+        """An empty cache with a row for each padding."""
         return self.cls(list(padding))
 
     def partner(self) -> Kind:
-        """Plain keys and values."""
+        """The single-stream cache of keys and values."""
         return Stream(self.module, self.module.KVCache)
 
     def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:  # noqa: ARG002
@@ -47,7 +47,7 @@ class Attention(Kind):
             for which, size in enumerate(self.sizes)
         ]
         for which, vectors in enumerate(arrays):
-            self.ledger.issue(feed.grid, vectors, which)
+            self.index.add(feed.grid, vectors, which)
         kept = cache.offset
         was = kept.tolist() if isinstance(kept, mx.array) else None
         mask = cache.make_mask(feed.width, return_array=False, window_size=None)
@@ -64,8 +64,8 @@ class Attention(Kind):
             [
                 key if key == value else None
                 for key, value in zip(
-                    self.ledger.read(both[0][row], 0),
-                    self.ledger.read(both[1][row], 1),
+                    self.index.read(both[0][row], 0),
+                    self.index.read(both[1][row], 1),
                     strict=True,
                 )
             ]
@@ -87,11 +87,11 @@ class Rotating(Attention):
     window = WINDOW
 
     def new(self, padding: Sequence[int]) -> Any:
-        """An empty cache of as many rows."""
+        """An empty cache with a row for each padding."""
         return self.cls(WINDOW, list(padding))
 
     def partner(self) -> Kind:
-        """A window alone."""
+        """The single-stream cache of a window."""
         return RotatingStream(self.module, self.module.RotatingKVCache)
 
 
@@ -102,55 +102,55 @@ class Quantized(Attention):
     scaled = True
 
     def new(self, padding: Sequence[int]) -> Any:
-        """An empty cache of as many rows."""
+        """An empty cache with a row for each padding."""
         return self.cls(list(padding), group_size=_GROUP, bits=_BITS)
 
     def partner(self) -> Kind:
         """One row, quantized alike."""
         return QuantizedStream(self.module, self.module.QuantizedKVCache)
 
-    def new_ledger(self) -> Ledger:
-        """Tokens look as they do when quantized alone."""
-        return Ledger([self._alone, self._alone])
+    def new_index(self) -> TokenIndex:
+        """Tokens as they are after quantizing and back."""
+        return TokenIndex([self._roundtrip, self._roundtrip])
 
-    def _alone(self, vectors: Array) -> Array:
+    def _roundtrip(self, vectors: Array) -> Array:
         given = mx.array(vectors).astype(self.dtype)
         return _dequantized(mx.quantize(given, group_size=_GROUP, bits=_BITS))
 
     def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:  # noqa: ARG002
-        """Scaled back."""
+        """Dequantized."""
         keys, values = (_dequantized(parts) for parts in fetched)
         return keys, values
 
 
 class Turbo(Attention):
-    """Keys and values by TurboQuant's codecs, which depend on size, bits and seed alone."""
+    """Keys and values by TurboQuant's codecs, which depend only on size, bits and seed."""
 
     sizes = (32, 32)
 
     def new(self, padding: Sequence[int]) -> Any:
-        """An empty cache of as many rows."""
+        """An empty cache with a row for each padding."""
         return self.cls(list(padding), _TURBO_BITS)
 
     def partner(self) -> Kind:
         """One row, quantized alike."""
         return TurboStream(self.module, self.module.TurboQuantKVCache)
 
-    def new_ledger(self) -> Ledger:
-        """Tokens look as they do when quantized alone."""
+    def new_index(self) -> TokenIndex:
+        """Tokens as they are after quantizing and back."""
         empty = mx.zeros((1, HEADS, 1, self.sizes[0]))
-        alone = self.module.TurboQuantKVCache(_TURBO_BITS)
-        alone._ensure_codecs(empty, empty)
-        codecs = (alone.key_codec, alone.value_codec)
-        return Ledger([_through(codec) for codec in codecs], near=True)
+        codec_cache = self.module.TurboQuantKVCache(_TURBO_BITS)
+        codec_cache._ensure_codecs(empty, empty)
+        codecs = (codec_cache.key_codec, codec_cache.value_codec)
+        return TokenIndex([_through(codec) for codec in codecs], near=True)
 
     def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:
-        """By the cache's own codecs."""
+        """Decoded by the cache's own codecs."""
         keys, values = cache.dequantize(*fetched)
         return as_numpy(keys), as_numpy(values)
 
     def dtypes(self, cache: Any) -> set[mx.Dtype]:  # noqa: ARG002
-        """Of the codec's own choosing."""
+        """None: the codec chooses its own."""
         return set()
 
 
@@ -164,7 +164,7 @@ def _through(codec: Any) -> Any:
 
 
 class Stream(Attention):
-    """One row alone."""
+    """The single-stream cache of keys and values."""
 
     single = True
 
@@ -178,7 +178,7 @@ class Stream(Attention):
 
 
 class RotatingStream(Stream):
-    """One row alone, of which a window is kept."""
+    """The single-stream cache of a window."""
 
     window = WINDOW
 
@@ -192,7 +192,7 @@ class RotatingStream(Stream):
 
 
 class BufferedStream(RotatingStream):
-    """A window with slack behind it."""
+    """A window in a buffer with spare columns."""
 
     checks_size = False
 
@@ -202,7 +202,7 @@ class BufferedStream(RotatingStream):
 
 
 class QuantizedStream(Quantized):
-    """One row alone."""
+    """The single-stream cache of quantized keys and values."""
 
     single = True
 
@@ -216,7 +216,7 @@ class QuantizedStream(Quantized):
 
 
 class TurboStream(Turbo):
-    """One row alone."""
+    """The single-stream cache of TurboQuant."""
 
     single = True
 

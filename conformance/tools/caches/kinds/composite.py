@@ -1,4 +1,4 @@
-"""A list of caches that stands for one: each part is fed the same columns."""
+"""A cache that is a list of caches: each part is fed the same columns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.tools.caches.finding import Problems
-from conformance.tools.caches.kinds.base import Kind
+from conformance.tools.caches.kinds.kind import Kind
 from conformance.tools.caches.rows import Feed, Row
-from conformance.tools.caches.tokens import Ledger
 
 
 class Composite(Kind):
@@ -36,12 +35,8 @@ class Composite(Kind):
                 mine.share(theirs)
         return super().share(other)
 
-    def new_ledger(self) -> Ledger:
-        """Each part has its own."""
-        return Ledger()
-
     def new(self, padding: Sequence[int]) -> Any:
-        """An empty cache of as many rows."""
+        """An empty cache with a row for each padding."""
         return self.cls(*(part.new(padding) for part in self._parts))
 
     @property
@@ -59,9 +54,9 @@ class Composite(Kind):
             yield from part.feed(cache[index], feed)
 
     def offsets(self, cache: Any) -> list[int] | None:
-        """Of the first part that tells one that differs, or of any."""
-        told = [part.offsets(cache[index]) for index, part in enumerate(self._parts)]
-        known = [offsets for offsets in told if offsets is not None]
+        """Those of the first part that differs from the others, else those of any part."""
+        every = [part.offsets(cache[index]) for index, part in enumerate(self._parts)]
+        known = [offsets for offsets in every if offsets is not None]
         return next((one for one in known if one != known[0]), known[0] if known else None)
 
     def arrays(self, cache: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Caches of pooled tokens: each window of some tokens becomes one, a remainder waits."""
+"""Caches of pooled tokens: each full window of tokens becomes one, the rest is buffered."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.tools.caches.finding import Problem, Problems
-from conformance.tools.caches.kinds.base import Kind, as_numpy
-from conformance.tools.caches.kinds.seeing import decoded
+from conformance.tools.caches.kinds.kind import Kind, as_numpy
+from conformance.tools.caches.kinds.visibility import decoded
 from conformance.tools.caches.rows import Feed, Row
 from conformance.tools.caches.tokens import Array, Token, coded
 
@@ -27,18 +27,18 @@ class Pooling(Kind):
     checks_size = False
 
     def new(self, padding: Sequence[int]) -> Any:
-        """An empty cache of as many rows."""
+        """An empty cache with a row for each padding."""
         return self.cls(_RATIO, list(padding))
 
     def partner(self) -> Kind:
-        """One row alone."""
+        """The single-stream cache."""
         return PoolingStream(self.module, self.module.PoolingCache)
 
     def offsets(self, cache: Any) -> list[int] | None:
-        """Pooled tokens are counted, others wait: told by contents."""
+        """None: pooled tokens are counted, so the contents are compared instead."""
 
     def feed(self, cache: Any, feed: Feed) -> Problems:
-        """Windows, pooled tokens and their mask, as a model uses them."""
+        """Windows, pooled tokens and their mask, in the order in which a model uses them."""
         given = [
             coded(feed.grid, heads=1, size=_SIZE, which=which)[:, 0] for which in (_KEY, _GATE)
         ]
@@ -54,13 +54,13 @@ class Pooling(Kind):
         pooled = cache.update_and_fetch(keys.reshape(rows, columns // _RATIO, _RATIO * _SIZE))
         yield from _pooled(after, as_numpy(pooled))
         mask = cache.make_mask(feed.width, offset)
-        told = "" if isinstance(offset, mx.array) else f" (offset {offset} told as a number)"
+        how = "" if isinstance(offset, mx.array) else f" (offset {offset} told as a number)"
         for problem in _seen(feed, mask, pooled.shape[1]):
-            yield Problem(problem.what, problem.text + told)
+            yield Problem(problem.what, problem.text + how)
 
 
 class PoolingStream(Pooling):
-    """One row alone."""
+    """The single-stream cache."""
 
     single = True
 

@@ -1,4 +1,4 @@
-"""Caches of recurrent layers: states that a layer replaces, and lengths that mask padding."""
+"""Caches of recurrent layers: states that are replaced, and lengths that mask padding."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.tools.caches.finding import Problem, Problems
-from conformance.tools.caches.kinds.base import Kind, as_numpy
-from conformance.tools.caches.kinds.seeing import decoded
+from conformance.tools.caches.kinds.kind import Kind, as_numpy
+from conformance.tools.caches.kinds.visibility import decoded
 from conformance.tools.caches.rows import Feed, Row
 from conformance.tools.caches.tokens import Array, coded
 
@@ -35,12 +35,12 @@ class Recurrent(Kind):
         self._fed = False
 
     def new(self, padding: Sequence[int]) -> Any:
-        """An empty cache of as many rows."""
+        """An empty cache with a row for each padding."""
         return self.cls(_SLOTS, left_padding=list(padding))
 
     @property
     def left_in_prepare(self) -> bool:
-        """It takes lengths only."""
+        """False: it takes only lengths."""
         return False
 
     def partner(self) -> Kind:
@@ -48,7 +48,7 @@ class Recurrent(Kind):
         return RecurrentStream(self.module, self.cls, self._used)
 
     def offsets(self, cache: Any) -> list[int] | None:  # noqa: ARG002
-        """It keeps none."""
+        """None: it keeps none."""
         return None
 
     def feed(self, cache: Any, feed: Feed) -> Problems:
@@ -99,7 +99,7 @@ class Recurrent(Kind):
                 yield Problem("contents", f"slot {row}: state {slot} {text}")
 
     def _state(self, rows: Sequence[Row], slot: int) -> Array:
-        """What a right layer's state is after these tokens; zeros before the first."""
+        """The state of a correct layer after these tokens; zeros before the first."""
         count = _CONTEXT if slot == 0 else 1
         out = np.zeros((len(rows), 1, count, _SIZE), dtype=np.float32)
         for index, row in enumerate(rows):
@@ -110,7 +110,7 @@ class Recurrent(Kind):
 
 
 class RecurrentStream(Recurrent):
-    """One row alone."""
+    """The single-stream cache."""
 
     single = True
 

@@ -1,6 +1,6 @@
-"""Independent truth: the oracle held against another implementation, Hugging Face transformers.
+"""An independent check of the oracle: against Hugging Face transformers.
 
-A tiny transformers model of a family is saved as an ordinary checkpoint; the library loads that, so
-through its own ``sanitize``, and both must give the same. torch and transformers are imported here
-and nowhere else.
+A tiny transformers model of a family is saved as an ordinary checkpoint, which the library loads
+through its own ``sanitize``; both must give the same. Only this folder imports torch. Batches are
+compared by ``checks/``.
 """

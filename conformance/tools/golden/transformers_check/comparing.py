@@ -1,4 +1,4 @@
-"""When do two implementations agree? Logits of two sides in, a reading out."""
+"""Compares the logits of two implementations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from conformance.core import numerics
 from conformance.core.numerics import Envelope
 from conformance.tools.golden.transformers_check.results import Reading
 
-# Of a difference over its noise. All that agrees stays below 1.6; an epsilon of 1e-5 in place of
-# 1e-6, the smallest wrong that was found, gives 3.5 and more (see docs/verification.md).
+# Of a difference over its noise. Implementations that agree stay below 1.6; an epsilon of 1e-5 in
+# place of 1e-6, the smallest defect that was found, gives 3.5 and more (see docs/verification.md).
 LIMIT = 2.5
 
 
@@ -24,9 +24,9 @@ def logprobs(logits: np.ndarray) -> np.ndarray:
 def noise(
     runs: np.ndarray, base: np.ndarray, want: np.ndarray, exact: np.ndarray | None
 ) -> Envelope:
-    """How far rounding alone may take the two apart.
+    """How far apart rounding alone may move the two.
 
-    It is what perturbing the library's layers moves, and what float32 costs the other side.
+    It is the effect of perturbing the library's layers, and of float32 on the other side.
 
     Shapes:
         runs: ``[runs, places, vocab]``, logprobs of perturbed passes of the library.

@@ -1,4 +1,4 @@
-"""What a verification gives, as data: one line for each family, and the table of them."""
+"""The results of a verification as data: one JSON line for each family."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.core.errors import ResultError
 
 
 class State(enum.StrEnum):
-    """How the two stand to each other."""
+    """The outcome of a comparison."""
 
     AGREES = "agrees"
     DISAGREES = "disagrees"
@@ -19,8 +19,8 @@ class State(enum.StrEnum):
     UNBUILDABLE = "cannot be built in transformers"
     MISSING = "optional package missing"
     ABSENT = "not in transformers"
-    DEAF = "agrees, but would whatever the weights are"
-    DIED = "the process died"
+    INSENSITIVE = "agrees, but would whatever the weights are"
+    CRASHED = "the process died"
 
 
 class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,15 +51,15 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of one family.
 
     Attributes:
-        words: why, where there is more to say; in the words of whoever failed.
-        reading: the library's pass over all tokens against the torch model's.
-        stream: the library's single stream, with its cache, against growing prefixes in torch.
-        generated: ``generate`` of transformers with its cache against the same.
-        proof: the reading with the change of all causes made.
+        words: the reason, if any: the error message of the side that failed.
+        reading: the library's pass over all tokens, compared with the torch model's.
+        stream: its single stream, with a cache, compared with growing prefixes in torch.
+        generated: ``generate`` of transformers with its cache, compared with the same.
+        proof: the reading with the changes of all causes.
         tokens: greedy tokens of the torch model, and those of the library.
-        heard: of ``parameters``, how many move the logprobs if 1 % of noise is put on them.
-        unheard: the others.
-        saved: what comes of the ``config.json`` that transformers itself writes.
+        effective: how many of ``parameters`` change the logprobs if 1 % of noise is added to them.
+        ineffective: the others.
+        saved: the reading with the ``config.json`` that transformers itself writes.
     """
 
     library: str
@@ -74,9 +74,9 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     generated_words: str = ""
     tokens: tuple[int, ...] = ()
     library_tokens: tuple[int, ...] = ()
-    heard: int = 0
+    effective: int = msgspec.field(default=0, name="heard")  # the name in published results
     parameters: int = 0
-    unheard: tuple[str, ...] = ()
+    ineffective: tuple[str, ...] = msgspec.field(default=(), name="unheard")
     saved: Reading | None = None
     saved_words: str = ""
     adjusted: tuple[str, ...] = ()
@@ -88,22 +88,22 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def verified(self) -> bool:
-        """Whether an independent implementation gave the same, or would but for its own defects."""
+        """Whether an independent implementation agrees, apart from its own defects."""
         return self.state is State.AGREES or (self.explained and self.wrong == {"transformers"})
 
     @property
     def wrong(self) -> set[str]:
-        """Which of the two its causes are in."""
+        """Which of the two the causes are in."""
         return {cause.wrong for cause in self.causes}
 
     @property
     def explained(self) -> bool:
-        """Whether the two agree with the change of all causes made."""
+        """Whether the two agree with the changes of all causes."""
         return bool(self.causes) and self.proof is not None and self.proof.place is None
 
     @property
     def expected(self) -> bool:
-        """Whether it is as known: it agrees and no cause is on file, or its causes explain it."""
+        """Whether it is as expected: it agrees without known causes, or its causes explain it."""
         if self.state is State.AGREES:
             return not self.causes
         if self.state in (State.ABSENT, State.MISSING):
@@ -120,7 +120,7 @@ def decode(line: str, *, where: str) -> Result:
     """The result of a line.
 
     Raises:
-        ResultError: it is none.
+        ResultError: the line is not a result.
     """
     try:
         return msgspec.json.decode(line, type=Result)
@@ -129,7 +129,7 @@ def decode(line: str, *, where: str) -> Result:
 
 
 def totals(results: Sequence[Result]) -> str:
-    """How many of each state, and how many are verified by it."""
+    """The number of results in each state, and of verified ones."""
     counts = {state: sum(r.state is state for r in results) for state in State}
-    told = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
-    return f"{told}; {sum(result.verified for result in results)} verified"
+    parts = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
+    return f"{parts}; {sum(result.verified for result in results)} verified"

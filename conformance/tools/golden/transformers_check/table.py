@@ -1,4 +1,4 @@
-"""Results as Markdown: what agrees, every cause of a disagreement, and what has no counterpart."""
+"""Results as Markdown: families that agree, causes of disagreements, families not compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conformance.tools.golden.transformers_check.results import Reading, Result,
 
 BEGIN = "<!-- begin: written by `conformance golden verify --markdown` -->"
 END = "<!-- end -->"
-_NOT_COMPARED = (State.ABSENT, State.MISSING, State.UNBUILDABLE, State.DIED)
+_NOT_COMPARED = (State.ABSENT, State.MISSING, State.UNBUILDABLE, State.CRASHED)
 
 
 def markdown(results: Sequence[Result]) -> str:
@@ -26,27 +26,29 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def placed(text: str, table: str) -> str:
-    """``text`` with what is between its marks replaced by ``table``, or the table alone."""
+    """``text`` with the part between its marks replaced by ``table``, or only the table."""
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     return f"{head}{table.rstrip()}{tail}" if begin and end else table
 
 
 def _spread(results: Sequence[Result]) -> str:
-    """How the ratios lie of what agrees, and of what does not."""
+    """The range of the ratios, of families that agree and of the others."""
     agree = [result for result in results if result.state is State.AGREES]
     good = sorted(r.reading.ratio for r in agree if r.reading)
     proofs = sorted(r.proof.ratio for r in results if r.proof)
     bad = sorted(r.reading.ratio for r in results if r not in agree and r.reading)
-    told = []
+    parts = []
     if good:
         middle = good[len(good) // 2]
-        told.append(f"of those that agree {good[0]:.3g} to {good[-1]:.3g}, the median {middle:.3g}")
+        parts.append(
+            f"of those that agree {good[0]:.3g} to {good[-1]:.3g}, the median {middle:.3g}"
+        )
     if proofs:
-        told.append(f"with all causes changed {proofs[0]:.3g} to {proofs[-1]:.3g}")
+        parts.append(f"with all causes changed {proofs[0]:.3g} to {proofs[-1]:.3g}")
     if bad:
-        told.append(f"of those that disagree {bad[0]:.3g} to {bad[-1]:.3g}")
-    return f"Largest difference over its noise: {'; '.join(told)}." if told else ""
+        parts.append(f"of those that disagree {bad[0]:.3g} to {bad[-1]:.3g}")
+    return f"Largest difference over its noise: {'; '.join(parts)}." if parts else ""
 
 
 def _rows(head: str, rows: Iterable[Sequence[str]]) -> str:
@@ -56,7 +58,7 @@ def _rows(head: str, rows: Iterable[Sequence[str]]) -> str:
 
 
 def _agreeing(results: Sequence[Result]) -> str:
-    head = "family|model type|ratio|nats|stream|generate|parameters heard|config as saved"
+    head = "family|model type|ratio|nats|stream|generate|parameters with effect|config as saved"
     return _rows(
         head,
         (
@@ -67,7 +69,7 @@ def _agreeing(results: Sequence[Result]) -> str:
                 _nats(result.reading),
                 _ratio(result.stream),
                 _ratio(result.generated) or result.generated_words,
-                f"{result.heard} of {result.parameters}",
+                f"{result.effective} of {result.parameters}",
                 _saved(result),
             ]
             for result in results

@@ -1,4 +1,4 @@
-"""One family, verified: its torch model, the checkpoint, what the library makes of that."""
+"""Verifies one family: builds a torch model, saves its checkpoint, compares the outputs."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from conformance.core.numerics import Envelope
 from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.reference.noise import PERTURBED_RUNS, ULPS
-from conformance.tools.golden.transformers_check import comparing, foreign
-from conformance.tools.golden.transformers_check.arranging import STEPS, changed, prompt_of
-from conformance.tools.golden.transformers_check.known import Change, Known
+from conformance.tools.golden.transformers_check import comparing, transformers_model
+from conformance.tools.golden.transformers_check.inputs import STEPS, changed, prompt_of
+from conformance.tools.golden.transformers_check.known_differences import Change, Known
 from conformance.tools.golden.transformers_check.results import Explained, Reading, Result, State
 
-# A model of which fewer parameters are heard agrees whatever they are.
-HEARD = 0.5
+# A model in which a smaller share of parameters has an effect would agree with any weights.
+LEAST_EFFECTIVE = 0.5
 
 
 @dataclass(frozen=True)
 class Other:
-    """The other side: the torch model, and what it gave."""
+    """The other side: the torch model and its output."""
 
     model: Any
-    answer: foreign.Answer
+    answer: transformers_model.Answer
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What one checkpoint gave on both sides.
+    """The outputs of both sides for one checkpoint.
 
     ``got`` and ``want`` are logprobs ``[places, vocab]`` of the library and of the other side;
     ``saved`` is the config that the other side wrote.
@@ -53,9 +53,9 @@ class Compared:
 
 
 def verify(family: Family, library: Library, known: Known) -> Result:
-    """Hold the library's reading of the family against that of transformers."""
+    """Compare the library's implementation of the family with that of transformers."""
     start = time.perf_counter()
-    foreign.quiet()
+    transformers_model.silence_logging()
     made = tuple(known.adjust)
     model_type = str(changed(family, made)[1]["model_type"])
     result = Result(
@@ -66,11 +66,11 @@ def verify(family: Family, library: Library, known: Known) -> Result:
         adjusted=tuple(a.why for a in known.adjust),
         both={k: v for a in known.adjust for k, v in {**a.both, **dict.fromkeys(a.null)}.items()},
         causes=tuple(Explained(c.wrong, c.at, c.what) for c in known.cause),
-        versions={**library.versions(), "transformers and torch": foreign.version()},
+        versions={**library.versions(), "transformers and torch": transformers_model.version()},
     )
-    if known.absent or foreign.auto_class(model_type) is None:
-        words = known.absent or f"transformers has no model type {model_type!r}"
-        return msgspec.structs.replace(result, words=words)
+    if known.absent or transformers_model.auto_class(model_type) is None:
+        reason = known.absent or f"transformers has no model type {model_type!r}"
+        return msgspec.structs.replace(result, words=reason)
     result = _compared(result, family, library, made)
     if known.cause:
         proof = _compared(result, family, library, (*made, *known.cause), thorough=False)
@@ -88,17 +88,18 @@ def _compared(
     *,
     thorough: bool = True,
 ) -> Result:
-    """The result with its readings, or with the state and the words of what failed."""
+    """The result with its readings, or with the state and the message of what failed."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
         config, theirs = changed(family, changes)
         try:
             torch_model = _torch_model(family, theirs, changes)
-            other = Other(torch_model, foreign.answer(torch_model, prompt_of(family), STEPS))
-            foreign.save(torch_model, folder, changes)
+            answer = transformers_model.answer(torch_model, prompt_of(family), STEPS)
+            other = Other(torch_model, answer)
+            transformers_model.save(torch_model, folder, changes)
         except ImportError as error:
             return _failed(result, State.MISSING, error)
-        except Exception as error:  # noqa: BLE001 - its words, whatever they are
+        except Exception as error:  # noqa: BLE001 - whatever it raises is reported
             return _failed(result, State.UNBUILDABLE, error)
         try:
             found = _run(family, library, folder, config, other)
@@ -115,11 +116,11 @@ def _failed(result: Result, state: State, error: Exception) -> Result:
 
 def _torch_model(family: Family, config: dict[str, Any], changes: tuple[Change, ...]) -> Any:
     auto = next((change.auto for change in changes if change.auto), "")
-    model = foreign.build(config, auto)
-    foreign.fill(model, family.facts.weights, seed=family.facts.seed)
+    model = transformers_model.build(config, auto)
+    transformers_model.fill(model, family.facts.weights, seed=family.facts.seed)
     for change in changes:
-        foreign.set_weights(model, change.weights)
-        foreign.set_attributes(model, change.modules)
+        transformers_model.set_weights(model, change.weights)
+        transformers_model.set_attributes(model, change.modules)
     return model
 
 
@@ -129,7 +130,7 @@ def _run(
     """Load the checkpoint with the family's own config; both sides' passes, and their noise."""
     file = folder / "config.json"
     saved = json.loads(file.read_text(encoding="utf-8"))
-    # Published checkpoints name their architecture; mlx-lm tells some models apart by it.
+    # Published checkpoints name their architecture; mlx-lm distinguishes some models by it.
     names = {"architectures": saved["architectures"]} if "architectures" in saved else {}
     file.write_text(json.dumps({**names, **config}), encoding="utf-8")
     model = _loaded(family, library, folder)
@@ -157,7 +158,7 @@ def _whole(
     library: Library,
     model: Any,
     prompt: tuple[int, ...],
-    answer: foreign.Answer,
+    answer: transformers_model.Answer,
     *,
     ulps: float = 0.0,
     seed: int = 0,
@@ -203,26 +204,26 @@ def _read(result: Result, family: Family, library: Library, found: Compared) -> 
 def _thorough(
     result: Result, family: Family, library: Library, folder: Path, found: Compared
 ) -> Result:
-    """The result with what is not asked for a proof: what is heard, and two ways besides."""
+    """The result with what a proof does not need: parameters with effect, and two more readings."""
     every = prompt_of(family) + found.other.answer.tokens[:-1]
 
     def moved(logits: np.ndarray) -> bool:
         now = comparing.logprobs(logits)
         return comparing.read(now, found.want, found.envelope).place is not None
 
-    count, quiet = foreign.unheard(found.other.model, every, moved)
+    count, ineffective = transformers_model.ineffective(found.other.model, every, moved)
     result = msgspec.structs.replace(
         result,
-        heard=count - len(quiet),
+        effective=count - len(ineffective),
         parameters=count,
-        unheard=quiet,
+        ineffective=ineffective,
         generated=_generated(found),
-        generated_words=found.other.answer.words,
+        generated_words=found.other.answer.error,
     )
-    if result.state is State.AGREES and result.heard < HEARD * count:
-        result = msgspec.structs.replace(result, state=State.DEAF)
-    saved, words = _as_saved(family, library, folder, found)
-    return msgspec.structs.replace(result, saved=saved, saved_words=words)
+    if result.state is State.AGREES and result.effective < LEAST_EFFECTIVE * count:
+        result = msgspec.structs.replace(result, state=State.INSENSITIVE)
+    saved, reason = _as_saved(family, library, folder, found)
+    return msgspec.structs.replace(result, saved=saved, saved_words=reason)
 
 
 def _generated(found: Compared) -> Reading | None:

@@ -1,4 +1,4 @@
-"""The work of one family as a worker process does it, and results that were kept."""
+"""The work of one worker process, and reading of saved results."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from conformance.core.errors import ConformanceError, ResultError, Unsupported
 from conformance.core.family import Family
 from conformance.core.library import Library
-from conformance.tools.golden.transformers_check.known import Known, load_known
+from conformance.tools.golden.transformers_check.known_differences import Known, load_known
 from conformance.tools.golden.transformers_check.results import Result, decode
 
 
 def check_installed() -> None:
-    """See that the optional packages are there, without importing them.
+    """Check that the optional packages are installed, without importing them.
 
     Raises:
-        Unsupported: one is missing; says how to get it.
+        Unsupported: one is missing; says how to install it.
     """
     for package in ("torch", "transformers"):
         if importlib.util.find_spec(package) is None:
@@ -28,7 +28,7 @@ def check_installed() -> None:
 
 
 def verify_one(pair: tuple[Library, Family]) -> Result:
-    """See ``verify.verify``; torch is imported in the process that needs it."""
+    """See ``verify.verify``; imports torch only in the process that needs it."""
     from conformance.tools.golden.transformers_check.verify import verify  # noqa: PLC0415 - an optional extra
 
     library, family = pair
@@ -36,7 +36,7 @@ def verify_one(pair: tuple[Library, Family]) -> Result:
 
 
 def load_results(path: Path, patterns: Sequence[str]) -> list[Result]:
-    """The results of a file, of the families that are meant.
+    """The results of a file, for families that match the globs.
 
     Raises:
         ResultError: the file is malformed; names the line.

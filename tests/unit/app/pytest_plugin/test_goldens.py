@@ -62,7 +62,7 @@ def test_an_observation_matches_what_holds():
 def test_a_wrong_batch_does_not_match_and_says_where():
     found, said = matches(observed(wrong.AttendsToPadding), to_text(staged().golden))
     assert not found
-    assert said[0] == "the batch differs; the library alone still gives the golden"
+    assert said[0] == "the batch differs; the single stream still gives the golden"
     assert "request 'two', step " in said[1]
     assert "margin" in said[1]
 

@@ -56,7 +56,7 @@ def test_a_file_that_the_library_would_rewrite_is_refused_untouched(tmp_path):
     assert snapshot(tmp_path) == before
 
 
-def test_what_does_not_fit_is_reported_with_the_librarys_message(tmp_path, folder):
+def test_what_does_not_fit_is_reported_in_the_library_s_words(tmp_path, folder):
     config = json.loads((folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "intermediate_size": 999}))
     (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())

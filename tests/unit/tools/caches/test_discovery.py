@@ -1,4 +1,4 @@
-"""Batch caches are found by their verbs; one without a test is told."""
+"""Batch caches are found by their verbs; one without a test is reported."""
 
 import types
 

@@ -85,7 +85,7 @@ def test_an_entry_explains_nothing_else(changes, tmp_path):
     assert explain(loaded(tmp_path, ENTRY), finding(**changes)) is None
 
 
-def test_an_entry_that_no_longer_shows_is_told(tmp_path):
+def test_an_entry_that_no_longer_shows_is_reported(tmp_path):
     (entry,) = loaded(tmp_path, ENTRY)
     assert not shows(entry, FOUND, (entry,))
 

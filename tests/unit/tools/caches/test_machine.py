@@ -237,6 +237,6 @@ def test_the_same_seed_plays_the_same_sequences():
     }
 
 
-def test_a_known_defect_is_told_where_nothing_is_known():
+def test_a_known_defect_is_reported_where_nothing_is_known():
     failure = explore(FOUND["mlx_vlm.BatchQuantizedKVCache"], examples=5).failure
     assert failure.problem.what in ("nbytes", "alias")

@@ -1,4 +1,4 @@
-"""A checkpoint folder without a library, and a library that reads it as told."""
+"""A checkpoint folder without a library, and a library that reads it as configured."""
 
 import json
 

@@ -29,7 +29,7 @@ def folder(tmp_path):
     return made
 
 
-def test_what_is_there_is_told_without_reading_it(folder):
+def test_what_is_there_is_reported_without_reading_it(folder):
     found = look(folder)
     assert found.files == ("model-1.safetensors", "model-2.safetensors")
     assert set(found.tensors) == {"a.weight", "b.weight", "c.weight", "c.scales"}
@@ -150,7 +150,7 @@ DAMAGE = {
     cut: "model-1.safetensors: was cut off: it has",
     cut_in_header: "model-1.safetensors: is damaged: it has 20 bytes",
     emptied: "model-1.safetensors: is damaged: it has 0 bytes",
-    lengthened: "model-1.safetensors: has something behind its tensors",
+    lengthened: "model-1.safetensors: has data after its tensors",
     spoilt_header: "model-1.safetensors: its header is damaged",
     other_shape: "model-1.safetensors: tensor 'a.weight' of shape [4, 3] and dtype F16",
     without_a_shard: f"model-2.safetensors: is missing, and {INDEX} names it",
@@ -169,18 +169,18 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-def test_damage_is_told_by_file_and_field(damage, folder):
+def test_damage_is_reported_by_file_and_field(damage, folder):
     look(folder)
     damage(folder)
-    with pytest.raises(CheckpointError) as told:
+    with pytest.raises(CheckpointError) as raised:
         look(folder)
-    assert DAMAGE[damage] in str(told.value)
-    assert str(folder) in str(told.value)
-    assert "\n" not in str(told.value)
+    assert DAMAGE[damage] in str(raised.value)
+    assert str(folder) in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
-def test_no_folder_is_told(tmp_path):
-    with pytest.raises(CheckpointError, match="is no folder; --model takes"):
+def test_no_folder_is_reported(tmp_path):
+    with pytest.raises(CheckpointError, match="is not a folder; --model takes"):
         look(tmp_path / "nowhere")
 
 

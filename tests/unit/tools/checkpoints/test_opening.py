@@ -73,31 +73,31 @@ def test_code_is_run_only_if_asked(opened, change):
 
 
 @pytest.mark.parametrize("size", [None, "many"])
-def test_a_missing_vocabulary_is_told(opened, change, size):
+def test_a_missing_vocabulary_is_reported(opened, change, size):
     change(vocab_size=size)
     with pytest.raises(CheckpointError, match=r"config.json: the field 'vocab_size' is missing"):
         opened()
 
 
-def test_a_missing_tokenizer_is_told(opened, folder):
+def test_a_missing_tokenizer_is_reported(opened, folder):
     (folder / "tokenizer.json").unlink()
     with pytest.raises(CheckpointError, match=r"My Model-8bit: holds no tokenizer \(tokenizer.js"):
         opened()
 
 
-def test_a_tokenizer_that_can_t_be_loaded_is_told(opened, library):
+def test_a_tokenizer_that_can_t_be_loaded_is_reported(opened, library):
     library.garbled = ModelError("no merges")
     with pytest.raises(CheckpointError, match="its tokenizer can't be loaded: no merges"):
         opened()
 
 
-def test_a_tokenizer_of_another_model_is_told(opened, change):
+def test_a_tokenizer_of_another_model_is_reported(opened, change):
     change(vocab_size=7)
     with pytest.raises(CheckpointError, match=r"and 'vocab_size' in config.json is 7"):
         opened()
 
 
-def test_a_tokenizer_that_makes_nothing_is_told(opened, library):
+def test_a_tokenizer_that_makes_nothing_is_reported(opened, library):
     library.tokenize = lambda folder, texts, trusted: ((),) * len(texts)
     with pytest.raises(CheckpointError, match="makes no token of any prompt"):
         opened()
@@ -108,26 +108,26 @@ def test_memory_comes_before_all_that_takes_time(opened, monkeypatch, tmp_path):
     with pytest.raises(CheckpointError, match="--force runs it all the same"):
         opened()
     assert not (tmp_path / "cache").exists()
-    (told,) = opened(force=True).told
-    assert told.startswith("My_Model-8bit: float16, ")
+    (note,) = opened(force=True).notes
+    assert note.startswith("My_Model-8bit: float16, ")
 
 
-def test_weights_that_do_not_fit_are_told_before_they_are_read(opened, library, tmp_path):
+def test_weights_that_do_not_fit_are_reported_before_they_are_read(opened, library, tmp_path):
     library.raises = ModelError("x")
     with pytest.raises(CheckpointError, match="My Model-8bit: x"):
         opened()
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_cache_that_cannot_be_written_is_told_and_done_without(registry, folder, tmp_path):
+def test_a_cache_that_cannot_be_written_is_reported_and_done_without(registry, folder, tmp_path):
     (tmp_path / "file").write_text("in the way")
     found = open_checkpoint(registry, Given(folder, cache=tmp_path / "file" / "cache"), ("right",))
-    assert "cache: nothing can be cached there (Not a directory)" in found.told[-1]
+    assert "cache: nothing can be cached there (Not a directory)" in found.notes[-1]
     assert found.registry.families["toy", "My_Model-8bit"].checkpoint.digest
 
 
 def test_a_library_that_runs_code_of_the_folder_all_the_same_is_stopped(opened, library, folder):
-    """Its plugin was told ``trusted=False``; not all parts of libraries heed that."""
+    """Its plugin was given ``trusted=False``; not all parts of libraries heed that."""
     mark = folder.parent / "mark"
     (folder / "evil.py").write_text(f"open({str(mark)!r}, 'w').close()")
 
@@ -142,12 +142,12 @@ def test_a_library_that_runs_code_of_the_folder_all_the_same_is_stopped(opened, 
     assert mark.exists()
 
 
-def test_a_tokenizer_that_is_code_is_told_in_a_sentence(opened, library):
+def test_a_tokenizer_that_is_code_is_reported_in_a_sentence(opened, library):
     library.garbled = ModelError("to run custom code,\npass `trust_remote_code=True`")
     with pytest.raises(CheckpointError, match="it is Python code of the folder; --trust-remote"):
         opened()
 
 
-def test_an_unknown_engine_is_told(registry, folder):
+def test_an_unknown_engine_is_reported(registry, folder):
     with pytest.raises(ConformanceError, match="no engine matches 'left'"):
         open_checkpoint(registry, Given(folder), ("left",))

@@ -8,10 +8,10 @@ from conformance.tools.checkpoints.folder import look
 from conformance.tools.checkpoints.preflight import Memory, cache_bytes, fits, room
 
 
-def test_what_will_be_needed_is_told(folder):
-    told = str(room(look(folder), "float32"))
-    assert told.startswith("3.2e-08 GB of weights and about 0.00216 GB of caches are needed, ")
-    assert told.endswith(" available")
+def test_what_will_be_needed_is_reported(folder):
+    message = str(room(look(folder), "float32"))
+    assert message.startswith("3.2e-08 GB of weights and about 0.00216 GB of caches are needed, ")
+    assert message.endswith(" available")
 
 
 def test_too_little_memory_is_refused_and_can_be_forced(folder, monkeypatch):
@@ -36,7 +36,7 @@ def test_caches_are_those_of_the_widest_batch_in_steps_of_256():
     assert cache_bytes({}, "float32") == 0
 
 
-def test_a_missing_field_is_told_by_its_name(library, folder):
+def test_a_missing_field_is_reported_by_its_name(library, folder):
     library.raises = ModelError(
         "x: loading failed: TypeError: ModelArgs.__init__() missing 1 required positional "
         "argument: 'rms_norm_eps'"
@@ -45,7 +45,7 @@ def test_a_missing_field_is_told_by_its_name(library, folder):
         fits(library, look(folder), trusted=False)
 
 
-def test_weights_that_do_not_fit_are_told_with_their_file(library, folder):
+def test_weights_that_do_not_fit_are_reported_with_their_file(library, folder):
     library.raises = ModelError("x: ValueError: Expected shape (1,) for parameter a.weight,\n not")
     with pytest.raises(CheckpointError, match=r"model.safetensors: x: ValueError: .* a.weight, no"):
         fits(library, look(folder), trusted=False)
@@ -53,9 +53,9 @@ def test_weights_that_do_not_fit_are_told_with_their_file(library, folder):
 
 def test_a_long_list_of_parameters_is_cut(library, folder):
     library.raises = ModelError("Received parameters not in model: " + "layers.0.weight " * 100)
-    with pytest.raises(CheckpointError, match=r"\.\.\.$") as told:
+    with pytest.raises(CheckpointError, match=r"\.\.\.$") as raised:
         fits(library, look(folder), trusted=False)
-    assert len(str(told.value)) < 600
+    assert len(str(raised.value)) < 600
 
 
 def test_a_refusal_stays_one(library, folder):

@@ -17,12 +17,12 @@ def test_a_file_has_one_text_a_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [(None, "can't be read: No such"), (b"\xe9\n", "is not UTF-8"), (b" \n", "holds no prompt")],
 )
-def test_a_bad_file_is_told(content, told, tmp_path):
+def test_a_bad_file_is_reported(content, message, tmp_path):
     path = tmp_path / "p.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=message):
         read_texts(path)

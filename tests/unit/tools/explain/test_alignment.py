@@ -36,10 +36,10 @@ def test_each_pass_goes_on_where_the_one_before_ended():
     assert alignment.done == {"a": 3, "b": 2}
 
 
-def test_of_two_that_could_be_meant_the_engine_says_which():
+def test_between_two_candidates_the_engine_s_rows_decide():
     alike = {"a": (4, 4), "b": (4, 4)}
-    told = step(rows={"b": 0, "a": 1}, a="decode", b="decode")
-    found = spans(Alignment(alike), [[4], [4]], told)
+    decoding = step(rows={"b": 0, "a": 1}, a="decode", b="decode")
+    found = spans(Alignment(alike), [[4], [4]], decoding)
     assert [span.request_id for span in found] == ["b", "a"]
 
 
@@ -60,7 +60,7 @@ def test_who_has_ended_is_not_meant():
     assert spans(Alignment(SEQUENCES), [[1]], step(c="removed", a="decode")) == ()
 
 
-def test_a_row_that_is_fed_something_else_is_told():
+def test_a_row_that_is_fed_something_else_is_reported():
     alignment = Alignment(SEQUENCES)
     at = step(rows={"a": 0, "b": 1}, a="decode", b="decode")
     fitting, strange = alignment.rows(np.array([[5], [7]]), at)
@@ -69,7 +69,7 @@ def test_a_row_that_is_fed_something_else_is_told():
     assert (found.row, found.request_id, found.expected, found.got) == (1, "b", (9,), (7,))
 
 
-def test_a_prompt_that_is_fed_something_else_is_told():
+def test_a_prompt_that_is_fed_something_else_is_reported():
     at = step(processed={"a": 2}, a="prefill")
     _, strange = Alignment(SEQUENCES).rows(np.array([[6, 6]]), at)
     assert [(found.request_id, found.expected) for found in strange] == [("a", (5, 6))]
@@ -91,15 +91,15 @@ def test_a_token_that_is_fed_again_is_no_padding():
 
 
 @pytest.mark.parametrize("fed", [(6, 7), (7, 8)])
-def test_another_piece_of_a_prompt_is_told_beside_rows_that_only_pad(fed):
+def test_another_piece_of_a_prompt_is_reported_beside_rows_that_only_pad(fed):
     sequences = {"a": (5, 6, 7, 8, 4), "b": (9, 3)}
     alignment = Alignment(sequences)
     first = step(processed={"a": 1}, a="prefill", b="prefill")
     alignment.rows(np.array([[0, 5], [0, 0]]), first)
     again = step(1, processed={"a": 2}, a="prefill", b="prefill")
     fitting, strange = alignment.rows(np.array([list(fed), [0, 0]]), again)
-    told = [(found.request_id, found.position, found.expected) for found in strange]
-    assert told == ([] if fed == (6, 7) else [("a", 1, (6, 7))])
+    reported = [(found.request_id, found.position, found.expected) for found in strange]
+    assert reported == ([] if fed == (6, 7) else [("a", 1, (6, 7))])
     assert len(fitting) == (fed == (6, 7))
 
 

@@ -10,7 +10,7 @@ DONE = 3
 KEYS = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 4, 2)  # of positions 0 to 3
 
 
-def alone(**counts):
+def single(**counts):
     """A single stream that holds ``DONE`` tokens, and room for another."""
     keys = KEYS.copy()
     keys[:, :, DONE:] = 0
@@ -42,20 +42,20 @@ def found(got, want, *, exact=True, counted=True):
 
 
 def test_the_same_differs_nowhere():
-    assert found(batch(), alone()) == []
+    assert found(batch(), single()) == []
 
 
 @pytest.mark.parametrize("position", range(DONE))
 def test_a_column_that_is_spoilt_is_named_by_its_position(position):
     columns = KEYS[0, :, :DONE].copy()
     columns[:, position] += 1
-    assert found(batch(columns=columns), alone()) == [("keys", position)]
+    assert found(batch(columns=columns), single()) == [("keys", position)]
 
 
 def test_columns_in_another_order_are_misplaced():
     got = batch(columns=KEYS[0, :, [2, 0, 1]].swapaxes(0, 1))
     (difference,) = entry_differences(
-        got, alone(), row=1, done=DONE, exact=True, level=1e-4, counted=True
+        got, single(), row=1, done=DONE, exact=True, level=1e-4, counted=True
     )
     assert (difference.column, difference.misplaced) == (2, True)
 
@@ -63,39 +63,39 @@ def test_columns_in_another_order_are_misplaced():
 def test_where_columns_stand_is_none_of_our_business():
     got = batch()
     got.arrays["keys"][1] = np.roll(got.arrays["keys"][1], -2, axis=1)
-    assert found(got, alone()) == []
+    assert found(got, single()) == []
 
 
 def test_the_order_of_a_ring_begins_at_its_oldest_column():
     got = batch(columns=KEYS[0, :, [2, 0, 1]].swapaxes(0, 1), padding=0)
     got.arrays["keys"] = got.arrays["keys"][:, :, 2:]
     got.counts.update(rotated=np.array([True]), _idx=np.array([1]), max_size=np.array([3]))
-    assert found(got, alone()) == []
+    assert found(got, single()) == []
 
 
 def test_columns_that_are_not_finite_are_not_there():
     columns = KEYS[0, :, :DONE].copy()
     columns[:, 1] = np.nan
-    assert found(batch(columns=columns), alone()) == [("keys", 1)]
+    assert found(batch(columns=columns), single()) == [("keys", 1)]
 
 
-def test_counts_are_told_only_of_rows_that_decode():
+def test_counts_are_reported_only_of_rows_that_decode():
     wrong = batch(offset=DONE + 1, padding=0)
-    assert found(wrong, alone()) == [("offset", None), ("left_padding", None)]
-    assert found(wrong, alone(), counted=False) == []
+    assert found(wrong, single()) == [("offset", None), ("left_padding", None)]
+    assert found(wrong, single(), counted=False) == []
 
 
 def test_padding_below_zero_is_no_padding():
     full = batch(padding=-4)
     full.counts["_idx"] = np.array([DONE])
-    assert ("left_padding", None) not in found(full, alone())
+    assert ("left_padding", None) not in found(full, single())
 
 
 @pytest.mark.parametrize(("padding", "right"), [(1, False), (2, True), (3, True), (4, False)])
 def test_of_a_window_a_row_may_keep_no_more_than_is_seen(padding, right):
     got = batch(padding=padding)
     got.counts.update(rotated=np.array([False]), max_size=np.array([3]))
-    assert (found(got, alone()) == []) is right
+    assert (found(got, single()) == []) is right
 
 
 def test_states_are_compared_only_with_those_of_the_same_moment():
@@ -126,9 +126,9 @@ def test_of_an_empty_batch_padding_to_come_is_no_news():
     counts = {"offset": np.array([-2]), "left_padding": np.array([2]), "_idx": np.array([0])}
     options = {"row": 0, "exact": True, "level": 1e-4, "counted": True}
     empty = CacheState("0", "BatchKVCache", counts, {})
-    assert list(entry_differences(empty, alone(offset=0), done=0, **options)) == []
+    assert list(entry_differences(empty, single(offset=0), done=0, **options)) == []
     full = CacheState("0", "BatchKVCache", {**counts, "_idx": np.array([3])}, {})
-    found = entry_differences(full, alone(offset=0), done=0, **options)
+    found = entry_differences(full, single(offset=0), done=0, **options)
     assert [(d.part, d.got, d.expected) for d in found] == [
         ("offset", "-2", "0"),
         ("left_padding", "2", "3"),
@@ -156,7 +156,7 @@ def two_rows(held):
     return CacheState(held.place, held.kind, counts, arrays)
 
 
-def test_a_cache_that_counts_pools_says_nothing_of_tokens():
+def test_a_cache_that_counts_pools_is_not_checked_for_tokens():
     pools = two_rows(pooling({"offset": 1}, [4.0, 7.0]))
     assert found(pools, pooling({"offset": 0}, [4.0, 7.0])) == []
     assert found(pools, pooling({"offset": DONE}, [4.0, 7.0])) == [("offset", None)]
@@ -165,7 +165,7 @@ def test_a_cache_that_counts_pools_says_nothing_of_tokens():
 def test_an_empty_array_differs_nowhere():
     empty = np.zeros((1, 1, DONE, 0), np.float32)
     got = batch(zeros=np.concatenate([empty, empty]))
-    want = alone()
+    want = single()
     want.arrays["zeros"] = empty
     assert found(got, want) == []
 
@@ -177,7 +177,7 @@ def test_padding_may_be_yet_to_come_in_the_pass_that_begins(offset, padding, rig
     counts = {"offset": np.array([offset]), "left_padding": np.array([padding])}
     got = CacheState("0", "BatchKVCache", {**counts, "_idx": np.array([5])}, {})
     options = {"row": 0, "exact": True, "level": 1e-4, "counted": True, "ahead": 2}
-    found = list(entry_differences(got, alone(offset=0), done=0, **options))
+    found = list(entry_differences(got, single(offset=0), done=0, **options))
     assert (found == []) is right
 
 
@@ -186,6 +186,6 @@ def test_a_window_of_one_row_that_has_gone_round_begins_at_its_oldest_column():
     counts = {"offset": np.array([DONE]), "_idx": np.array([1]), "max_size": np.array([3])}
     got = CacheState("2", "RotatingKVCache", counts, {"keys": keys})
     options = {"row": 0, "done": DONE, "exact": True, "level": 1e-4, "counted": False}
-    assert list(entry_differences(got, alone(), **options)) == []
+    assert list(entry_differences(got, single(), **options)) == []
     early = CacheState("2", "RotatingKVCache", {**counts, "_idx": np.array([3])}, {"keys": keys})
-    assert [d.misplaced for d in entry_differences(early, alone(), **options)] == [True]
+    assert [d.misplaced for d in entry_differences(early, single(), **options)] == [True]

@@ -73,7 +73,7 @@ def test_only_that_ingredient_is_off(name, rest):
     assert names(RICH) - names(changed) <= {name, "neighbours' content"}
 
 
-def test_neighbours_say_what_the_failing_request_says():
+def test_neighbours_get_the_tokens_of_the_failing_request():
     odd = Request("odd", (50, 51), 4)
     schedule = Schedule("s", (Arrival((request("a", 5), odd)),))
     changed = off("neighbours' content", schedule, failing="odd")
@@ -88,7 +88,7 @@ def test_the_failing_request_alone():
     assert not changed.removals
 
 
-def test_alone_means_with_what_it_goes_on_from():
+def test_a_request_alone_keeps_those_that_it_continues():
     more = request("more", continues=Continuation("a"))
     when = Trigger("a", Stage.FINISHED)
     schedule = Schedule("s", (Arrival((request("a"), request("b"))), Arrival((more,), when)))

@@ -5,10 +5,10 @@ import pytest
 
 from conformance.backend.module_hooks import ModuleCall, Pass
 from conformance.core.trace import Trace
+from conformance.tools.explain.activations import by_position
 from conformance.tools.explain.alignment import Span
 from conformance.tools.explain.modules import differing
 from conformance.tools.explain.recording import Level, Recording
-from conformance.tools.explain.rows import alone
 
 # In the order in which the calls end.
 PATHS = ("layers.0.norm", "layers.0.attention", "layers.0", "layers.1.norm", "layers.1", "")
@@ -31,7 +31,7 @@ def number(wrong):
 
 def first(given, made):
     """The first that differs: its place, whether its layer does, whether it is its own fault."""
-    single = alone([passed(given=(), made=())], (5,))
+    single = by_position([passed(given=(), made=())], (5,))
     recording = Recording(
         Trace(None, "", ()), (), (), {}, {"a": (5,)}, {}, {"a": single}, Level({}, 1e-5)
     )
@@ -51,7 +51,7 @@ REST = ("layers.1.norm", "layers.1", "")
         (("layers.1.norm", "layers.1"), REST, ""),
     ],
 )
-def test_the_innermost_that_was_given_what_it_is_given_alone(given, made, site):
+def test_the_innermost_with_the_single_stream_s_input(given, made, site):
     assert first(given, made)[0] == f"module:{site}:Module"
 
 

@@ -13,7 +13,7 @@ from conformance.core.family import Facts, Family
 from conformance.core.faults import Fault
 from conformance.run.registry import Registry
 from conformance.tools.explore.player import Player
-from conformance.tools.explore.records import ExploreUnit
+from conformance.tools.explore.results import ExploreUnit
 
 TELLS = {
     "dumb": "[metal_kernel] No Metal back-end.",
@@ -36,9 +36,9 @@ class Library(ToyLibrary):
         return model
 
     def single_stream(self, model, request, **how):
-        told = TELLS.get(self.at_hand)
-        if told and (len(request.prompt) > 8 or self.at_hand in ("dumb", "broken")):
-            raise RuntimeError(told)
+        message = TELLS.get(self.at_hand)
+        if message and (len(request.prompt) > 8 or self.at_hand in ("dumb", "broken")):
+            raise RuntimeError(message)
         return super().single_stream(model, request, **how)
 
 

@@ -8,7 +8,7 @@ from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.verdict import Verdict
 from conformance.tools.explore import corpus
 from conformance.tools.explore.corpus import Entry, entry_of, read_corpus, write_entry
-from conformance.tools.explore.records import Discovery, Maker
+from conformance.tools.explore.results import Discovery, Maker
 
 SCHEDULE = Schedule("drawn", (Arrival((Request("a", (1, 2), 3),)),))
 
@@ -48,17 +48,21 @@ def test_what_is_there_stays(entry, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("{}", "missing required field"), ("no", "no entry of the corpus"), (None, "has the name")],
+    [
+        ("{}", "missing required field"),
+        ("no", "not an entry of the corpus"),
+        (None, "the name for its content is"),
+    ],
 )
-def test_a_wrong_file_is_told_in_one_sentence(entry, tmp_path, text, words):
+def test_a_wrong_file_is_reported_in_one_sentence(entry, tmp_path, text, words):
     wrong = tmp_path / "0123456789ab.json"
     wrong.write_bytes(text.encode() if text else msgspec.json.encode(entry))
-    with pytest.raises(ScheduleError, match=words) as told:
+    with pytest.raises(ScheduleError, match=words) as raised:
         read_corpus(tmp_path)
-    assert str(wrong) in str(told.value)
+    assert str(wrong) in str(raised.value)
 
 
-def test_a_schedule_that_cannot_be_played_is_told(entry, tmp_path):
+def test_a_schedule_that_cannot_be_played_is_reported(entry, tmp_path):
     bad = msgspec.structs.replace(entry, schedule=Schedule("s", (Arrival((Request("a", (), 3),)),)))
     (tmp_path / f"{bad.name}.json").write_bytes(msgspec.json.encode(bad))
     with pytest.raises(ScheduleError, match="prompt is empty"):

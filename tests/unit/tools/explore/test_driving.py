@@ -1,4 +1,4 @@
-"""Each promise that an engine breaks is told after the step in which it did."""
+"""Each promise that an engine breaks is reported after the step in which it did."""
 
 import pytest
 
@@ -69,7 +69,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_promise_is_told(drive, name):
+def test_a_broken_promise_is_reported(drive, name):
     verdict, words = BROKEN[name]
     at_work = drive(name, prefill_step_size=4)
     at_work.insert([ask(at_work, "a", max_tokens=9), ask(at_work, "b", max_tokens=2)])
@@ -97,7 +97,7 @@ def test_other_tokens_make_it_suspect_and_are_left_to_the_checks(drive):
     assert at_work.broken is None
 
 
-def test_an_engine_that_never_ends_is_told(drive):
+def test_an_engine_that_never_ends_is_reported(drive):
     at_work = drive("NeverEnds", completion_batch_size=1)
     at_work.insert([ask(at_work, "a"), ask(at_work, "b")])
     at_work.finish()

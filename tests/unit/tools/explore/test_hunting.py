@@ -8,7 +8,7 @@ from conformance.core.verdict import Verdict
 from conformance.run.runner import step_bound
 from conformance.tools.explore import hunting
 from conformance.tools.explore.hunting import explore
-from conformance.tools.explore.records import Maker
+from conformance.tools.explore.results import Maker
 
 # What a wrong engine needs at least: requests, and removals with further arrivals.
 WRONG = {
@@ -69,13 +69,13 @@ def test_time_ends_it(registry, unit):
     assert 0 <= found.outside <= 1
 
 
-def test_a_defect_of_one_kind_is_told_once(registry, unit):
+def test_a_defect_of_one_kind_is_reported_once(registry, unit):
     found = explore(registry, unit("FallsOverTwo", examples=90))
     assert [d.verdict for d in found.discoveries] == [Verdict.CRASH]
     assert found.again > 0
 
 
-def test_a_known_verdict_is_counted_not_told(registry, unit):
+def test_a_known_verdict_is_counted_not_reported(registry, unit):
     found = explore(registry, unit("FallsOverTwo", known=(Verdict.CRASH,)))
     assert found.discoveries == ()
     assert found.again > 0
@@ -99,7 +99,7 @@ def test_the_machine_finds_too(registry, unit, monkeypatch):
     assert found.verdict is Verdict.PROTOCOL
 
 
-def test_a_model_that_cannot_be_loaded_is_told(registry, unit):
+def test_a_model_that_cannot_be_loaded_is_reported(registry, unit):
     found = explore(registry, unit(family="torn"))
     assert "weights are missing" in found.failed
     assert found.bad
@@ -118,7 +118,7 @@ def test_a_model_that_the_library_cannot_decode_here_is_nothing_bad(registry, un
     assert not found.bad
 
 
-def test_a_model_that_cannot_decode_is_told(registry, unit):
+def test_a_model_that_cannot_decode_is_reported(registry, unit):
     found = explore(registry, unit(family="broken"))
     assert "cannot be broadcast" in found.failed
     assert found.bad

@@ -7,7 +7,7 @@ from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import Finding, Verdict
 from conformance.scenarios.build import produced, text_request, together
 from conformance.tools.explore.player import Clock
-from conformance.tools.explore.records import Signature
+from conformance.tools.explore.results import Signature
 
 
 def joining(player):
@@ -30,7 +30,7 @@ def test_what_is_right_takes_one_run(player):
     assert right.findings(joining(right)) == ()
     calls = [call for call in right.subject.meter[before + alone :] if call.batch]
     assert len(calls) < 12
-    assert right.met(joining(right))
+    assert right.played_before(joining(right))
 
 
 def test_what_is_wrong_is_found_and_kept(player):
@@ -54,7 +54,7 @@ def test_what_is_wrong_without_the_fault_is_not_the_faults(player):
     assert faulty.findings(joining(faulty)) == ()
 
 
-def test_a_crash_tells_a_fault_only_if_it_was_one(player):
+def test_a_crash_detects_a_fault_only_if_it_is_one(player):
     crash = Finding(Verdict.CRASH, "failure", "raised")
     assert player().accuses(crash)
     assert not player(fault="right/B1.lost").accuses(crash)

@@ -40,7 +40,7 @@ def test_a_family_plays_what_was_found_on_it_under_the_names_of_its_files(kept):
     assert made[1].removals == REMOVED.removals
 
 
-def test_what_an_engine_cannot_do_is_not_asked_of_it(kept):
+def test_what_an_engine_cannot_do_is_left_out(kept):
     assert [s.name for s in replay.CORPUS.make(brief("calm"))] == [kept[0].name]
 
 

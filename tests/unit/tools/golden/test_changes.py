@@ -27,20 +27,20 @@ def test_rounding_is_kept():
     assert changes_between(old, new).keep
 
 
-def test_logprobs_that_moved_are_told_with_how_far():
+def test_logprobs_that_moved_are_reported_with_how_far():
     old, new = golden(recorded(top=top(0, 0))), golden(recorded(top=top(0, 1e-3)))
     (change,) = changes_between(old, new).requests
     assert (change.kind, change.text) == (Kind.MOVED, "step 1: 0.001 nats, 1e+03 times the noise")
 
 
-def test_another_token_far_above_noise_is_told_with_its_margin():
+def test_another_token_far_above_noise_is_reported_with_its_margin():
     new = golden(recorded(tokens=(3, 7), margins=(0.5, 0.25), top=OLD.requests[0].top))
     (change,) = changes_between(OLD, new).requests
     assert change.kind is Kind.TOKENS
     assert change.text == "step 1: token 4 -> 7, margin 0.25 nats, 2.5e+05 times the noise"
 
 
-def test_another_token_within_noise_is_told_as_such():
+def test_another_token_within_noise_is_reported_as_such():
     old = golden(recorded(margins=(0.5, 2e-6)))
     new = golden(recorded(tokens=(3, 7), margins=(0.5, 2e-6), top=old.requests[0].top))
     found = changes_between(old, new)
@@ -67,7 +67,7 @@ def test_another_prompt_cannot_be_compared():
         Request("short", (1, 2, 3), 2), line.tokens, line.margins, line.noise, line.top
     )
     (change,) = changes_between(OLD, golden(other)).requests
-    assert (change.kind, change.text) == (Kind.ASKED, "another prompt (2 -> 3 tokens)")
+    assert (change.kind, change.text) == (Kind.REQUEST, "another prompt (2 -> 3 tokens)")
 
 
 def test_requests_come_and_go():
@@ -76,7 +76,7 @@ def test_requests_come_and_go():
 
 
 @pytest.mark.parametrize("field", ["recipe", "weights", "oracle"])
-def test_what_a_golden_follows_from_must_be_said_anew(field):
+def test_a_changed_cause_rewrites_a_golden(field):
     found = changes_between(OLD, golden(recorded(), **{field: "c" * 64}))
     assert found.kind is Kind.UNCHANGED
     assert not found.keep

@@ -73,13 +73,13 @@ def test_a_golden_that_holds_is_good(root):
     assert found.meaning == "the golden holds"
 
 
-def test_a_missing_golden_is_told(tmp_path):
+def test_a_missing_golden_is_reported(tmp_path):
     (problem,) = checked(tmp_path).problems
     assert problem.endswith("toy.json: missing; `conformance golden update` makes it")
 
 
 @pytest.mark.parametrize("files_only", [True, False])
-def test_an_edit_by_hand_is_told(root, files_only):
+def test_an_edit_by_hand_is_reported(root, files_only):
     path = golden_path(root, "toy", "toy")
     path.write_text(path.read_text().replace('"abacus"', '"slide rule"'))
     (problem,) = checked(root, files_only=files_only).problems
@@ -107,7 +107,7 @@ def test_an_edited_recipe_makes_it_stale(root):
         ({"oracle": ""}, "field 'provenance.oracle' is empty"),
     ],
 )
-def test_wrong_provenance_is_told_with_its_field(root, changed, sentence):
+def test_wrong_provenance_is_reported_with_its_field(root, changed, sentence):
     rewrite(root, **changed)
     assert any(sentence in problem for problem in checked(root, files_only=True).problems)
 
@@ -119,11 +119,11 @@ def test_files_only_loads_no_model(root):
 def test_other_weights_fail_the_comparison_with_the_golden(root):
     found = checked(root, Heavier)
     assert not found.good
-    assert found.meaning == "the library changed its mind, alone and in the batch alike"
+    assert found.meaning == "the library's output changed, single-stream and batched alike"
     assert any("provenance.weights" in problem for problem in found.problems)
 
 
-def test_other_bits_alone_are_told_on_the_same_device_only(root):
+def test_other_bits_alone_are_reported_on_the_same_device_only(root):
     (problem,) = checked(root, Rebuilt).problems
     assert "the library loads other parameters from the same recipe" in problem
     assert checked(root, RebuiltElsewhere).good
@@ -134,7 +134,7 @@ def test_other_bits_alone_are_told_on_the_same_device_only(root):
 def test_a_wrong_batch_fails(root):
     found = checked(root, engine=AttendsToPadding)
     assert not found.good
-    assert found.meaning == "the batch differs; the library alone still gives the golden"
+    assert found.meaning == "the batch differs; the single stream still gives the golden"
 
 
 def test_engines_of_other_libraries_are_left_out(root):
@@ -162,7 +162,7 @@ def test_a_folder_of_goldens_is_right(root):
     assert problems(root) == []
 
 
-def test_an_orphan_is_told(root):
+def test_an_orphan_is_reported(root):
     (problem,) = problems(root, {})
     assert problem.endswith("toy.json: an orphan: library 'toy' has no family 'toy'")
 
@@ -174,7 +174,7 @@ def test_goldens_of_libraries_that_are_not_meant_are_left_alone(root):
     assert problems(root) == []
 
 
-def test_what_an_interrupted_run_left_is_told(root):
+def test_what_an_interrupted_run_left_is_reported(root):
     (root / "toy" / ".toy.json.7.partial").touch()
     (problem,) = problems(root)
     assert "no golden by its name" in problem
@@ -182,7 +182,7 @@ def test_what_an_interrupted_run_left_is_told(root):
 
 
 def test_a_reason_for_none_must_be_true(root):
-    (told,) = problems(root, without={("toy", "toy"): "why"})
-    assert "says why this family has no golden, but it has one" in told
-    (told,) = problems(root, without={("toy", "gone"): "why"})
-    assert "field 'toy.gone' names no family" in told
+    (message,) = problems(root, without={("toy", "toy"): "why"})
+    assert "says why this family has no golden, but it has one" in message
+    (message,) = problems(root, without={("toy", "gone"): "why"})
+    assert "field 'toy.gone' names no family" in message

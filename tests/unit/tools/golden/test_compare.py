@@ -1,4 +1,4 @@
-"""A run at the golden's tokens beside the golden: rounding holds, all else is told."""
+"""A run at the golden's tokens beside the golden: rounding holds, all else is reported."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_rounding_holds():
     assert compare(LINE, run(s1_t8=1.5e-6)).holds
 
 
-def test_more_than_rounding_is_told_with_request_step_token_margin_and_noise():
+def test_more_than_rounding_is_reported_with_request_step_token_margin_and_noise():
     found = compare(LINE, run(s1_t8=1e-4))
     assert not found.holds
     assert found.step == 1
@@ -47,7 +47,7 @@ def test_more_than_rounding_is_told_with_request_step_token_margin_and_noise():
     )
 
 
-def test_another_token_is_told():
+def test_another_token_is_reported():
     found = compare(LINE, run(s0_t7=1.0))
     assert (found.step, found.turned) == (0, 0)
     assert "step 0: token 7 in place of 3 (margin 0.5 nats)" in str(found)
@@ -77,7 +77,7 @@ def test_a_little_too_much_at_most_steps_is_too_much():
     assert not compare(LINE, run(**wide)).holds
 
 
-def test_a_run_that_ended_early_is_told():
+def test_a_run_that_ended_early_is_reported():
     found = compare(LINE, run()[:2])
     assert found.step == 2
     assert str(found) == "request 'short': ended after 2 of 3 tokens"
@@ -104,6 +104,6 @@ def test_noise_is_measured_only_where_the_goldens_own_does_not_do():
     assert asked == [1]
 
 
-def test_a_golden_of_a_larger_vocabulary_is_told():
+def test_a_golden_of_a_larger_vocabulary_is_reported():
     with pytest.raises(GoldenError, match="token 8 is not in a vocabulary of 6"):
         compare(LINE, run()[:, :6])

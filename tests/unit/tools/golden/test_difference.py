@@ -23,7 +23,7 @@ def test_nothing_but_nothing_holds(part):
     assert in_short([Difference(part, "short", "")]) != HOLDS
 
 
-def test_a_difference_tells_its_batch_and_its_entries():
+def test_a_difference_names_its_batch_and_its_entries():
     alone = Difference(Part.SINGLE, "short", "request 'short': off")
     assert str(alone) == "single stream against golden: request 'short': off"
     batched = Difference(

@@ -1,4 +1,4 @@
-"""Golden files as text: what is written is read back, what is damaged is told."""
+"""Golden files as text: what is written is read back, what is damaged is reported."""
 
 import json
 
@@ -44,7 +44,7 @@ def test_equal_goldens_have_equal_text():
     ],
     ids=lambda text: text[:20].strip() if len(text) < 80 else "",
 )
-def test_a_damaged_file_is_told_with_its_field(spoilt, sentence):
+def test_a_damaged_file_is_reported_with_its_field(spoilt, sentence):
     with pytest.raises(GoldenError, match=sentence):
         parse_golden(spoilt, path="calm.json")
 
@@ -54,13 +54,13 @@ def test_a_golden_without_requests_proves_nothing():
         parse_golden(to_text(golden()), path="calm.json")
 
 
-def test_the_digest_is_of_all_that_is_said():
+def test_the_digest_covers_the_whole_content():
     raw = json.loads(TEXT)
     assert raw["digest"] == digest(GOLDEN)
     assert digest(golden(recorded(), device="slide rule")) != digest(golden(recorded()))
 
 
-def test_a_file_that_is_no_text_is_told(tmp_path):
+def test_a_file_that_is_no_text_is_reported(tmp_path):
     (tmp_path / "calm.json").write_bytes(b"\xff\xfe")
     with pytest.raises(GoldenError, match="not UTF-8"):
         load_golden(tmp_path / "calm.json")

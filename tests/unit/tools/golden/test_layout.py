@@ -60,7 +60,7 @@ def test_a_given_folder_goes_first(root, tmp_path, monkeypatch):
     assert find_folder(tmp_path / "mine") == tmp_path / "mine"
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path):
+def test_a_folder_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(GoldenError, match="no folder of goldens is there"):
         find_folder(tmp_path / "lost")
     assert find_folder(tmp_path / "lost", must_exist=False) == tmp_path / "lost"

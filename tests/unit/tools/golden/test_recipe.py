@@ -82,7 +82,7 @@ def test_each_kind_of_media_has_a_request():
     assert names == ["two", "short", "medium", "long", "image", "video"]
 
 
-def test_requests_may_not_hang_on_the_oracle():
+def test_requests_may_not_depend_on_the_oracle():
     brief = brief_of(FAMILY, text_only)
-    with pytest.raises(GoldenError, match="do not hang on what a single stream gives"):
+    with pytest.raises(GoldenError, match="do not depend on a single stream"):
         brief.solo(golden_requests(brief)[0], EngineOptions())

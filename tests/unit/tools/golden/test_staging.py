@@ -88,7 +88,7 @@ def test_two_stagings_are_the_same():
     ("library", "sentence"),
     [
         (Broken, "logprobs at step 0 are not finite"),
-        (Numb, "the model is deaf: its weakest signal is 1 times its rounding"),
+        (Numb, "the model is insensitive: its weakest signal is 1 times its rounding"),
         (Restless, "the single stream of 'two' differs from itself"),
         (Forgetful, "the single stream of 'two' and the pass without a cache differ by"),
         (Insensitive, "the noise measurement moved no logprob"),
@@ -119,14 +119,14 @@ def test_a_known_disagreement_is_recorded_as_what_it_is():
     ],
     ids=str,
 )
-def test_an_entry_that_says_something_else_excuses_nothing(changed):
-    with pytest.raises(GoldenError, match="no expectation says so"):
+def test_an_entry_about_something_else_excuses_nothing(changed):
+    with pytest.raises(GoldenError, match="no expectation explains it"):
         stage(subject(Forgetful()), entry(**changed))
 
 
 def test_nothing_else_makes_a_staged_golden():
     golden = staged().golden
-    with pytest.raises(TypeError, match="staged by"):
+    with pytest.raises(TypeError, match="makes a staged golden"):
         Staged(golden, key="passed")
 
 

@@ -9,8 +9,8 @@ from miniatures.library import family
 
 from conformance.core.errors import GoldenError, ModelError, Unsupported
 from conformance.tools.golden.changes import Kind
+from conformance.tools.golden.files import put_verified
 from conformance.tools.golden.format import Verification, load_golden, to_text
-from conformance.tools.golden.golden_files import put_verified
 from conformance.tools.golden.update import accept, propose
 
 FAMILY = family()
@@ -79,13 +79,13 @@ def test_what_changed_is_written_and_the_rest_stays_to_the_byte(tmp_path):
 @pytest.mark.parametrize(
     ("library", "text", "unsupported"),
     [
-        (Numb, "toy/toy: no golden: the model is deaf", False),
+        (Numb, "toy/toy: no golden: the model is insensitive", False),
         (Lost, "toy: loading failed", False),
         (Refusing, "no abacus is so large", True),
         (Stumbling, "IndexError: list index out of range", False),
     ],
 )
-def test_what_is_refused_says_why_and_leaves_the_old_file(tmp_path, library, text, unsupported):
+def test_a_refusal_has_a_reason_and_leaves_the_old_file(tmp_path, library, text, unsupported):
     accept([proposal(tmp_path)])
     before = files(tmp_path)
     found = proposal(tmp_path, library)
@@ -95,7 +95,7 @@ def test_what_is_refused_says_why_and_leaves_the_old_file(tmp_path, library, tex
     assert files(tmp_path) == before
 
 
-def test_a_damaged_file_is_replaced_and_told(tmp_path):
+def test_a_damaged_file_is_replaced_and_reported(tmp_path):
     accept([proposal(tmp_path)])
     path = tmp_path / "toy" / "toy.json"
     whole = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Faults are told from the right run by the scenarios that should catch them, or they survive."""
+"""Faults are detected by the scenarios that should catch them, or they survive."""
 
 import contextlib
 
@@ -20,13 +20,13 @@ from conformance.run.session import Session
 from conformance.scenarios import LADDER
 from conformance.tools.mutation.power import (
     Attempt,
-    Bench,
+    Mutations,
     Unit,
     _signal,
+    crashed,
     enough,
     halves,
     trials,
-    unheard,
     without,
 )
 
@@ -121,7 +121,7 @@ def tried(registry, *names, **options):
     return trials(registry, unit)
 
 
-def test_a_fault_is_killed_by_the_first_scenario_that_tells_it(registry):
+def test_a_fault_is_killed_by_the_first_scenario_that_detects_it(registry):
     (trial,) = tried(registry, "loses")
     assert trial.outcome is Outcome.KILLED
     assert [kill.scenario for kill in trial.kills] == ["staggered"]
@@ -131,7 +131,7 @@ def test_a_fault_is_killed_by_the_first_scenario_that_tells_it(registry):
     assert trial.hits > 0
 
 
-def test_the_case_is_left_as_soon_as_the_fault_is_told(registry):
+def test_the_case_is_left_as_soon_as_the_fault_is_reported(registry):
     (trial,) = tried(registry, "at-once")
     assert (trial.outcome, trial.hits) == (Outcome.KILLED, 1)  # it is put in once a run
 
@@ -171,7 +171,7 @@ def test_what_the_engine_cannot_express_is_not_applicable(registry):
     assert trial.why == "no scenario applies"
 
 
-def test_every_scenario_may_be_asked_for(registry):
+def test_every_scenario_can_be_run(registry):
     (trial,) = tried(registry, "loses", every_scenario=True)
     assert len(trial.kills) > 1
     assert len(trial.tried) > len(trial.kills)
@@ -184,7 +184,7 @@ def test_a_family_that_cannot_be_loaded_has_no_applicable_fault(registry):
     assert trial.why == "the family can't be loaded here: weights are missing"
 
 
-def test_what_the_library_cannot_run_is_not_applicable_in_its_words(registry):
+def test_what_the_library_cannot_run_is_not_applicable(registry):
     loses, crashed = tried(registry, "loses", "crashed", family="beyond")
     assert {loses.outcome, crashed.outcome} == {Outcome.NOT_APPLICABLE}
     assert "GatherMM currently only supports float32" in loses.why
@@ -194,9 +194,9 @@ def test_what_the_library_cannot_run_is_not_applicable_in_its_words(registry):
 def test_a_faint_number_is_not_enough_to_stop_at(registry):
     right = Session(registry).run(CaseId("right", "calm", "ragged", "float32", 0))
     told_by = registry.faults["right/loses"]
-    assert not enough(told_by, right, [told(50.0)])
-    assert enough(told_by, right, [told(50.0), told(500.0)])
-    assert enough(told_by, right, [told(None)])  # no number tells it
+    assert not enough(told_by, right, [finding(50.0)])
+    assert enough(told_by, right, [finding(50.0), finding(500.0)])
+    assert enough(told_by, right, [finding(None)])  # no number tells it
     assert not enough(told_by, right, [])
 
 
@@ -208,17 +208,17 @@ def test_a_trial_as_a_line(registry):
     assert '"why":"its process died"' in line
 
 
-def told(ratio):
+def finding(ratio):
     return Finding(Verdict.DRIFT, "forced", "off", ratio=ratio)
 
 
 def test_the_signal_is_the_largest_ratio_of_a_number_that_leaves_the_noise():
-    assert _signal([told(50.0), told(7.0), told(None)]) == 50.0
+    assert _signal([finding(50.0), finding(7.0), finding(None)]) == 50.0
 
 
 def test_what_is_within_noise_or_not_finite_is_no_signal():
-    assert _signal([told(1.5), told(None)]) is None
-    assert _signal([told(50.0), told(float("inf"))]) is None
+    assert _signal([finding(1.5), finding(None)]) is None
+    assert _signal([finding(50.0), finding(float("inf"))]) is None
     assert _signal([]) is None
 
 
@@ -236,8 +236,8 @@ def test_a_unit_is_halved_until_one_fault_is_left():
     assert halves(halves(unit)[0]) == ()
 
 
-def test_what_kills_its_process_was_told_by_no_check(registry):
-    (trial,) = unheard(registry, Unit("right", "calm", "float32", 0, ("right/crashed",)))
+def test_a_fault_that_ends_its_process_survives(registry):
+    (trial,) = crashed(registry, Unit("right", "calm", "float32", 0, ("right/crashed",)))
     assert (trial.outcome, trial.why) == (Outcome.SURVIVED, "its process died")
 
 
@@ -258,21 +258,21 @@ def bench_whose_right_run_has(*schedules):
         seconds=0.0,
         schedules=tuple(ScheduleResult(f"s{i}", v) for i, v in enumerate(schedules)),
     )
-    bench = object.__new__(Bench)
+    bench = object.__new__(Mutations)
     bench._right = {"staggered": right}
     return bench
 
 
-def test_a_fault_could_be_told_if_it_took_effect_in_a_schedule_that_is_right_without_it():
+def test_a_fault_is_detectable_if_it_took_effect_in_a_schedule_that_is_right_without_it():
     bench = bench_whose_right_run_has(Verdict.EXACT, Verdict.DIVERGED)
     right, wrong = "staggered/s0", "staggered/s1"
     for hits in ({right: Hits(1)}, {right: Hits(1), wrong: Hits(1)}):
-        assert bench._untold(("staggered",), Attempt(hits)) == (Outcome.SURVIVED, "")
+        assert bench._undetected(("staggered",), Attempt(hits)) == (Outcome.SURVIVED, "")
     hidden = (Outcome.HIDDEN, f"the family is wrong without it, too, in {wrong}")
     for hits in ({wrong: Hits(1)}, {right: Hits(0), wrong: Hits(1)}):
-        assert bench._untold(("staggered",), Attempt(hits)) == hidden
+        assert bench._undetected(("staggered",), Attempt(hits)) == hidden
     idle = (Outcome.NOT_APPLICABLE, "never took effect in staggered")
-    assert bench._untold(("staggered",), Attempt({right: Hits(0)})) == idle
+    assert bench._undetected(("staggered",), Attempt({right: Hits(0)})) == idle
 
 
 def test_a_crash_that_the_family_knows_hides_a_fault():
@@ -282,7 +282,7 @@ def test_a_crash_that_the_family_knows_hides_a_fault():
     bench._right["staggered"] = msgspec.structs.replace(right, evidence=(crash,))
     led = msgspec.structs.replace(crash, schedule="s0")
     attempt = Attempt({"staggered/s0": Hits(1)}, [msgspec.structs.replace(right, evidence=(led,))])
-    assert bench._untold(("staggered",), attempt)[0] is Outcome.HIDDEN
+    assert bench._undetected(("staggered",), attempt)[0] is Outcome.HIDDEN
     new = msgspec.structs.replace(led, got="TypeError: another")
     attempt = Attempt({"staggered/s0": Hits(1)}, [msgspec.structs.replace(right, evidence=(new,))])
-    assert bench._untold(("staggered",), attempt)[0] is Outcome.SURVIVED
+    assert bench._undetected(("staggered",), attempt)[0] is Outcome.SURVIVED

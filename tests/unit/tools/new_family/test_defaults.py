@@ -25,6 +25,6 @@ def test_defaults_of_the_settings_that_agree_are_filled_in_and_made_small():
     assert text["vocab_size"] == 256
     assert (text["num_attention_heads"], text["num_key_value_heads"]) == (4, 2)
     assert "rope_theta" not in text, "what is no size stays the library's"
-    told = {d.field: d for d in small.decisions}["text_config.num_hidden_layers"]
-    assert told.before == 34
-    assert "left it to the library" in told.why
+    decision = {d.field: d for d in small.decisions}["text_config.num_hidden_layers"]
+    assert decision.before == 34
+    assert "left it to the library" in decision.why

@@ -11,7 +11,7 @@ def drafted(config, **within):
     return Tower("text", places, draft)
 
 
-def test_rules_see_what_the_config_said_not_what_others_made_of_it():
+def test_rules_see_the_original_config_not_the_changes_of_others():
     tower = drafted({"size": 100})
     tower.put(("size",), 5, "small")
     assert tower.get("size") == 100
@@ -50,7 +50,7 @@ def test_what_is_no_number_is_not_capped_and_numbers_keep_their_type():
     assert isinstance(tower.draft.config["c"], float)
 
 
-def test_a_default_of_the_library_is_told_as_such():
+def test_a_default_of_the_library_is_reported_as_such():
     tower = drafted({"size": 100})
     tower.places[0].filled.add("size")
     tower.put(("size",), 5, "small")

@@ -43,7 +43,7 @@ def registry():
 
 @pytest.fixture(scope="module")
 def described():
-    """What installed families are made of, told once each."""
+    """What installed families are made of, each once."""
     known = {}
 
     def describe(library, family):
@@ -77,7 +77,7 @@ def test_a_published_model_is_made_small_with_every_kind_kept(path, registry, de
 
 
 @pytest.mark.parametrize("name", ["gemma-3-1b-it", "DeepSeek-V3", "SmolLM3-3B", "gpt-oss-20b"])
-def test_a_rule_that_drops_a_kind_of_layer_is_told(name, registry, tmp_path, monkeypatch):
+def test_a_rule_that_drops_a_kind_of_layer_is_reported(name, registry, tmp_path, monkeypatch):
     monkeypatch.setattr(depths, "choose", lambda rows, *, least: [0, 1])
     made = make(read_source(CONFIGS / f"{name}.json"), registry, tmp_path, library=None)
     assert made.lost
@@ -128,7 +128,7 @@ def test_a_processor_that_fails_leaves_text_and_the_reason(registry, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"model_type": "qwen99"}, "no library can build it: mlx_lm: Model type qwen99 not supp"),
         ({"rms_norm_eps": ...}, "the config lacks 'rms_norm_eps', without which"),
@@ -136,7 +136,9 @@ def test_a_processor_that_fails_leaves_text_and_the_reason(registry, tmp_path):
         ({"mlp_only_layers": "all"}, "mlx_lm: .*building failed"),
     ],
 )
-def test_what_cannot_be_built_is_told_in_one_sentence(change, words, registry, tmp_path, capfd):
+def test_what_cannot_be_built_is_reported_in_one_sentence(
+    change, message, registry, tmp_path, capfd
+):
     config = json.loads((CONFIGS / "Qwen3-30B-A3B.json").read_text())
     for key, value in change.items():
         if value is ...:
@@ -144,23 +146,23 @@ def test_what_cannot_be_built_is_told_in_one_sentence(change, words, registry, t
         else:
             config[key] = value
     source = Source("mine", tmp_path / "mine.json", config)
-    with pytest.raises(AdoptionError, match=words) as told:
+    with pytest.raises(AdoptionError, match=message) as raised:
         make(source, registry, tmp_path, library=None)
-    assert "\n" not in str(told.value)
-    assert str(told.value).startswith(str(source.path))
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).startswith(str(source.path))
     assert capfd.readouterr().err == ""
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_stays_large_is_told_with_its_largest_parameter(registry, tmp_path):
+def test_what_stays_large_is_reported_with_its_largest_parameter(registry, tmp_path):
     """An empty tower is what the library makes of it, of full size."""
     config = json.loads((CONFIGS / "Qwen2-VL-2B-Instruct.json").read_text())
     source = Source("mine", tmp_path / "mine.json", config | {"vision_config": {}})
-    words = r"still has [\d,]+ parameters \(20,000,000 at most\); the largest is vision_tower"
-    with pytest.raises(AdoptionError, match=words):
+    message = r"still has [\d,]+ parameters \(20,000,000 at most\); the largest is vision_tower"
+    with pytest.raises(AdoptionError, match=message):
         make(source, registry, tmp_path, library="mlx_vlm")
 
 
-def test_an_unknown_library_is_told(registry, tmp_path):
+def test_an_unknown_library_is_reported(registry, tmp_path):
     with pytest.raises(AdoptionError, match="there is no library 'torch'"):
         make(read_source(CONFIGS / "gpt2.json"), registry, tmp_path, library="torch")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from conformance.core.family import Facts, Family, Processor, Tokenizer
-from conformance.tools.new_family.processing import ALONE, proposals
+from conformance.tools.new_family.processing import TEXT_ONLY, proposals
 from conformance.tools.new_family.shrink import shrink
 from conformance.tools.new_family.source import Source, read_source
 
@@ -23,7 +23,7 @@ def test_own_files_come_first_and_no_processor_last():
     first, origin = found[0]
     assert first.processor.markers == {"image": MARKER}
     assert "preprocessor_config.json" in origin
-    assert found[-1][0] == ALONE
+    assert found[-1][0] == TEXT_ONLY
 
 
 def test_special_tokens_have_the_ids_that_the_config_gives_them():
@@ -60,4 +60,4 @@ def test_an_installed_family_lends_texts_but_not_ids():
 
 def test_a_config_alone_is_text_alone():
     _, found = offered(Source("mine", QWEN.path, QWEN.config))
-    assert [facts for facts, _ in found] == [ALONE]
+    assert [facts for facts, _ in found] == [TEXT_ONLY]

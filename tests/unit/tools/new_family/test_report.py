@@ -27,7 +27,7 @@ def adopted(**changes):
         "notes": ("media: left out",),
         "ratio": 12345.6,
         "weakest": "drop token 2",
-        "deaf": "",
+        "insensitive": "",
         "results": (),
     }
     return Adopted(**{**fields, **changes})
@@ -55,8 +55,10 @@ def test_the_json_has_it_all(result):
     assert data["results"][0]["verdict"] == "exact"
 
 
-@pytest.mark.parametrize("changes", [{"lost": {"model.layers": ["a"]}}, {"deaf": "too quiet"}])
-def test_what_is_lost_or_deaf_is_not_good(changes):
+@pytest.mark.parametrize(
+    "changes", [{"lost": {"model.layers": ["a"]}}, {"insensitive": "too insensitive"}]
+)
+def test_what_is_lost_or_insensitive_is_not_good(changes):
     assert adopted().good
     assert not adopted(**changes).good
 
@@ -71,7 +73,7 @@ def test_a_known_defect_is_no_failure_and_is_named(result):
     assert "| window | diverged | some-defect |" in as_markdown(known)
 
 
-def test_a_lost_kind_is_said_loudly():
+def test_a_lost_kind_is_emphasised():
     (line,) = [x for x in facts_of(adopted(lost={"model.layers": ["Attention"]})) if "LOST" in x]
     assert line == 'model.layers: 2 kinds, 1 LOST: "Attention"'
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from conformance.core.errors import AdoptionError
 from conformance.tools.new_family import shrink as module
-from conformance.tools.new_family.checking import examine
+from conformance.tools.new_family.config_checks import examine
 from conformance.tools.new_family.shrink import TEXT_RULES, VISION_RULES, shrink
-from conformance.tools.new_family.tokens import VOCAB
+from conformance.tools.new_family.vocabulary import VOCAB
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 # These leave sizes to the library, so they are shrunk in test_making.py, which asks it.
@@ -115,7 +115,7 @@ def test_sections_of_m_rope_share_half_a_head(published):
     assert small["hidden_size"] // small["num_attention_heads"] == 16
 
 
-def test_quantization_is_dropped_and_said_so(published):
+def test_quantization_is_dropped_and_reported(published):
     small = shrink(published("DeepSeek-V3"))
     (decision,) = [d for d in small.decisions if d.field == "quantization_config"]
     assert "quantization_config" not in small.config
@@ -162,7 +162,7 @@ def test_no_rule_is_idle(rule, published, monkeypatch):
     pytest.fail(f"the rule {rule!r} changes none of {len(names)} configs")
 
 
-def test_a_field_that_a_rule_cannot_read_is_told_with_the_rule(published):
+def test_a_field_that_a_rule_cannot_read_is_reported_with_the_rule(published):
     full = published("Qwen2-VL-2B-Instruct")
     full["rope_scaling"]["mrope_section"] = []
     with pytest.raises(AdoptionError, match="rule 'rotation scaling' can't read"):
@@ -170,7 +170,7 @@ def test_a_field_that_a_rule_cannot_read_is_told_with_the_rule(published):
 
 
 @pytest.mark.parametrize("field", ["hidden_size", "vocab_size", "num_hidden_layers"])
-def test_a_config_without_a_size_is_told(field, published):
+def test_a_config_without_a_size_is_reported(field, published):
     full = published("Qwen3-8B")
     del full[field]
     with pytest.raises(AdoptionError, match=f"the config has no '{field}'"):
@@ -183,16 +183,16 @@ JUNK += [{"type": None}, {"rope_theta": "x"}, {"mrope_section": [0, 0]}, {"short
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(COMPLETE), st.data())
-def test_junk_in_a_field_is_told_or_borne(name, data):
+def test_junk_in_a_field_is_reported_or_borne(name, data):
     alone = CONFIGS / f"{name}.json"
     config = json.loads((alone if alone.is_file() else CONFIGS / name / "config.json").read_text())
     fields = config.get("text_config", config) if data.draw(st.booleans()) else config
     for _ in range(data.draw(st.integers(1, 3))):
         fields[data.draw(st.sampled_from(sorted(fields)))] = data.draw(st.sampled_from(JUNK))
-    told = ""
+    message = ""
     try:
         examine(config)
         shrink(config)
     except AdoptionError as error:
-        told = str(error)
-    assert "\n" not in told
+        message = str(error)
+    assert "\n" not in message

@@ -69,7 +69,7 @@ def test_a_config_beside_a_module_goes_before_its_defaults(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "words"),
+    ("name", "content", "message"),
     [
         ("x.json", "{", "not JSON, line 1"),
         ("x.json", "[1]", "must be a JSON object, is a list"),
@@ -80,36 +80,38 @@ def test_a_config_beside_a_module_goes_before_its_defaults(tmp_path):
         ("x.py", "raise SystemExit(3)", "cannot be imported: SystemExit"),
         ("x.py", "def (", "cannot be imported: SyntaxError"),
         ("x.py", "class Model: pass", "has no class 'ModelArgs'"),
-        ("x.py", "class Model: pass\nclass ModelArgs: pass", "ModelArgs is no dataclass"),
+        ("x.py", "class Model: pass\nclass ModelArgs: pass", "ModelArgs is not a dataclass"),
         ("x.py", MODULE.replace("hidden_size", "girth"), "ModelArgs.girth has no default"),
-        ("x.py", MODULE.replace("(1, 2)", "print"), "a default of ModelArgs is no JSON"),
+        ("x.py", MODULE.replace("(1, 2)", "print"), "a default of ModelArgs is not JSON"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_file(name, content, words, tmp_path):
+def test_what_cannot_be_read_is_reported_with_its_file(name, content, message, tmp_path):
     path = write(tmp_path / name, content)
-    with pytest.raises(AdoptionError, match=words) as told:
+    with pytest.raises(AdoptionError, match=message) as raised:
         read_source(path)
-    assert str(told.value).startswith(str(path))
+    assert str(raised.value).startswith(str(path))
 
 
-def test_nothing_there_is_told(tmp_path):
+def test_nothing_there_is_reported(tmp_path):
     with pytest.raises(AdoptionError, match="no such file or folder"):
         read_source(tmp_path / "nowhere")
     with pytest.raises(AdoptionError, match=r"no config\.json in this folder"):
         read_source(tmp_path)
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path):
+def test_bytes_that_are_no_text_are_reported(tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(AdoptionError, match="is not UTF-8 text"):
         read_source(path)
 
 
-def test_a_tokenizer_whose_tokens_have_no_text_is_told(tmp_path):
+def test_a_tokenizer_whose_tokens_have_no_text_is_reported(tmp_path):
     write(tmp_path / "config.json", {"model_type": "a"})
     write(tmp_path / "tokenizer_config.json", {"added_tokens_decoder": {"7": "<image>"}})
-    with pytest.raises(AdoptionError, match="added_tokens_decoder: '7' is no token with content"):
+    with pytest.raises(
+        AdoptionError, match="added_tokens_decoder: '7' is not a token with content"
+    ):
         read_source(tmp_path)
 
 

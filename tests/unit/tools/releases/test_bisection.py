@@ -6,7 +6,7 @@ from conformance.report.history import State
 from conformance.tools.releases.bisection import bisect
 from conformance.tools.releases.pins import Release
 
-LETTERS = {"r": State.RIGHT, "w": State.WRONG, "?": State.UNTOLD}
+LETTERS = {"r": State.RIGHT, "w": State.WRONG, "?": State.UNKNOWN}
 
 
 def find(states):
@@ -34,14 +34,14 @@ def test_the_first_good_release_is_found():
     assert change.text.startswith("the first good release is mlx-lm 0.3 (wrong in 0.2;")
 
 
-def test_releases_that_cannot_tell_are_passed_over_and_named():
+def test_releases_with_an_unknown_state_are_passed_over_and_named():
     change, _ = find("?w???r?")
     assert (change.before.version, change.after.version) == ("0.1", "0.5")
-    assert "0.2, 0.3, 0.4, which cannot tell" in change.text
+    assert "0.2, 0.3, 0.4, whose state is unknown" in change.text
 
 
 @pytest.mark.parametrize("states", ["", "?", "r", "??", "rrr", "w?w", "rwr"])
-def test_where_the_ends_are_alike_nothing_is_found_and_none_is_asked_twice(states):
+def test_where_the_ends_are_alike_nothing_is_found_and_none_is_run_twice(states):
     change, asked = find(states)
     assert change is None
     assert len(asked) == len(set(asked))

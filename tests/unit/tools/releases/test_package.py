@@ -32,7 +32,7 @@ def test_it_is_made_once(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_what_the_project_needs_is_told_without_the_libraries_and_the_extras():
+def test_what_the_project_needs_is_reported_without_the_libraries_and_the_extras():
     needs = package.needs({"mlx", "mlx-lm", "mlx-vlm"})
     assert any(text.startswith("numpy") for text in needs)
     assert not any(text.startswith(("mlx", "torch", "ruff")) for text in needs)

@@ -19,7 +19,7 @@ def test_a_library_alone_stands_for_all_with_pins():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("mlx==0.31.2", "'mlx' is no library whose releases can be compared"),
         ("mlx-lm==0.31.0", "older than 0.31.1"),
@@ -27,11 +27,11 @@ def test_a_library_alone_stands_for_all_with_pins():
         ("mlx-lm==", "mlx-lm 0.31.1"),
     ],
 )
-def test_a_wrong_name_is_one_sentence(text, told):
+def test_a_wrong_name_is_one_sentence(text, message):
     if text.endswith("=="):  # no version is as a library alone
-        assert str(parse([text])[0]) == told
+        assert str(parse([text])[0]) == message
         return
-    with pytest.raises(ReleaseError, match=told):
+    with pytest.raises(ReleaseError, match=message):
         parse([text])
 
 

@@ -74,7 +74,7 @@ def test_calls_at_their_step_are_within_the_run():
     assert "import contextlib, copy, sys" in text
 
 
-def test_processors_are_told_to_both():
+def test_processors_are_reported_to_both():
     processor = Processor("library", {"repetition_penalty": 1.5, "logit_bias": {"3": 1.0}})
     one = Request("a", (5, 6), 2, processors=(processor,))
     text = rendered(found(requests=(one, ROWS[1])))
@@ -86,7 +86,7 @@ def test_processors_are_told_to_both():
     ("weigh", "call"),
     [(Weigh.GRAPH, "export_to_dot"), (Weigh.KEPT, "clear"), (Weigh.COMPUTED, "eval")],
 )
-def test_memory_is_weighed_in_the_way_that_was_asked_for(weigh, call):
+def test_memory_is_measured_as_the_schedule_sets(weigh, call):
     text = rendered(found("mlx_lm", Kind(weighed=str(weigh)), weigh=weigh))
     assert call in calls(text)
     assert ("mx.eval(" in text) == (weigh is Weigh.COMPUTED)
@@ -128,7 +128,7 @@ def test_empty_lines_go_before_anything_of_the_model_does():
     assert "WEIGHTS" in tight
 
 
-def test_one_that_fits_has_no_other_and_one_that_is_too_long_says_so():
+def test_one_that_fits_has_no_other_and_one_that_is_too_long_is_refused():
     assert len(write_scripts(found())) == 1
     requests = tuple(Request(f"r{n}", tuple(range(200)), 1) for n in range(9))
     with pytest.raises(NoScriptError, match="60 are the most") as raised:
@@ -146,7 +146,7 @@ def test_one_that_fits_has_no_other_and_one_that_is_too_long_says_so():
         ({"decode_on_other_thread": True}, {}, "no words for another thread"),
     ],
 )
-def test_what_there_are_no_words_for_is_named(schedule, rest, reason):
+def test_what_the_templates_lack_is_named(schedule, rest, reason):
     with pytest.raises(NoScriptError) as raised:
         write_scripts(found(rest=rest, **schedule))
     assert raised.value.reason == reason

@@ -1,4 +1,4 @@
-"""Schedules told by step numbers."""
+"""Schedules in step numbers."""
 
 import msgspec
 
@@ -21,19 +21,19 @@ def step(index, *names, removed=()):
     return Step(index, stages, StepOutput(), removed_from=gone)
 
 
-def told(*steps):
+def by_steps_of(*steps):
     return by_steps(SCHEDULE, Trace(SCHEDULE, Mode.FREE, steps))
 
 
 def test_each_moment_is_the_step_before_which_it_fired():
-    found = told(step(0, "a"), step(1, "a"), step(2, "a", "b"), step(3, "b", removed=["a"]))
+    found = by_steps_of(step(0, "a"), step(1, "a"), step(2, "a", "b"), step(3, "b", removed=["a"]))
     assert [arrival.when for arrival in found.arrivals] == [Trigger(count=0), Trigger(count=2)]
     assert [removal.when for removal in found.removals] == [Trigger(count=3)]
     assert last_step(found) == 3
 
 
 def test_what_never_fired_is_left_out():
-    found = told(step(0, "a"), step(1, "a"), step(2, "a", "b"))
+    found = by_steps_of(step(0, "a"), step(1, "a"), step(2, "a", "b"))
     assert found.removals == ()
 
 
@@ -47,7 +47,7 @@ def failed(*outputs):
     return by_steps(SCHEDULE, Trace(SCHEDULE, Mode.FREE, steps, failure=failure))
 
 
-def test_what_was_due_in_the_step_that_failed_is_told():
+def test_what_was_due_in_the_step_that_failed_is_reported():
     (removal,) = failed("a", "b").removals
     assert removal.when == Trigger(count=2)
     assert failed("a", "a").removals == ()

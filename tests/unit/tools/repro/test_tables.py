@@ -55,9 +55,9 @@ def test_those_without_a_script_stand_by_their_reason_the_most_frequent_first():
     ]
 
 
-def test_the_page_says_what_the_sweep_said():
+def test_the_page_has_the_results_of_the_sweep():
     made = found_before().values()
     page = (DOCS / "repro.md").read_text()
     assert f"**{sum(item.shows for item in made)} of {len(made)} known defects shown" in page
-    told = re.findall(r"^\| (\d+) \| (.+) \|$", page, re.MULTILINE)
-    assert told == [(str(len(names)), reason) for reason, names in without(made).items()]
+    listed = re.findall(r"^\| (\d+) \| (.+) \|$", page, re.MULTILINE)
+    assert listed == [(str(len(names)), reason) for reason, names in without(made).items()]

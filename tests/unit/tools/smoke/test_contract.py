@@ -1,4 +1,4 @@
-"""Each breach of the engine protocol is told by the method that commits it."""
+"""Each breach of the engine protocol is reported by the method that commits it."""
 
 from dataclasses import replace
 
@@ -171,10 +171,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: BROKEN[kind])
-def test_a_breach_is_told(kind):
-    with pytest.raises(Broken) as told:
+def test_a_breach_is_reported(kind):
+    with pytest.raises(Broken) as raised:
         keep(kind)
-    assert BROKEN[kind] in str(told.value)
+    assert BROKEN[kind] in str(raised.value)
 
 
 def test_what_lies_below_the_adapter_is_not_its_fault():

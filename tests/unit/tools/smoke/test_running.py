@@ -38,7 +38,7 @@ def test_wrong_numbers_are_the_engine_s(kind):
     assert smoked(kind).state is State.WRONG
 
 
-def test_the_first_difference_is_told_with_the_command():
+def test_the_first_difference_is_reported_with_the_command():
     found = smoked(wrong.AttendsToPadding, options=["-p", "mine"])
     assert "engine wrong: diverged: request 'r2': output token 0 is" in str(found)
     again = "again: conformance smoke --engine tested --family calm -p mine"

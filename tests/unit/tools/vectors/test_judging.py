@@ -4,7 +4,7 @@ import pytest
 
 from conformance.core.errors import VectorsError
 from conformance.core.verdict import Verdict
-from conformance.tools.vectors.judging import judge_trace, told
+from conformance.tools.vectors.judging import judge_trace, result_text
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_what_never_happened_proves_nothing(judged, moving):
 
 def test_the_message_has_five_parts(judged, plain):
     plain[6]["token"] = 3
-    text = told(judged(plain), rerun="conformance judge t --vectors v")
+    text = result_text(judged(plain), rerun="conformance judge t --vectors v")
     heads = [line.split(":")[0].strip() for line in text.splitlines()]
     assert heads == ["diverged", "what", "where", "expected", "cause", "rerun"]
     assert "schedule 'plain', free run, request 'b', step 2, row 1" in text
@@ -208,7 +208,7 @@ def test_the_message_has_five_parts(judged, plain):
 
 
 def test_a_good_result_is_one_line(judged, plain):
-    assert told(judged(plain), rerun="") == (
+    assert result_text(judged(plain), rerun="") == (
         "exact: other/toy/ragged/float32/0 (schedules: plain, at most 0 times the noise)"
     )
 

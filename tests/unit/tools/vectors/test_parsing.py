@@ -81,7 +81,7 @@ def test_a_run_without_a_header(write_trace, plain):
 
 
 @pytest.mark.parametrize("more", [{}, {"novelty": 1}])
-def test_another_format_is_told_first(write_trace, plain, more):
+def test_another_format_is_reported_first(write_trace, plain, more):
     plain[0] |= {"format": 2, **more}
     assert refusal(write_trace(plain)) == (", line 1: field 'format' is 2, this release reads 1")
 
@@ -113,7 +113,7 @@ def test_a_field_that_is_missing(write_trace, plain):
 def test_a_number_that_is_not_finite(write_trace, plain, number):
     text = "".join(json.dumps(line) + "\n" for line in plain).replace("-0.5", number, 1)
     assert refusal(write_trace(text=text)) == (
-        ", line 2: a number is not finite, which JSON cannot say: write null"
+        ", line 2: a number is not finite, which JSON does not allow: write null"
     )
 
 
@@ -142,7 +142,7 @@ def test_a_step_twice(write_trace, plain):
 
 
 @pytest.mark.parametrize("record", ["finish", "arrived", "removed"])
-def test_what_happens_once_is_told_once(write_trace, plain, record):
+def test_what_happens_once_is_reported_once(write_trace, plain, record):
     ids = {"request_id": "a", "reason": "length"} if record == "finish" else {"request_ids": ["a"]}
     again = [{"record": record, **ids}] * 2
     assert refusal(write_trace([plain[0], *again, plain[-1]])) == (
@@ -158,7 +158,7 @@ def test_a_run_is_forced_or_free(write_trace, plain):
     )
 
 
-def test_a_token_told_twice_in_one_step(write_trace, plain):
+def test_a_token_listed_twice_in_one_step(write_trace, plain):
     plain[1]["top"].append([6, -9.0])
     assert refusal(write_trace(plain)) == ", line 2: field 'top' has token 6 twice"
 

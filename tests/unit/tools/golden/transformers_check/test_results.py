@@ -34,8 +34,8 @@ def result(state=State.AGREES, **more):
         (result(State.UNLOADABLE), False),
         (result(State.UNLOADABLE, causes=CAUSE, proof=GOOD), True),
         (result(State.UNBUILDABLE), False),
-        (result(State.DEAF), False),
-        (result(State.DIED), False),
+        (result(State.INSENSITIVE), False),
+        (result(State.CRASHED), False),
         (result(State.ABSENT), True),
         (result(State.MISSING), True),
     ],
@@ -62,12 +62,12 @@ def test_a_result_survives_its_line():
 
 
 @pytest.mark.parametrize("line", ["", "{}", '{"library": 1}', "[1"])
-def test_a_malformed_line_is_told_with_its_place(line):
+def test_a_malformed_line_is_reported_with_its_place(line):
     with pytest.raises(ResultError, match=r"r\.jsonl, line 3"):
         decode(line, where="r.jsonl, line 3")
 
 
 def test_totals_count_each_state():
-    found = [result(), result(), result(State.DIED)]
+    found = [result(), result(), result(State.CRASHED)]
     assert totals(found) == "2 agrees, 1 the process died; 2 verified"
     assert msgspec.json.decode(encode(found[2]))["state"] == "the process died"

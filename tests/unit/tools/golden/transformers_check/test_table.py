@@ -36,7 +36,7 @@ def test_each_family_has_a_row():
     assert "- llama: why" in text
 
 
-def test_the_ratios_of_right_and_wrong_are_told_apart():
+def test_the_ratios_of_right_and_wrong_are_reported_apart():
     assert "that agree 1.25 to 1.25" in markdown(RESULTS)
     assert "that disagree 400 to 400" in markdown(RESULTS)
 

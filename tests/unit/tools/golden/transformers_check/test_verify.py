@@ -10,8 +10,8 @@ from safetensors.numpy import load_file, save_file
 
 from conformance.core.errors import ModelError
 from conformance.run.registry import build_registry
-from conformance.tools.golden.transformers_check import foreign, verify
-from conformance.tools.golden.transformers_check.known import Adjustment, Cause, Known
+from conformance.tools.golden.transformers_check import transformers_model, verify
+from conformance.tools.golden.transformers_check.known_differences import Adjustment, Cause, Known
 from conformance.tools.golden.transformers_check.results import State
 
 REGISTRY = build_registry()
@@ -37,7 +37,7 @@ def test_what_is_right_agrees_in_every_way(right):
     assert len(right.tokens) == 8
     assert right.prompt >= 24
     assert {right.reading.place, right.stream.place, right.generated.place} == {None}
-    assert right.heard == right.parameters > 30
+    assert right.effective == right.parameters > 30
 
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "mamba"])
@@ -46,7 +46,7 @@ def test_experts_and_states_agree_too(name):
 
 
 def test_one_weight_that_is_another_in_the_checkpoint_is_seen(monkeypatch):
-    save = foreign.save
+    save = transformers_model.save
 
     def spoiled(model, folder, changes):
         save(model, folder, changes)
@@ -55,7 +55,7 @@ def test_one_weight_that_is_another_in_the_checkpoint_is_seen(monkeypatch):
         tensors["model.layers.0.mlp.up_proj.weight"][3, 5] += 0.1
         save_file(tensors, path, {"format": "pt"})
 
-    monkeypatch.setattr(foreign, "save", spoiled)
+    monkeypatch.setattr(transformers_model, "save", spoiled)
     found = verified()
     assert found.state is State.DISAGREES
     assert not found.expected
@@ -85,7 +85,7 @@ def test_a_cause_that_explains_something_else_explains_nothing():
     assert not verified(known=Known(adjust=(off,), cause=(cause,))).expected
 
 
-def test_a_cause_that_no_longer_shows_is_told():
+def test_a_cause_that_no_longer_shows_is_reported():
     cause = Cause(wrong="mlx_lm", at="a:1", what="w", both={"rope_theta": 1000.0})
     assert not verified(known=Known(cause=(cause,))).expected
 
@@ -110,14 +110,14 @@ def test_nan_is_no_agreement():
     assert "not finite" in found.words
 
 
-def test_agreement_of_a_model_that_hears_nothing_counts_for_nothing():
+def test_agreement_of_an_insensitive_model_does_not_count():
     change = Adjustment(why="y", weights={"*_proj.weight": 0.0})
     found = verified(known=Known(adjust=(change,)))
-    assert found.state is State.DEAF
+    assert found.state is State.INSENSITIVE
     assert not found.verified
 
 
-def test_what_cannot_be_loaded_or_built_or_is_not_there_is_told_in_words():
+def test_what_cannot_be_loaded_or_built_or_is_missing_is_reported():
     renamed = Adjustment(why="y", rename={"^model": "nodel"})
     found = verified(known=Known(adjust=(renamed,)))
     assert found.state is State.UNLOADABLE
@@ -137,8 +137,8 @@ def test_the_config_that_transformers_writes_is_read_too(right):
 
 def test_weights_depend_on_nothing_but_seed_and_path():
     def drawn(seed):
-        model = foreign.build(family("llama").config)
-        foreign.fill(model, family("llama").facts.weights, seed=seed)
+        model = transformers_model.build(family("llama").config)
+        transformers_model.fill(model, family("llama").facts.weights, seed=seed)
         return {name: value.detach().numpy() for name, value in model.named_parameters()}
 
     one, same, other = drawn(0), drawn(0), drawn(1)
@@ -146,8 +146,8 @@ def test_weights_depend_on_nothing_but_seed_and_path():
     assert not any(np.array_equal(one[name], other[name]) for name in one)
 
 
-def test_a_glob_that_matches_nothing_is_told():
-    model = foreign.build(family("llama").config)
-    for change in (foreign.set_weights, foreign.set_attributes):
+def test_a_glob_that_matches_nothing_is_reported():
+    model = transformers_model.build(family("llama").config)
+    for change in (transformers_model.set_weights, transformers_model.set_attributes):
         with pytest.raises(ModelError, match="matches nothing"):
             change(model, {"*.nowhere.weight": 0.0})

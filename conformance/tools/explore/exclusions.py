@@ -1,0 +1,51 @@
+"""Known defects, which exploring leaves out so that it does not find them again."""
+
+from __future__ import annotations
+
+from conformance.checks.expectations import Expectations
+from conformance.core.verdict import Verdict
+from conformance.scenarios.features import Feature
+
+# The features that a defect of a scenario needs.
+_NEEDED = {
+    "window": (Feature.BOUNDED,),
+    "samplers": (Feature.PROCESSORS,),
+    "structured": (Feature.GRAMMAR,),
+    "stop_sequences": (Feature.STOP,),
+    "prompt_cache": (Feature.CONTINUES, Feature.SEGMENTS),
+    "prefix_caching": (Feature.CACHING,),
+    "quantized": (Feature.QUANTIZED,),
+    "speculative": (Feature.DRAFTS,),
+    "threads": (Feature.THREAD,),
+    "cancelled": (Feature.REMOVALS,),
+    "chunked": (Feature.PIECES,),
+}
+
+
+def left_out(expectations: Expectations, engine: str, family: str) -> tuple[Feature, ...]:
+    """The features with a known defect in all families; those of single families do not count."""
+    scenarios = {
+        scenario
+        for entry in expectations.defects
+        if "*" in entry.families and entry.speaks_of(engine, family)
+        for scenario in entry.verdicts
+        if set(entry.wanted(scenario)) != {Verdict.POLICY}
+    }
+    return tuple(
+        feature
+        for scenario, features in _NEEDED.items()
+        if scenario in scenarios
+        for feature in features
+    )
+
+
+def verdicts(expectations: Expectations, engine: str, family: str) -> tuple[Verdict, ...]:
+    """The verdicts of the family's known defects."""
+    found = {
+        verdict
+        for entry in expectations.defects
+        if entry.speaks_of(engine, family)
+        for scenario in entry.verdicts
+        for verdict in entry.wanted(scenario)
+    }
+    return tuple(sorted(found))

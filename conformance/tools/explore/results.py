@@ -1,0 +1,138 @@
+"""The work and the results of exploring: one line of a result file for each family."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from conformance.checks.expectations.entries import NUMERIC
+from conformance.core.schedule import Schedule
+from conformance.core.verdict import Finding, Verdict
+from conformance.scenarios.features import Feature
+
+
+class ExploreUnit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The work of one process on one family.
+
+    Attributes:
+        dtype: of the model; its weights are those of seed 0.
+        seed: of the random choices.
+        examples: limit for the number of schedules and programs.
+        seconds: limit of wall time; ``None`` for no limit.
+        fault: the key of a fault to inject; empty for none.
+        without: features that are left out.
+        known: verdicts of the family's known defects: such findings are counted, not reported.
+    """
+
+    engine: str
+    family: str
+    dtype: str
+    seed: int
+    examples: int
+    seconds: float | None = None
+    fault: str = ""
+    without: tuple[Feature, ...] = ()
+    known: tuple[Verdict, ...] = ()
+
+
+class Maker(enum.StrEnum):
+    """How a schedule was generated."""
+
+    SCHEDULES = "schedules"  # drawn whole, then played
+    MACHINE = "machine"  # insert, step, remove and extract in any order
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """A defect, by its smallest schedule.
+
+    Attributes:
+        check: the check that found it.
+        example: the number of schedules up to and including the one that found it.
+        maker: how the schedule was generated.
+        reproduced: whether playing the schedule reproduces it; if not, only the program did.
+        seconds: the time that shrinking took.
+        schedule: the smallest.
+        found: the schedule as generated.
+    """
+
+    engine: str
+    family: str
+    dtype: str
+    verdict: Verdict
+    check: str
+    what: str
+    example: int
+    maker: Maker
+    reproduced: bool
+    seconds: float
+    schedule: Schedule
+    found: Schedule
+
+
+class Explored(msgspec.Struct, frozen=True):
+    """The result of a unit.
+
+    Attributes:
+        examples: schedules that were generated, ``programs`` of them as programs.
+        refused: how many of them the library does not support.
+        wall: seconds, without shrinking, as in the other times; ``cpu`` of this process.
+        modelled: seconds of ``wall`` in the engine and in the oracle.
+        rates: examples that ended in each second of ``cpu``.
+        pairs: of features, with how many schedules had both; ``able`` are the possible features.
+        witnesses: those that were seen, of ``possible``.
+        again: findings like one that was reported before, or of a known defect.
+        unsteady: batches in which the engine was not deterministic.
+        unsupported: the library's message if it does not support the family; else empty.
+        failed: why nothing could be played; empty if something was.
+    """
+
+    unit: ExploreUnit
+    examples: int = 0
+    programs: int = 0
+    refused: int = 0
+    wall: float = 0.0
+    cpu: float = 0.0
+    modelled: float = 0.0
+    rates: tuple[int, ...] = ()
+    able: tuple[str, ...] = ()
+    pairs: dict[str, int] = {}
+    witnesses: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
+    again: int = 0
+    unsteady: int = 0
+    discoveries: tuple[Discovery, ...] = ()
+    unsupported: str = ""
+    failed: str = ""
+
+    @property
+    def bad(self) -> bool:
+        """Whether there is something to look at."""
+        return bool(self.discoveries or self.failed)
+
+    @property
+    def outside(self) -> float:
+        """The share of the time outside the engine and the oracle."""
+        return 1 - self.modelled / self.wall if self.wall else 0.0
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """What findings of the same defect have in common."""
+
+    kind: str
+    where: str = ""
+
+
+def signature(finding: Finding) -> Signature:
+    """Numeric verdicts have one signature; a crash is identified by where it was raised."""
+    if finding.verdict in NUMERIC:
+        return Signature("numbers")
+    if finding.verdict is Verdict.CRASH:
+        return Signature("crash", finding.got.partition(":")[0])
+    return Signature(finding.verdict.value)
+
+
+def worst(findings: Iterable[Finding]) -> Finding:
+    """The most severe of the findings, the first of them."""
+    return max(findings, key=lambda finding: finding.verdict.severity)

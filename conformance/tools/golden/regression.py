@@ -1,0 +1,136 @@
+"""Compares the library's output now with a golden, in three ways.
+
+Single stream against golden, batched against golden, batched against the single stream now. All
+runs are fed the golden's tokens, so that each step can be compared.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from conformance.checks.expectations import Expectations
+from conformance.checks.expectations.entries import Defect, Refusal, matches
+from conformance.core.engine import Engine
+from conformance.core.errors import GoldenError
+from conformance.core.numerics import Envelope
+from conformance.core.schedule import Request
+from conformance.core.trace import Stream
+from conformance.core.verdict import Verdict
+from conformance.reference.noise import PERTURBED_RUNS, THOROUGH_RUNS
+from conformance.reference.subject import Subject
+from conformance.tools.golden.batched import Line, batched_differences
+from conformance.tools.golden.compare import settle
+from conformance.tools.golden.difference import Difference, Part
+from conformance.tools.golden.format import Golden, Recorded
+from conformance.tools.golden.staging import WHOLE, requests_of
+
+
+def differences(
+    subject: Subject,
+    engines: Sequence[type[Engine]],
+    golden: Golden,
+    expectations: Expectations | None = None,
+) -> tuple[Difference, ...]:
+    """All differences: of the requests, the single streams, each engine's batches.
+
+    A known difference of a batch names its entries in ``expectations``.
+
+    Raises:
+        GoldenError: the golden is of another model.
+        ModelError: the library cannot decode a single stream.
+    """
+    # This comes first: some processors only recognise prompts that they have composed.
+    found = list(_of_requests(subject, golden))
+    lines = {r.request.request_id: _line(subject, r) for r in golden.requests}
+    found += _single(lines.values())
+    for engine in engines:
+        for difference in batched_differences(subject, engine, lines):
+            known = tuple(_known(subject, difference, expectations or Expectations()))
+            found.append(replace(difference, known=known))
+    return tuple(found)
+
+
+def _of_requests(subject: Subject, golden: Golden) -> Iterator[Difference]:
+    """Compare the requests: a processor may make other prompts now."""
+    now = {request.request_id: request for request in requests_of(subject)}
+    before = {recorded.request.request_id: recorded.request for recorded in golden.requests}
+    for name in sorted(before.keys() | now.keys()):
+        if name not in before:
+            yield Difference(Part.REQUESTS, name, f"request {name!r} is not in the golden")
+        elif name not in now:
+            yield Difference(Part.REQUESTS, name, f"request {name!r} is only in the golden")
+        elif before[name] != now[name]:
+            text = f"request {name!r} has another prompt now, or other media"
+            yield Difference(Part.REQUESTS, name, text)
+
+
+def _line(subject: Subject, recorded: Recorded) -> Line:
+    vocabulary = subject.family.vocab_size
+    request = recorded.request
+    # A token past the vocabulary would be read out of bounds.
+    if max(*request.prompt, *recorded.tokens) >= vocabulary and not request.media:
+        raise GoldenError(
+            f"request {request.request_id!r} has a token past the vocabulary of {vocabulary}: "
+            "the golden is of another model"
+        )
+    single = subject.library.single_stream(
+        subject.model,
+        request,
+        options=WHOLE,
+        steps=len(recorded.tokens),
+        forced=recorded.tokens,
+    ).stream
+    return Line(recorded, single, _wider(subject, request, single))
+
+
+def _wider(
+    subject: Subject, request: Request, stream: Stream
+) -> tuple[Callable[[], Envelope], ...]:
+    """Noise at the golden's tokens, from few and from many runs; each is measured once."""
+
+    @functools.cache
+    def measured(runs: int) -> Envelope:
+        return subject.oracle.noise_along(request, WHOLE, stream, runs=runs)
+
+    return tuple(functools.partial(measured, runs) for runs in (PERTURBED_RUNS, THOROUGH_RUNS))
+
+
+def _single(lines: Iterable[Line]) -> Iterator[Difference]:
+    for line in lines:
+        assert line.single.logprobs is not None
+        found = settle(line.recorded, line.single.logprobs, line.wider)
+        if not found.holds:
+            name = line.recorded.request.request_id
+            yield Difference(Part.SINGLE, name, str(found))
+
+
+def _known(subject: Subject, found: Difference, expectations: Expectations) -> Iterator[str]:
+    """The entries that expect such a batch to differ at least as much, or to be unsupported."""
+    family, versions = subject.family.name, subject.library.versions()
+    if found.verdict is Verdict.UNSUPPORTED:
+        yield from (r.id for r in expectations.refusals if _refuses(r, found, family))
+        return
+    for entry in expectations.defects:
+        active = entry.package in versions and entry.in_release(versions[entry.package])
+        if active and entry.speaks_of(found.engine, family) and _expects(entry, found):
+            yield entry.id
+
+
+def _expects(entry: Defect, found: Difference) -> bool:
+    if found.scenario not in entry.verdicts or not entry.claims(found.scenario, found.schedule):
+        return False
+    worst = max(verdict.severity for verdict in entry.wanted(found.scenario))
+    # A golden is longer than its scenario: a drift there may become another token here.
+    verdict = Verdict.DRIFT if found.verdict is Verdict.DIVERGED else found.verdict
+    return verdict.severity <= worst
+
+
+def _refuses(refusal: Refusal, found: Difference, family: str) -> bool:
+    return (
+        refusal.text in found.text
+        and matches(found.engine, refusal.engines)
+        and matches(family, refusal.families)
+        and matches(found.scenario, refusal.scenarios)
+    )

@@ -1,0 +1,111 @@
+"""Known differences of the implementations: adjustments, causes of disagreement, missing models."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from conformance.core.errors import FamilyError
+
+FILE = Path(__file__).with_name("known_differences.toml")
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a comparison changes in the family's config or in the torch model.
+
+    Attributes:
+        both: fields of the config that both sides get.
+        transformers: fields of the config that only transformers gets.
+        drop: fields that transformers does not get; ``text_config.x`` is one of the text tower.
+        leave: parameters, by glob of the new path, that the checkpoint does not hold.
+        null: fields that both sides get as null.
+        tower: transformers gets only this table of the config.
+        plain: the checkpoint has the torch model's own names and shapes, not published ones.
+        auto: the ``Auto`` class, where a model type has two.
+        modules: attributes of torch modules by glob, ``*.norm.variance_epsilon``.
+        weights: parameters of the torch model by glob, all set to one number.
+        rename: regular expressions for parameter paths, and what they become in the checkpoint.
+        transpose: parameters, by glob of the new path, whose last two axes the checkpoint swaps.
+    """
+
+    both: dict[str, Any] = {}
+    transformers: dict[str, Any] = {}
+    drop: tuple[str, ...] = ()
+    modules: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    rename: dict[str, str] = {}
+    transpose: tuple[str, ...] = ()
+    leave: tuple[str, ...] = ()
+    plain: bool = False
+    auto: str = ""
+    tower: str = ""
+    null: tuple[str, ...] = ()
+
+
+class Adjustment(Change, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The two name or default a field differently, and neither is wrong; ``why`` says how."""
+
+    why: str
+
+
+class Cause(Change, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why the two disagree. The proof: with the changes of all causes they agree.
+
+    ``wrong`` is which of the two is wrong; ``at`` is the file and line, in its installed release.
+    """
+
+    wrong: str
+    at: str
+    what: str
+
+
+class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The known differences of one family; ``absent`` says what transformers lacks of it."""
+
+    adjust: tuple[Adjustment, ...] = ()
+    cause: tuple[Cause, ...] = ()
+    absent: str = ""
+
+
+def load_known(path: Path = FILE) -> dict[str, Known]:
+    """The known differences, by family.
+
+    Raises:
+        FamilyError: the file is missing or malformed; names the field.
+    """
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(raw, dict[str, Known])
+    except OSError as error:
+        raise FamilyError(f"{path}: cannot read it: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise FamilyError(f"{path}: {error}") from error
+
+
+def merged(config: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with ``fields`` put into it; a table goes into the table that is there."""
+    result = copy.deepcopy(dict(config))
+    for name, value in fields.items():
+        inner = result.get(name)
+        if isinstance(value, dict) and isinstance(inner, dict):
+            result[name] = merged(inner, value)
+        else:
+            result[name] = copy.deepcopy(value)
+    return result
+
+
+def without(config: Mapping[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    """The config without ``fields``, each by its path with dots."""
+    result = copy.deepcopy(dict(config))
+    for field in fields:
+        *path, last = field.split(".")
+        table = result
+        for name in path:
+            table = table.get(name, {})
+        table.pop(last, None)
+    return result

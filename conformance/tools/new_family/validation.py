@@ -1,0 +1,101 @@
+"""Validates a new family: calibrates its weights, then runs the ladder on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from conformance.checks.expectations import Expectations, load_expectations
+from conformance.core.errors import AdoptionError, FamilyError, ModelError, Unsupported
+from conformance.core.family import Family, load_family
+from conformance.core.library import Library
+from conformance.core.sensitivity import Sensitivity
+from conformance.core.verdict import CaseId, CaseResult
+from conformance.run.registry import Registry, build_registry
+from conformance.run.session import Session
+from conformance.tools.new_family.making import make
+from conformance.tools.new_family.report import Adopted
+from conformance.tools.new_family.source import Source
+
+SMOKE = ("repeat", "batch_of_one")
+"""The rungs that only show whether anything works at all."""
+
+
+def adopt(source: Source, folder: Path, *, library: str | None, ladder: bool) -> Adopted:
+    """A family of the source, made, calibrated and run; its file is in ``folder``.
+
+    Args:
+        library: the name of the library to build it with; by default the first that can.
+        ladder: run the whole ladder, not only the rungs of ``SMOKE``.
+
+    Raises:
+        AdoptionError: it can't be built or calibrated; one sentence.
+    """
+    registry = build_registry()
+    path = folder / f"{source.name}.json"
+    try:
+        made = make(source, registry, folder, library=library)
+        measured, problem = _calibrated(made.library, load_family(path))
+        registry = build_registry(family_files=[path])
+        family = load_family(path)
+    except FamilyError as error:
+        reason = str(error).replace(f"{path}: ", "")
+        raise AdoptionError(f"{source.path}: made small: {reason}") from error
+    results = tuple(_ladder_results(registry, family, ladder=ladder))
+    return Adopted(
+        name=family.name,
+        source=str(source.path),
+        library=made.library.name,
+        module=family.module,
+        caches=made.description.caches,
+        positions=made.description.positions,
+        states=made.description.states,
+        kinds={place: len(kinds) for place, kinds in sorted(made.full.kinds.items())},
+        lost={place: sorted(kinds) for place, kinds in sorted(made.lost.items())},
+        parameters=(sum(made.full.parameters.values()), sum(made.tiny.parameters.values())),
+        decisions=made.decisions,
+        unshrunk=made.unshrunk,
+        notes=made.notes,
+        ratio=measured.ratio if measured else None,
+        weakest=f"{measured.weakest.kind} {measured.weakest.where}"
+        if measured and measured.signals
+        else "",
+        insensitive=problem
+        or ("" if measured is None or measured.sensitive else "too insensitive to prove anything"),
+        results=results,
+    )
+
+
+def _calibrated(library: Library, family: Family) -> tuple[Sensitivity | None, str]:
+    """The sensitivity of the calibrated family, or why it can't be measured; writes the recipe."""
+    try:
+        library.calibrate(family)
+        better = load_family(Path(family.path))
+        return library.sensitivity(better, dtype="float32", seed=0), ""
+    except Unsupported:
+        return None, ""
+    except ModelError as error:
+        return None, f"could not be measured: {error}"
+
+
+def _ladder_results(registry: Registry, family: Family, *, ladder: bool) -> Iterator[CaseResult]:
+    """The results of every rung that applies, compared with the expectations."""
+    session, known = Session(registry), load_expectations()
+    engines = [e for e in registry.engines.values() if e.library == family.facts.library]
+    main = [engine for engine in engines if engine.name == family.facts.library] or engines[:1]
+    for engine in main:
+        for scenario in registry.scenarios_for(engine, family):
+            if ladder or scenario.name in SMOKE:
+                case = CaseId(engine.name, family.name, scenario.name, "float32", 0)
+                yield judged(session.run(case), known, module=family.module)
+
+
+def judged(result: CaseResult, known: Expectations, *, module: str) -> CaseResult:
+    """The result with known defects applied: those of its module count for a new family too."""
+    own = known.apply(result)
+    like = known.apply(msgspec.structs.replace(result, family=module))
+    if own.expected or not like.expected:
+        return own
+    return msgspec.structs.replace(result, expected=True, known=like.known)

@@ -1,0 +1,170 @@
+"""Converts a run of an external engine to a trace, record by record, without judging it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.core.errors import VectorsError
+from conformance.core.schedule import Arrival, Removal, Schedule, Stage, Trigger
+from conformance.core.trace import Failure, Mode, Step, StepOutput, TokenEvent, Trace
+from conformance.tools.vectors.parsing import Run
+from conformance.tools.vectors.records import Arrived, End, Error, Finish, Removed, Token
+
+# Logprobs [vocab] of a request's output token.
+Rows = Mapping[tuple[str, int], np.ndarray]
+
+
+def trace_of(run: Run, schedule: Schedule, rows: Rows) -> Trace:
+    """The run as a trace of ``schedule``; each token is a step of its own.
+
+    Events that wait need a record at a moment at which they were due; otherwise they are among
+    those that the trace ``missed``.
+
+    Raises:
+        VectorsError: the run has requests that the schedule lacks, or tokens before the arrival;
+            names file and line.
+    """
+    return _Converter(run, schedule, rows).trace()
+
+
+class _Converter:
+    """The state of the conversion."""
+
+    def __init__(self, run: Run, schedule: Schedule, rows: Rows) -> None:
+        self._run = run
+        self._schedule = schedule
+        self._rows = rows
+        self._stages: dict[str, Stage] = {}
+        self._produced: dict[str, int] = {}
+        self._steps: list[Step] = []
+        self._late: list[str] = []
+        self._failure: Failure | None = None
+        self._held: int | None = None
+        self._arrivals: dict[str, Arrival] = {}
+        self._removals = {name: item for item in schedule.removals for name in item.request_ids}
+        for arrival in schedule.arrivals:
+            names = _names(arrival)
+            if arrival.when == Trigger():
+                self._stages |= dict.fromkeys(names, Stage.QUEUED)
+            else:
+                self._arrivals |= dict.fromkeys(names, arrival)
+
+    def trace(self) -> Trace:
+        """All records as one trace."""
+        for line in self._run.lines:
+            record = line.record
+            if isinstance(record, Token):
+                self._token(line.where, record)
+            elif isinstance(record, Finish):
+                self._finish(line.where, record)
+            elif isinstance(record, Arrived):
+                self._arrived(line.where, record)
+            elif isinstance(record, Removed):
+                self._removed(line.where, record)
+            elif isinstance(record, Error):
+                self._failure = Failure(
+                    record.type, record.message, record.where, record.doing, record.unsupported
+                )
+            elif isinstance(record, End):
+                self._held = record.cache_bytes
+        # A last step without events, whose stages are those at the end.
+        self._steps.append(Step(len(self._steps), dict(self._stages), StepOutput()))
+        return Trace(
+            self._schedule,
+            Mode.FORCED if self._run.forced else Mode.FREE,
+            tuple(self._steps),
+            failure=self._failure,
+            cache_bytes_at_end=self._held,
+            missed=() if self._failure is not None else self._missed(),
+        )
+
+    def _missed(self) -> tuple[str, ...]:
+        never: list[Arrival | Removal] = [*self._arrivals.values(), *self._removals.values()]
+        return tuple(dict.fromkeys([*self._late, *(_described(item) for item in never)]))
+
+    def _token(self, where: str, token: Token) -> None:
+        name = token.request_id
+        if name in self._arrivals:
+            raise VectorsError(
+                f"{where}: a token of {name!r} before its arrival: the schedule has it wait, so "
+                "an 'arrived' record must come first"
+            )
+        event = TokenEvent(name, token.token, self._rows.get((name, token.step)))
+        rows = {} if token.row is None else {name: token.row}
+        output = StepOutput((event,))
+        self._steps.append(Step(len(self._steps), dict(self._stages), output, rows=rows))
+        if self._stages.get(name) is Stage.QUEUED:
+            self._stages[name] = Stage.DECODE
+        self._produced[name] = self._produced.get(name, 0) + 1
+
+    def _finish(self, where: str, finish: Finish) -> None:
+        """Add the finish reason to the request's last token, as adapters do."""
+        name = finish.request_id
+        self._check(where, name)
+        for index in reversed(range(len(self._steps))):
+            (event,) = self._steps[index].output.events
+            if event.request_id == name:
+                output = StepOutput((replace(event, finish_reason=finish.reason),))
+                self._steps[index] = replace(self._steps[index], output=output)
+                break
+        if self._stages.get(name) is not Stage.REMOVED:
+            self._stages[name] = Stage.FINISHED
+
+    def _arrived(self, where: str, record: Arrived) -> None:
+        for name in record.request_ids:
+            self._check(where, name)
+            arrival = self._arrivals.get(name)
+            if arrival is not None:
+                self._due(arrival)
+        for name in record.request_ids:
+            self._arrivals.pop(name, None)
+            self._stages.setdefault(name, Stage.QUEUED)
+
+    def _removed(self, where: str, record: Removed) -> None:
+        for name in record.request_ids:
+            self._check(where, name)
+            if name not in self._removals:
+                raise VectorsError(
+                    f"{where}: schedule {self._schedule.name!r} does not remove {name!r}"
+                )
+            self._due(self._removals[name])
+        for name in record.request_ids:
+            self._removals.pop(name)
+            self._stages[name] = Stage.REMOVED
+
+    def _check(self, where: str, name: str) -> None:
+        known = [request.request_id for request in self._schedule.requests]
+        if name not in known:
+            raise VectorsError(
+                f"{where}: schedule {self._schedule.name!r} has no request {name!r}; it has "
+                f"{', '.join(known)}"
+            )
+
+    def _due(self, item: Arrival | Removal) -> None:
+        if not self._reached(item.when):
+            self._late.append(f"{_described(item)}; it came at another moment")
+
+    def _reached(self, when: Trigger) -> bool:
+        """Whether the moment has come, as far as a trace shows: it has no progress of prompts."""
+        if when.request_id is None:
+            return True
+        stage = self._stages.get(when.request_id)
+        if when.stage is Stage.DECODE:
+            return stage is Stage.DECODE and self._produced[when.request_id] >= when.count
+        before = (Stage.QUEUED, Stage.PREFILL)
+        return stage is when.stage or (when.stage in before and stage in before)
+
+
+def _names(arrival: Arrival) -> tuple[str, ...]:
+    return tuple(request.request_id for request in arrival.requests)
+
+
+def _described(item: Arrival | Removal) -> str:
+    arrival = isinstance(item, Arrival)
+    names = _names(item) if isinstance(item, Arrival) else item.request_ids
+    when = item.when
+    moment = f"when {when.request_id} is in {when.stage} with {when.count} done"
+    return f"{'arrival' if arrival else 'removal'} of {', '.join(names)} ({moment})"

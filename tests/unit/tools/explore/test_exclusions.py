@@ -1,0 +1,31 @@
+"""What every family has wrong is left out by its features; a family's own verdicts are counted."""
+
+from conformance.checks.expectations import Defect, Expectations
+from conformance.scenarios.features import Feature
+from conformance.tools.explore.exclusions import left_out, verdicts
+
+WORDS = dict.fromkeys(("package", "where", "why", "script"), "here")
+
+
+def defect(families, **found):
+    return Defect(
+        id="wrong", engines=("mlx_lm",), families=families, versions=">0", verdicts=found, **WORDS
+    )
+
+
+def test_a_defect_of_all_families_leaves_its_feature_out():
+    known = Expectations((defect(("*",), samplers="drift", invalid="protocol"),))
+    assert left_out(known, "mlx_lm", "llama") == (Feature.PROCESSORS,)
+    assert left_out(known, "mlx_vlm", "llama") == ()
+
+
+def test_a_familys_own_defect_and_another_policy_leave_nothing_out():
+    known = Expectations((defect(("llama",), samplers="drift"), defect(("*",), quantized="policy")))
+    assert left_out(known, "mlx_lm", "llama") == ()
+
+
+def test_verdicts_are_those_of_all_entries_of_the_family():
+    known = Expectations(
+        (defect(("llama",), ragged=("drift", "nan")), defect(("other",), ragged="crash"))
+    )
+    assert verdicts(known, "mlx_lm", "llama") == ("drift", "nan")
