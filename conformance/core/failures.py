@@ -1,4 +1,4 @@
-"""Exceptions out of a library as data: a crash, its word that it can't do this, a full disk."""
+"""A library's exceptions as data: a crash, something it does not support, a full disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNSUPPORTED = re.compile(
     re.I,
 )
 
-# What a library cannot be blamed for.
+# Errors that are no fault of a library.
 _MACHINE = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -28,14 +28,14 @@ _MACHINE = {
     errno.ENOTDIR,
     errno.EMFILE,
 }
-# mlx's words for it; mlx/io/load.cpp, and where it keeps kernels that it compiled.
+# mlx's messages for it; mlx/io/load.cpp, and where it keeps kernels that it compiled.
 _UNWRITTEN = re.compile(
     r"\[write\] Unable to write \d+ bytes to file"
     r"|filesystem error: .*(No space left|Read-only file system|Permission denied|quota)"
 )
 
 
-def machine_said(error: BaseException | None) -> str | None:
+def machine_problem(error: BaseException | None) -> str | None:
     """A sentence about what this machine lacks, if that is what an exception is from.
 
     That is: room on a disk, or the right to write. ``None`` for all other exceptions.
@@ -50,13 +50,13 @@ def machine_said(error: BaseException | None) -> str | None:
 
 
 def says_unsupported(error: BaseException) -> bool:
-    """Whether the exception is the library's own word that it cannot do this here.
+    """Whether the library itself states, by the exception, that it cannot do this here.
 
-    Not a crash: nobody was misled. Its words go into the result, and expectations must name them.
+    Not a crash: nobody was misled. The message goes into the result; expectations must name it.
     """
     if isinstance(error, (Unsupported, NotImplementedError)):
         return True
-    # "'NoneType' object does not support item assignment" is Python's word, not the library's.
+    # "'NoneType' object does not support item assignment" is Python's message, not the library's.
     if isinstance(error, TypeError):
         return False
     return bool(_UNSUPPORTED.search(str(error)))

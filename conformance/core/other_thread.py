@@ -1,4 +1,4 @@
-"""The process's one other thread, for what must be seen to work from there too."""
+"""The process's one other thread, for what must be shown to work from there too."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 def on_other_thread(work: Callable[[], T]) -> T:
-    """What ``work`` gives, called on the other thread; waits for it.
+    """Call ``work`` on the other thread, wait, and return its result.
 
     One thread for all calls, and never ended: each new one would get streams of its own from mlx,
     whose threads outlive it and slow down everything that comes after.
     """
-    answer: Future[T] = Future()
-    _jobs().put((work, answer))
-    return answer.result()
+    future: Future[T] = Future()
+    _jobs().put((work, future))
+    return future.result()
 
 
 @functools.cache
@@ -30,11 +30,11 @@ def _jobs() -> SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
 
     def run() -> None:
         while True:
-            work, answer = jobs.get()
+            work, future = jobs.get()
             try:
-                answer.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
-                answer.set_exception(error)
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001  (raised again in the caller)
+                future.set_exception(error)
 
     threading.Thread(target=run, name="conformance-other", daemon=True).start()
     return jobs

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: named phases, and in each the part spent in model calls."""
+"""The time of a run by named phases, and in each the part spent in model calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Spent:
 
 
 class Phases:
-    """A stopwatch with named phases. A phase inside another stops the outer one's clock."""
+    """A stopwatch with named phases. A phase inside another pauses the outer one."""
 
     def __init__(self) -> None:
         self.spent: dict[str, Spent] = {}

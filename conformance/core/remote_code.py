@@ -1,8 +1,9 @@
-"""No Python code of a checkpoint folder is run unless the user allows it, whoever asks for it.
+"""No Python code of a checkpoint folder is run unless the user allows it, whoever imports it.
 
-Libraries have a flag for it, but not all their parts heed it: some of mlx-vlm's processors say
-``trust_remote_code=True`` themselves. So the interpreter is asked: it announces each code object
-before it is executed, each extension module, and each class that a pickle names (PEP 578).
+Libraries have a flag for it, but not all their parts respect it: some of mlx-vlm's processors set
+``trust_remote_code=True`` themselves. So the interpreter's audit hooks are used (PEP 578): there is
+an event for each code object before it is executed, each extension module, and each class that a
+pickle names.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def sealed(folder: Path | None, *, trusted: bool) -> Iterator[None]:
             the Hub, which transformers would fetch and run.
 
     Raises:
-        Unsupported: something was about to; says which file.
+        Unsupported: something was about to; the message names the file.
     """
     if trusted:
         yield
@@ -46,7 +47,7 @@ def sealed(folder: Path | None, *, trusted: bool) -> Iterator[None]:
 
 @functools.cache
 def _sealed_folders() -> list[str]:
-    """The folders that are sealed now; the interpreter's hook, which can't be removed, is added."""
+    """The folders that are sealed now; adds the audit hook, which can't be removed, once."""
     folders: list[str] = []
     ours = Path(__file__).parents[1]
     own = tuple({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, ours)})

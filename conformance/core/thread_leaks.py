@@ -1,4 +1,4 @@
-"""Threads that a case began and left behind."""
+"""Threads that a case started and left running."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ GRACE_SECONDS = 1.0
 """How long after the end of a case its threads may take to end."""
 
 
-class Lingering:
-    """Made before a case; knows afterwards which threads it began that still run.
+class ThreadLeaks:
+    """Made before a case; afterwards finds the threads that it started and that still run.
 
-    Not told are daemons, which nobody waits for, threads of a pool of ``concurrent.futures``,
-    which are idle and end with the interpreter, and threads that Python does not know.
+    Not counted are daemons, which the interpreter does not wait for, threads of a pool of
+    ``concurrent.futures``, which are idle and end with the interpreter, and native threads.
     """
 
     def __init__(self) -> None:
         self._before = set(threading.enumerate())
 
-    def left(self) -> tuple[threading.Thread, ...]:
-        """The threads, after a moment to end."""
+    def find(self) -> tuple[threading.Thread, ...]:
+        """The leaked threads, after a moment to end."""
         deadline = time.monotonic() + GRACE_SECONDS
-        for thread in self._begun():
+        for thread in self._running():
             thread.join(max(0.0, deadline - time.monotonic()))
-        return self._begun()
+        return self._running()
 
-    def _begun(self) -> tuple[threading.Thread, ...]:
+    def _running(self) -> tuple[threading.Thread, ...]:
         pooled = set(pools._threads_queues)
         now = (thread for thread in threading.enumerate() if not thread.daemon)
         return tuple(t for t in now if t not in self._before and t not in pooled)
 
 
 def finding_of(threads: tuple[threading.Thread, ...]) -> Finding:
-    """``leak``: what is left behind, and where it is."""
+    """``leak``: which threads still run, and where each is."""
     frames = sys._current_frames()
     places = []
     for thread in threads:
@@ -49,7 +49,7 @@ def finding_of(threads: tuple[threading.Thread, ...]) -> Finding:
     return Finding(
         verdict=Verdict.LEAK,
         check="threads",
-        what="threads that the case began still run after its end",
+        what="threads that the case started still run after its end",
         expected="none",
         got=", ".join(places),
         cause="close() does not end them; they take time from all that comes after",

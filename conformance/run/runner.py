@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.core.engine import Engine, Submission
 from conformance.core.errors import MachineError
-from conformance.core.failures import failure_of, machine_said
+from conformance.core.failures import failure_of, machine_problem
 from conformance.core.other_thread import on_other_thread
 from conformance.core.schedule import (
     Arrival,
@@ -108,7 +108,7 @@ class Run:
             held = engine.cache_bytes()
             kept = self._weigh(engine)
         except Exception as error:
-            if lacks := machine_said(error):
+            if lacks := machine_problem(error):
                 raise MachineError(lacks) from error
             failure = failure_of(error, self._doing)
         finally:

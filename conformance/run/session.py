@@ -1,4 +1,4 @@
-"""One process's running of cases: models, oracles and noise are made once and shared."""
+"""Runs cases in one process: models, oracles and noise are made once and shared."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections import OrderedDict
 
 from conformance.core.engine import Engine
 from conformance.core.errors import MachineError, ModelError
-from conformance.core.failures import failure_of, machine_said, says_unsupported
+from conformance.core.failures import failure_of, machine_problem, says_unsupported
 from conformance.core.phases import Phases
-from conformance.core.thread_leaks import Lingering, finding_of
+from conformance.core.thread_leaks import ThreadLeaks, finding_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.subject import Around, Subject
 from conformance.run.judging.judge import Outcome, Until, brief_for, judge_batched
@@ -20,7 +20,7 @@ from conformance.run.judging.summing import result_of
 from conformance.run.registry import Registry
 from conformance.scenarios import Scenario
 
-# Models that are kept: the cases of a family come together, in at most three dtypes.
+# Models that stay loaded: the cases of a family come together, in at most three dtypes.
 _KEPT = 3
 
 
@@ -32,13 +32,13 @@ class Session:
             of their cost. For benchmarks.
 
     Attributes:
-        spoilt: a case left threads behind; what comes after it belongs in another process.
+        tainted: a case leaked threads; what comes after it belongs in another process.
     """
 
     def __init__(self, registry: Registry, *, evaluate: bool = False) -> None:
         self.registry = registry
         self.phases = Phases()
-        self.spoilt = False
+        self.tainted = False
         self._evaluate = evaluate
         self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
         self._facts: dict[str, tuple[dict[str, str], str]] = {}
@@ -50,12 +50,12 @@ class Session:
         around: Around = contextlib.nullcontext,
         until: Until | None = None,
     ) -> CaseResult:
-        """Play the case and judge it. A library's failure is a verdict, never an exception.
+        """Run the case and judge it. A library's failure is a verdict, never an exception.
 
         Args:
             around: entered for each run of the engine with its schedule's name, as a fault is.
-            until: asked for each run with what the checks say of it; once it is true, the case is
-                left as it is.
+            until: called for each run with its findings; once it is true, the case is left as it
+                is.
 
         Raises:
             MachineError: this machine lacks the disk or the right that a model's files need.
@@ -68,27 +68,27 @@ class Session:
             subject = dataclasses.replace(self.subject(case), around=around)
             mark = len(subject.meter)
             self.phases.read(subject.meter)
-            lingering = Lingering()
-            outcome = self._looked_after(_judge(subject, engine, scenario, case, until), lingering)
+            leaks = ThreadLeaks()
+            outcome = self._with_leaks(_judge(subject, engine, scenario, case, until), leaks)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
         except Exception as error:
-            if lacks := machine_said(error):
-                raise MachineError(lacks) from error
+            if problem := machine_problem(error):
+                raise MachineError(problem) from error
             outcome = _failed(error)  # whatever a library raises is a verdict
         seconds = time.perf_counter() - start
         return self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
 
-    def _looked_after(self, outcome: Outcome, lingering: Lingering) -> Outcome:
-        """The outcome with what the case left behind."""
-        threads = lingering.left()
+    def _with_leaks(self, outcome: Outcome, leaks: ThreadLeaks) -> Outcome:
+        """The outcome, with a finding of its own for leaked threads."""
+        threads = leaks.find()
         if not threads:
             return outcome
-        self.spoilt = True
+        self.tainted = True
         findings = (*outcome.findings, finding_of(threads))
         return dataclasses.replace(outcome, findings=findings)
 
     def subject(self, case: CaseId) -> Subject:
-        """The case's model with its oracles, loaded when it is first asked for.
+        """The case's model with its oracles, loaded when it is first needed.
 
         Raises:
             ModelError: the library cannot build or load it.

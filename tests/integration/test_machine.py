@@ -1,4 +1,4 @@
-"""What the machine lacks (disk, rights, letters, a folder to itself) is reported in a sentence."""
+"""What the machine lacks (disk, rights, letters, a folder to itself) ends in one sentence."""
 
 import json
 import os
@@ -55,10 +55,8 @@ def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_was_found(full_disk, j
     options = ("--engine", "toy", "--family", "calm", "--jobs", jobs, "--json", "r.jsonl")
     done = full_disk(1200, "run", *options, TOY_SECONDS="0.3")
     assert done.code == 2, done
-    message = (
-        "r.jsonl: cannot write results there: File too large; r.jsonl.partial has those before"
-    )
-    assert message in done.out + done.err
+    text = "r.jsonl: cannot write results there: File too large; r.jsonl.partial has those before"
+    assert text in done.out + done.err
     assert "Traceback" not in done.out + done.err
     kept = done.verdicts("r.jsonl.partial")
     assert 0 < len(kept) < 3
@@ -144,8 +142,8 @@ def test_two_runs_do_not_write_one_file(toy_run, tmp_path):
     other.add("what the other run has found")
     done = toy_run(*options)
     assert done.code == 2, done
-    message = "r.jsonl: another run is writing its results there; wait until it ends, or choose"
-    assert message in done.out + done.err
+    text = "r.jsonl: another run is writing its results there; wait until it ends, or choose"
+    assert text in done.out + done.err
     assert "Traceback" not in done.out + done.err
     other.finish(["all that it found"])
     assert (tmp_path / "r.jsonl").read_text() == "all that it found\n", "it was not disturbed"
@@ -168,7 +166,7 @@ def test_two_runs_may_write_one_report(environment, tmp_path):
         )
         for name in ("calm", "tied")
     ]
-    message = [run.communicate(timeout=60) for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], message
+    outputs = [run.communicate(timeout=60) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
     assert json.loads((tmp_path / "report" / "report.json").read_text())["cases"] == 3
     assert [path.name for path in tmp_path.iterdir()] == ["report"]

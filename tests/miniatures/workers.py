@@ -5,7 +5,7 @@ import time
 
 
 def double(number):
-    """Twice the number; three is deadly."""
+    """Twice the number; three ends the process."""
     if number == 3:
         os._exit(1)
     return 2 * number

@@ -1,4 +1,4 @@
-"""A plugin of models that misbehave: each does to its process what its family's name says.
+"""A plugin of models that harm their process: each does what its family is called.
 
 Only in the scenario ``wild``, which is played between two others: those must complete.
 """

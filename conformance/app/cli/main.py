@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import os
 import sys
@@ -14,10 +15,12 @@ from typing import Any, ClassVar
 import click
 
 import conformance
-from conformance.app.cli.last_words import stand_by
 from conformance.core.errors import ConformanceError
 
 EXIT_USER_ERROR = 2
+
+# They run in a child process: if their one case crashes it, the parent still prints a sentence.
+_OF_ONE_CASE = ("show", "explain", "repro")
 
 _COMMANDS = {
     "run": ("conformance.app.cli.run", "Run cases and judge each: the main command."),
@@ -83,9 +86,9 @@ class LazyGroup(click.Group):
             ctx.exit(EXIT_USER_ERROR)
         except OSError as error:
             failures = importlib.import_module("conformance.core.failures")  # it needs numpy
-            if (words := failures.machine_said(error)) is None:
+            if (problem := failures.machine_problem(error)) is None:
                 raise
-            click.echo(f"conformance: {words}", err=True)
+            click.echo(f"conformance: {problem}", err=True)
             ctx.exit(EXIT_USER_ERROR)
 
 
@@ -108,19 +111,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``conformance`` command. Ends the process."""
     # Processes that are started import nothing from the current folder, which may be a checkpoint.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and words[0] in _OF_ONE_CASE:
+        contained = importlib.import_module("conformance.app.cli.contained")  # it needs pytest
+        sys.exit(contained.run_in_child(words))
+    _run(words)
+
+
+def main_of_child(parent: int) -> None:
+    """Entry point of the child process that runs a command about one case."""
+    memory_limit = importlib.import_module("conformance.app.pytest_plugin.memory_limit")
+    memory_limit.end_with_parent(parent)
+    _run(sys.argv[1:])
+
+
+def _run(arguments: Sequence[str]) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may not have every letter
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    well = stand_by(words)
+    if sys.stderr is not None:
+        faulthandler.enable()  # a crash shows where the process was
     try:
-        group.main(args=words, prog_name="conformance")
+        group.main(args=arguments, prog_name="conformance")
     except SystemExit as end:
-        well()
         _leave_threads(end.code)
-        raise
-    except BaseException:
-        well()  # what was raised says it
         raise
 
 

@@ -1,20 +1,27 @@
-"""The same work for many items in several processes, of which any may die."""
+"""The same work for many items in several processes, of which any may crash."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 import click
+import psutil
 
 from conformance.app.cli.choices import cores
-from conformance.app.pytest_plugin.footprint import fair_limit, footprint
+from conformance.app.pytest_plugin.memory_limit import (
+    end_tree,
+    end_with_parent,
+    fair_limit,
+    memory_of,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,7 +53,7 @@ def as_they_come(
 
     Args:
         jobs: processes; ``None`` for one a core. With 1, all is done in this process.
-        died: what to say of an item that killed its process, even by itself.
+        died: the result of an item that crashed its process, even by itself.
     """
     workers = min(jobs or cores(), len(items))
     if jobs == 1 or workers == 0:
@@ -56,32 +63,39 @@ def as_they_come(
     while left:
         suspects = yield from _side_by_side(work, left, workers)
         for index in suspects:
-            # Which of several at work killed its process only a run by itself tells.
-            alone = {index: left.pop(index)}
-            if len(suspects) == 1 or (yield from _side_by_side(work, alone, 1)):
+            # Which of several at work crashed its process only a run by itself shows.
+            single = {index: left.pop(index)}
+            if len(suspects) == 1 or (yield from _side_by_side(work, single, 1)):
                 yield index, died(items[index])
 
 
 def _side_by_side(
     work: Callable[[T], R], left: dict[int, T], workers: int
 ) -> Generator[tuple[int, R], None, list[int]]:
-    """Do what is ``left`` and take it out; returns what was at work when a process died."""
-    strangers = multiprocessing.active_children()
+    """Do what is ``left`` and take it out; returns what was at work when a process crashed."""
+    others = multiprocessing.active_children()
     limit = fair_limit(workers)
 
+    def started() -> Iterator[psutil.Process]:
+        for child in multiprocessing.active_children():
+            if child not in others:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    yield psutil.Process(child.pid)
+
     def look() -> None:
-        for process in multiprocessing.active_children():
-            if process not in strangers and _takes(process) > limit:
+        for process in started():
+            if memory_of(process) > limit:
                 _end(process, limit)
 
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts)
+    pool = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_settle, initargs=(os.getpid(),)
+    )
     try:
         return (yield from _fed(pool, work, left, workers, look))
     except BaseException:
-        for process in multiprocessing.active_children():
-            if process not in strangers:
-                process.terminate()
+        for process in started():
+            end_tree(process)
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -115,17 +129,14 @@ def _fed(
             yield index, future.result()
 
 
-def _takes(process: BaseProcess) -> int:
-    return (footprint(process.pid) or 0) if process.pid is not None else 0
+def _end(process: psutil.Process, limit: int) -> None:
+    """End a process that would take the machine with it; its pool breaks, as by any crash."""
+    why = f"a process took more than its part of the memory, {limit / 1e9:.1f} GB, and was ended"
+    click.echo(f"conformance: {why}", err=True)
+    end_tree(process)
 
 
-def _end(process: BaseProcess, limit: int) -> None:
-    """End a process that would take the machine with it; its pool breaks, as by any death."""
-    words = f"a process took more than its part of the memory, {limit / 1e9:.1f} GB, and was ended"
-    click.echo(f"conformance: {words}", err=True)
-    process.kill()
-
-
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that started this one, and which ends it."""
+def _settle(parent: int) -> None:
+    """In a process: Ctrl-C is for its parent, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent(parent)

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from conformance.app.cli.telling import Loudness
-from conformance.app.pytest_plugin import find_ledger
-from conformance.app.pytest_plugin.ledger import Ledger
+from conformance.app.pytest_plugin import find_collector
 from conformance.app.pytest_plugin.options import ATTRIBUTES, RESULT
+from conformance.app.pytest_plugin.result_collector import ResultCollector
 from conformance.core.verdict import CaseResult, decode
 from conformance.report import Outcome, duration
 from conformance.report.matrix import UNEXPECTED
@@ -30,7 +30,7 @@ class Progress:
     def __init__(self, console: Console, loudness: Loudness = Loudness.NORMAL) -> None:
         self._console = console
         self._loudness = loudness
-        self._ledger: Ledger | None = None
+        self._collector: ResultCollector | None = None
         self._bar: bars.Progress | None = None
         self._task = bars.TaskID(0)
         self._total = self._done = self._unexpected = 0
@@ -39,20 +39,20 @@ class Progress:
 
     def outcome(self) -> Outcome | None:
         """What came of the run; ``None`` if it never began."""
-        return self._ledger.outcome() if self._ledger else None
+        return self._collector.outcome() if self._collector else None
 
     @property
     def stopped_at_first(self) -> bool:
         """Whether ``-x`` ended the run, which xdist takes for an interruption."""
-        interrupted = self._ledger is None or self._ledger.interrupted
+        interrupted = self._collector is None or self._collector.interrupted
         return self._exitfirst and self._unexpected > 0 and not interrupted
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Say on what the numbers depend."""
         self._exitfirst = bool(session.config.option.maxfail)
-        self._ledger = find_ledger(session.config)
-        if self._ledger and self._loudness is not Loudness.QUIET:
-            for line in self._ledger.pytest_report_header():
+        self._collector = find_collector(session.config)
+        if self._collector and self._loudness is not Loudness.QUIET:
+            for line in self._collector.pytest_report_header():
                 self._console.print(Text(line, style="bright_black"), soft_wrap=True)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -86,9 +86,9 @@ class Progress:
             self._bar.stop()
 
     def _start(self) -> None:
-        if self._total or self._ledger is None or self._loudness is Loudness.QUIET:
+        if self._total or self._collector is None or self._loudness is Loudness.QUIET:
             return
-        self._total = self._ledger.selected
+        self._total = self._collector.selected
         self._begin = self._told = time.monotonic()
         if not self._console.is_terminal:
             return

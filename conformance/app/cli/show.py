@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Print the whole evidence of one case, for example mlx_lm/llama/ragged/float32/0.
 
-    Runs just this case, in this process: a debugger or an environment variable reaches it. Exit
-    code 1 if its verdict is not the expected one.
+    Runs just this case: breakpoint() and environment variables reach it. Exit code 1 if its verdict
+    is not the expected one.
     """
     case = CaseId.parse(case_id)
     if source is not None:

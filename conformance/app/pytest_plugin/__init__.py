@@ -1,8 +1,8 @@
 """The pytest plugin: every case is a test item, every unexpected verdict a failed test.
 
 It is loaded by each pytest of an environment that has this package, so this module imports
-nothing heavy and its hooks return at once where the suite is not asked for. Life of a case here:
-``items`` makes and runs it, ``ledger`` (in the one process that reports) hears of it.
+nothing heavy and its hooks return at once where the suite is not run. The way of a case:
+``items`` makes and runs it, ``result_collector`` (in the one process that reports) gets its result.
 """
 
 from __future__ import annotations
@@ -18,62 +18,63 @@ from conformance.app.pytest_plugin import options
 from conformance.app.pytest_plugin.nodeids import GOLDEN_NODE, SUITE_NODE
 
 if TYPE_CHECKING:
-    from conformance.app.pytest_plugin.ledger import Ledger
+    from conformance.app.pytest_plugin.result_collector import ResultCollector
 
 SUITE_FILE = Path(__file__).parents[1] / "suite" / "cases.py"
 GOLDEN_FILE = SUITE_FILE.with_name("goldens.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Our options and ini settings."""
+    """Declare the plugin's options and ini settings."""
     options.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Our marker; and in the process that reports, the ledger."""
+    """Declare the marker; in the process that reports, add the result collector."""
     config.addinivalue_line(
         "markers", "conformance: a case of the conformance suite (engine/family/scenario/...)"
     )
-    if options.suite_asked(config) and not options.is_worker(config):
-        importlib.import_module("conformance.app.pytest_plugin.ledger").install(config)
+    if options.suite_selected(config) and not options.is_worker(config):
+        importlib.import_module("conformance.app.pytest_plugin.result_collector").install(config)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """In a worker: what it says as it dies goes to a file (pytest's own choice comes earlier)."""
-    if options.suite_asked(session.config) and options.is_worker(session.config):
+    """In a worker: a crash's traceback goes to a file (pytest's own choice comes earlier)."""
+    if options.suite_selected(session.config) and options.is_worker(session.config):
         options.settle_worker()
-        importlib.import_module("conformance.app.pytest_plugin.deaths").listen(session.config)
+        worker_crashes = importlib.import_module("conformance.app.pytest_plugin.worker_crashes")
+        worker_crashes.use_crash_file(session.config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """With ``-n``: ``--dist loadgroup`` unless told otherwise, so a family stays on one worker."""
-    if options.suite_asked(config):
+    """With ``-n``: ``--dist loadgroup`` by default, so a family stays on one worker."""
+    if options.suite_selected(config):
         options.prepare_distribution(config)
     return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """A worker reads the same command line; here it is told what we have changed since."""
+    """A worker reads the same command line; this passes what was changed since."""
     node.workerinput[options.LOADGROUP] = node.config.getoption("dist") == "loadgroup"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A scheduler that never gives a case that killed its worker to another worker."""
-    ledger = find_ledger(config)
-    if ledger is None or config.getoption("dist") != "loadgroup":
+    """A scheduler that never gives a case that crashed its worker to another worker."""
+    collector = find_collector(config)
+    if collector is None or config.getoption("dist") != "loadgroup":
         return None
     distribution = importlib.import_module("conformance.app.pytest_plugin.distribution")
-    return distribution.FamilyScheduling(config, log, ledger.setup, ledger.processes.retired)
+    return distribution.FamilyScheduling(config, log, collector.setup, collector.processes.retired)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """The suite's files give cases, and goldens where there is a folder of them."""
     if file_path.name == GOLDEN_FILE.name and file_path == GOLDEN_FILE:
         golden_items = importlib.import_module("conformance.app.pytest_plugin.golden_items")
-        if not golden_items.asked(parent.config):
+        if not golden_items.selected(parent.config):
             return None
         module: pytest.Collector = golden_items.GoldenModule.from_parent(
             parent, path=file_path, nodeid=GOLDEN_NODE
@@ -90,7 +91,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """The result rides on the report, from a worker to the process that reports."""
+    """Attach the result to the report, which goes from a worker to the process that reports."""
     report = yield
     if report.when == "call":
         for key in (options.RESULT, options.PROBLEM):
@@ -100,7 +101,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     return report
 
 
-def find_ledger(config: pytest.Config) -> Ledger | None:
-    """The ledger of this run; ``None`` in workers, and where the suite is not asked for."""
-    found: Ledger | None = config.pluginmanager.get_plugin(options.LEDGER)
+def find_collector(config: pytest.Config) -> ResultCollector | None:
+    """The result collector of this run; ``None`` in workers, and where the suite is not run."""
+    found: ResultCollector | None = config.pluginmanager.get_plugin(options.COLLECTOR)
     return found

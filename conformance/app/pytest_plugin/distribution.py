@@ -1,4 +1,4 @@
-"""How cases are given to workers: a family's together, and none again that killed its worker."""
+"""How cases are given to workers: a family's together, none again that crashed its worker."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from conformance.core.verdict import CaseId
 class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
     """``--dist loadgroup``, with six differences.
 
-    - Cases are grouped by what their ids say. xdist 3.8 reads a mark that it appends to node ids,
+    - Cases are grouped by their ids. xdist 3.8 reads a mark that it appends to node ids,
       which pytest 9.2 no longer lets it do: each item would be a group of its own.
     - What crashed a worker is over. xdist's own puts the whole group back in the queue, the
-      crashed item included, which then kills the next worker too, and so on.
-    - A worker that replaces a dead one gets more than one item, or is told that there are no more.
-      A worker begins an item only when it knows the next; with one item it would wait for ever.
+      crashed item included, which then crashes the next worker too, and so on.
+    - A worker that replaces a crashed one gets more than one item, or the signal that there are no
+      more. A worker begins an item only when it knows the next; with one it would wait for ever.
     - A worker that ends by itself with an item undone has crashed in it.
-    - A worker that has not told its items yet is given none, even if another dies meanwhile.
-    - A worker may retire after a case: nothing died, and a fresh one goes on.
+    - A worker that has not reported its items yet gets none, even if another crashes meanwhile.
+    - A worker may retire after a case: nothing crashed, and a fresh one goes on.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         case = case_of(nodeid)
         if case is None:
-            # A golden is held against the model that its family's cases run on.
+            # A golden is compared on the model that its family's cases run on.
             return golden_of(nodeid) or str(super()._split_scope(nodeid))
         return self._setup.group_of(CaseId.parse(case))
 
@@ -53,12 +53,12 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
                 self._reschedule(node)
 
     def _reschedule(self, node: Any) -> None:
-        """Give a worker more, or tell it that there is no more."""
+        """Give a worker more, or let it shut down where there is no more."""
         if node in self.registered_collections:
             super()._reschedule(node)
 
     def remove_node(self, node: Any) -> str | None:
-        """Take back a dead worker's work; return the item that it died of, if any."""
+        """Take back a crashed worker's work; return the item that crashed it, if any."""
         work = self.assigned_work.get(node, {})
         crashed: str | None = next(
             (item for unit in work.values() for item, done in unit.items() if not done), None
@@ -73,8 +73,8 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
         if self._retired(node):
             return None
         if crashed is not None and hasattr(node, "workeroutput"):
-            # It says that it finished, its memory so spoilt that it forgot an item; xdist takes
-            # that for a defect of its own, ends the whole session, and puts no other in its place.
+            # It reports that it finished, its memory so damaged that it forgot an item; xdist takes
+            # that for a defect of its own, ends the whole session, and starts no other worker.
             session = self.config.pluginmanager.getplugin("dsession")
             session.handle_crashitem(crashed, node)
             if self.workqueue:

@@ -1,4 +1,4 @@
-"""Results of cases that could not give one themselves: the process died, hung, or we are wrong."""
+"""Results of cases that gave none themselves: a crash, a hang, or a mistake of the harness."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 
 
 def crashed(
-    setup: Setup, case: CaseId, seconds: float, last_words: str, *, ended: str = ""
+    setup: Setup, case: CaseId, seconds: float, place: str, *, ended: str = ""
 ) -> CaseResult:
-    """The worker process died while it ran ``case``; of a hang, if that took the timeout.
+    """The worker process crashed while it ran ``case``; a hang, if that took the timeout.
 
     Args:
-        last_words: the fault and the last Python frame, where the process could say it.
+        place: the fault and the last Python frame, where the process could write it.
         ended: how it ended, such as ``signal SIGKILL``.
     """
     timeout = setup.settings.timeout
     if 0 < timeout <= seconds:
-        return hang(setup, case, seconds, last_words)
-    said = ": ".join(filter(None, (ended, last_words)))
+        return hang(setup, case, seconds, place)
+    got = ": ".join(filter(None, (ended, place)))
     cause = "native code read or wrote out of bounds, for example a token id past the vocabulary"
     if ended == "signal SIGKILL":
-        cause = "somebody killed it: the system, where memory ran out, or a person"
+        cause = "it was killed from outside: by the system, where memory ran out, or by a user"
     finding = Finding(
         verdict=Verdict.CRASH,
         check="process",
-        what="the process that ran the case died without a Python exception",
+        what="the process that ran the case crashed without a Python exception",
         expected="a verdict",
-        got=said or "the end of the process (killed, or an exit from native code)",
+        got=got or "the end of the process (killed, or an exit from native code)",
         cause=cause,
     )
     return _result(setup, case, finding, seconds)
 
 
-def overfull(
-    setup: Setup, case: CaseId, seconds: float, last_words: str, *, taken: int, limit: int
+def over_memory(
+    setup: Setup, case: CaseId, seconds: float, place: str, *, taken: int, limit: int
 ) -> CaseResult:
     """The worker process was ended while it ran ``case``, for the bytes that it had taken."""
     finding = Finding(
@@ -45,20 +45,20 @@ def overfull(
         check="memory",
         what="the process that ran the case took more memory than it may, and was ended",
         expected=f"at most {limit / 1e9:.3g} GB",
-        got=f"{taken / 1e9:.3g} GB" + (f" ({last_words})" if last_words else ""),
+        got=f"{taken / 1e9:.3g} GB" + (f" ({place})" if place else ""),
         cause="memory that grows without end, or a limit (--memory) too low for this model",
     )
     return _result(setup, case, finding, seconds)
 
 
-def hang(setup: Setup, case: CaseId, seconds: float, last_words: str = "") -> CaseResult:
+def hang(setup: Setup, case: CaseId, seconds: float, place: str = "") -> CaseResult:
     """The case was stopped by the timeout."""
     finding = Finding(
         verdict=Verdict.HANG,
         check="process",
         what="the case took longer than the timeout and was stopped",
         expected=f"an end within {setup.settings.timeout:g} s",
-        got=f"none after {seconds:.0f} s" + (f" ({last_words})" if last_words else ""),
+        got=f"none after {seconds:.0f} s" + (f" ({place})" if place else ""),
         cause="an engine call that does not return, or a machine that is too slow for this timeout",
     )
     return _result(setup, case, finding, seconds)

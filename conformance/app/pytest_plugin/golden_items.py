@@ -17,11 +17,11 @@ from conformance.tools.golden.recipe import DTYPE, SEED
 
 PARAMETER = "golden_names"
 OF_EACH, OF_FOLDER = "golden", "folder"
-"""The functions of the suite's module: of no name that pytest would collect by itself."""
+"""The functions of the suite's module; pytest would not collect these names by itself."""
 
 
 def given_folder(config: pytest.Config) -> Path | None:
-    """The folder of goldens as told, else ``golden/`` where pytest was started, if it is there."""
+    """The folder of goldens as set, else ``golden/`` where pytest was started, if it is there."""
     here = config.invocation_params.dir
     text = config.getoption("conformance_golden") or config.getini("conformance_golden")
     if text:
@@ -42,8 +42,8 @@ def names_of(item: Any) -> tuple[str, str]:
     return names
 
 
-def asked(config: pytest.Config) -> bool:
-    """Whether the run is to have items for goldens: there is a folder, and syrupy is loaded."""
+def selected(config: pytest.Config) -> bool:
+    """Whether the run has items for goldens: there is a folder, and syrupy is loaded."""
     return given_folder(config) is not None and config.pluginmanager.hasplugin("syrupy")
 
 

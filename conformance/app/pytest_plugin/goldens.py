@@ -1,8 +1,8 @@
-"""Goldens as snapshots of syrupy: where they lie, when they match, how a mismatch is told.
+"""Goldens as snapshots of syrupy: where they are, when they match, how a mismatch is reported.
 
 ``--snapshot-update`` goes through the same gate as ``conformance golden update``: what is written
-is a ``Staged``, which only the gate makes; what was merely observed, a batched run above all,
-cannot be written.
+is a ``Staged``, which only the gate makes; what was only observed, such as a batched run, cannot
+be written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Observed:
     expectations: Expectations | None
 
     def unlike(self, golden: Golden) -> Iterator[Difference | str]:
-        """What the golden does not say, or says otherwise."""
+        """How it differs from the golden."""
         if golden.provenance.recipe != recipe_hash(self.subject.family):
             yield "stale: config, weights recipe or prompts are not those that it was made from"
             return
@@ -55,7 +55,7 @@ class GoldenExtension(SingleFileSnapshotExtension):
 
     def __init__(self) -> None:
         self._value: Staged | Observed | None = None
-        self._said: list[str] = []
+        self._report: list[str] = []
         self.known: tuple[str, ...] = ()
 
     def serialize(self, data: Any, **_: Any) -> str:
@@ -70,7 +70,7 @@ class GoldenExtension(SingleFileSnapshotExtension):
         return to_text(data.golden) if isinstance(data, Staged) else "observed, not staged"
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:  # noqa: ARG002
-        """Whether the golden still says what the value does.
+        """Whether the value still agrees with the golden.
 
         Raises:
             GoldenError: the file is damaged, and there is nothing staged to replace it.
@@ -82,7 +82,7 @@ class GoldenExtension(SingleFileSnapshotExtension):
             except GoldenError:
                 return False
             changes = changes_between(old, value.golden)
-            self._said = [str(changes.kind), *changes.causes]
+            self._report = [str(changes.kind), *changes.causes]
             return changes.keep
         assert value is not None, "syrupy serializes a value before it compares it"
         family = value.subject.family.name
@@ -93,14 +93,14 @@ class GoldenExtension(SingleFileSnapshotExtension):
         unknown = [one for one in of_runs if not one.known]
         stale = [one for one in found if isinstance(one, str)]
         meaning = [in_short(unknown)] if unknown else []
-        self._said = [*stale, *meaning, *(f"    {one}" for one in unknown)]
+        self._report = [*stale, *meaning, *(f"    {one}" for one in unknown)]
         return not stale and not unknown
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:  # noqa: ARG002
         """Which comparison failed; of each request the step, the token, margin and noise."""
-        yield from self._said
+        yield from self._report
 
-    # Where they lie ------------------------------------------------------------------------------
+    # Where they are ------------------------------------------------------------------------------
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
@@ -130,18 +130,18 @@ class GoldenExtension(SingleFileSnapshotExtension):
 
     @classmethod
     def discovery_dirname(cls, *, test_location: PyTestLocation) -> str:  # noqa: ARG003
-        """Asked of every item of the run, whatever it tests; nothing is looked for there."""
+        """Called for every item of the run, whatever it tests; nothing is looked for there."""
         return FOLDER
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:
-        """None: what is an orphan only the registry knows, and nothing is deleted unasked."""
+        """None: only the registry knows orphans, and nothing is deleted without a request."""
         return SnapshotCollections()
 
     @classmethod
     def write_snapshot_collection(
         cls, *, snapshot_collection: SnapshotCollection, **_: Any
     ) -> None:
-        """Write the one golden whole.
+        """Write the one golden, whole or not at all.
 
         Raises:
             GoldenError: it is none, or cannot be written.

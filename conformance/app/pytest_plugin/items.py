@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from conformance.app.pytest_plugin.deaths import SPOILT, outlet
 from conformance.app.pytest_plugin.failures import hang, harness_failure
 from conformance.app.pytest_plugin.options import PROBLEM, RESULT
 from conformance.app.pytest_plugin.setup import Setup, find_setup
+from conformance.app.pytest_plugin.worker_crashes import TAINTED, traceback_target
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId, encode
 from conformance.report import failure_message, properties
 from conformance.run.coverage import account
 
-_GRACE = 1.5
-"""A process that is stuck where no signal reaches it is ended after so many times the timeout."""
+_WATCHDOG_FACTOR = 1.5
+"""A process that is stuck where no signal reaches it is ended after so many timeouts."""
 
 
 class Unexpected(Exception):  # noqa: N818
@@ -60,11 +60,11 @@ class SuiteItem(pytest.Item):
             self.add_marker(pytest.mark.timeout(setup.settings.timeout))
 
     def reportinfo(self) -> tuple[Any, None, str]:
-        """How reports and JUnit files call the item."""
+        """The item's name in reports and JUnit files."""
         return self.path, None, self.name
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Our messages as they are; a traceback only for what must not happen."""
+        """A verdict's message as it is; a traceback only for what must not happen."""
         if isinstance(excinfo.value, Unexpected):
             cause = excinfo.value.__cause__
             trace = "" if cause is None else "".join(traceback.format_exception(cause))
@@ -80,7 +80,7 @@ class CaseItem(SuiteItem):
         self.case = case
 
     def runtest(self) -> None:
-        """Run the case and say what came of it.
+        """Run the case; its result goes on the report.
 
         Raises:
             Unexpected: the verdict is not the wanted one.
@@ -93,15 +93,15 @@ class CaseItem(SuiteItem):
         except pytest.fail.Exception as stopped:
             if not str(stopped).startswith("Timeout"):
                 raise
-            self._spoilt()
+            self._taint()
             seconds = time.perf_counter() - started
             result = hang(self.setup_, self.case, seconds, _interrupted_at(stopped))
-        except Exception as caught:  # noqa: BLE001  (a defect of ours is reported as one)
+        except Exception as caught:  # noqa: BLE001  (a defect of the harness is reported as one)
             error = caught
             seconds = time.perf_counter() - started
             result = harness_failure(self.setup_, self.case, caught, seconds)
-        if self.setup_.session.spoilt:
-            self._spoilt()
+        if self.setup_.session.tainted:
+            self._taint()
         result = self.setup_.judged(result)
         if not result.expected and not result.verdict.good and error is None:
             result = self.setup_.diagnosed(self.case, result)
@@ -111,14 +111,14 @@ class CaseItem(SuiteItem):
             message = failure_message(result, options=self.setup_.settings.rerun_options)
             raise Unexpected(message) from error
 
-    def _spoilt(self) -> None:
-        """What is loaded may be half done, and threads may be left: a worker is replaced."""
+    def _taint(self) -> None:
+        """What is loaded may be incomplete, and threads may be left: a worker is replaced."""
         self.setup_.forget_session()
-        self.config.stash[SPOILT] = True
+        self.config.stash[TAINTED] = True
 
 
 class CoverageItem(SuiteItem):
-    """Fails if a library ships a model module that nobody accounts for."""
+    """Fails if a library ships a model module without a family or an exclusion."""
 
     def __init__(self, *, library: str, setup: Setup, **kwargs: Any) -> None:
         super().__init__(setup=setup, group="coverage", **kwargs)
@@ -150,14 +150,14 @@ def _interrupted_at(stopped: BaseException) -> str:
 def _watchdog(item: SuiteItem) -> Iterator[None]:
     """End a process that hangs in native code, where pytest-timeout's signal is never handled.
 
-    A debugger that pytest enters calls it off.
+    A debugger that pytest enters cancels it.
     """
     seconds = item.setup_.settings.timeout
-    file = outlet(item.config)
+    file = traceback_target(item.config)
     if file is None or seconds <= 0:
         yield
         return
-    faulthandler.dump_traceback_later(seconds * _GRACE, exit=True, file=file)
+    faulthandler.dump_traceback_later(seconds * _WATCHDOG_FACTOR, exit=True, file=file)
     try:
         yield
     finally:

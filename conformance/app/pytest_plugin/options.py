@@ -13,7 +13,7 @@ import pytest
 
 from conformance.tools.checkpoints.given import Given
 
-LEDGER = "conformance-ledger"
+COLLECTOR = "conformance-result-collector"
 LOADGROUP = "conformance_loadgroup"
 RESULT = pytest.StashKey[str]()
 PROBLEM = pytest.StashKey[str]()
@@ -52,14 +52,14 @@ _ONE = (
     (
         "memory",
         "GB",
-        "A process that takes more is ended, and its case has crashed (default: a fair part of "
+        "A process that takes more is ended, and its case is a crash (default: a fair part of "
         "the machine's; 0: no limit).",
     ),
 )
 _FLAGS = (
     ("no-expectations", "Judge every case as if no defect were known."),
     ("trust-remote-code", "Python files in the folder of --conformance-model may be run."),
-    ("force", "Run --conformance-model even where its memory does not suffice."),
+    ("force", "Run --conformance-model even where memory does not suffice."),
 )
 
 
@@ -160,7 +160,7 @@ def settings(config: pytest.Config) -> Settings:
     )
 
 
-def suite_asked(config: pytest.Config) -> bool:
+def suite_selected(config: pytest.Config) -> bool:
     """Whether an argument (or ``testpaths``) names the suite, as a module or as a path."""
     names = (str(argument).replace("\\", "/").replace("/", ".") for argument in config.args)
     return any("conformance.suite" in name for name in names)
@@ -184,14 +184,14 @@ def prepare_distribution(config: pytest.Config) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Without it a worker's first imports come from the current folder, which may be a checkpoint.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
-    # Our order is on purpose, and a crash is a verdict: the run goes on.
+    # The order is on purpose, and a crash is a verdict: the run goes on.
     option.loadscopereorder = False
     if option.maxworkerrestart is None:
         option.maxworkerrestart = str(WORKER_RESTARTS)
 
 
 def settle_worker() -> None:
-    """Keep a worker's threads from interrupting each other, where the system has a way to say so.
+    """Keep a worker's threads from interrupting each other, where the system has a way to do so.
 
     mlx wakes its stream's thread for nearly every operation; as batch work (Linux, sched(7)) that
     does not suspend the thread that is still making the graph.

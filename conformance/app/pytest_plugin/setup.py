@@ -27,10 +27,10 @@ from conformance.tools.checkpoints.opening import open_checkpoint
 
 @dataclass(frozen=True)
 class Setup:
-    """The registry, what is selected of it, and the defects that are known.
+    """The registry, what is selected of it, and the known defects.
 
-    ``expectations`` is ``None`` where the run is to judge every case as if none were. ``told`` is
-    what a user should know of a checkpoint before it is run.
+    ``expectations`` is ``None`` where every case is judged as if no defect were known. ``told`` are
+    sentences about a checkpoint for the user, before it is run.
     """
 
     settings: Settings
@@ -54,13 +54,13 @@ class Setup:
         return Session(self.registry)
 
     def sweep(self) -> list[str]:
-        """Take damaged files out of what is kept of a checkpoint's oracle; a sentence for each."""
+        """Remove damaged files from a checkpoint's stored oracle; a sentence for each."""
         real = [family.checkpoint for family in self.registry.families.values()]
         kept = {folder_of(Path(c.cache), c.digest) for c in real if c is not None}
         return [line for folder in sorted(kept) for line in sweep(folder)]
 
     def hold_goldens(self) -> list[Held]:
-        """Hold a checkpoint against its golden, for each library; where the user names a folder.
+        """Compare a checkpoint with its golden, for each library; where the user names a folder.
 
         Raises:
             ConformanceError: it needs more memory than there is, or can't be written.
@@ -114,7 +114,7 @@ class Setup:
     def judged(self, result: CaseResult) -> CaseResult:
         """``result`` with ``expected`` and ``known`` as the expectations want them.
 
-        What they say of the tiny family of its module is known of a checkpoint too, where it shows.
+        A known defect of the tiny family of its module is known of a checkpoint too, if it shows.
         """
         if self.expectations is None:
             return result
@@ -128,7 +128,7 @@ class Setup:
         return msgspec.structs.replace(result, expected=True, known=like.known)
 
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
-        """``result`` of a failing case with what engines that are right by construction say."""
+        """``result`` of a failing case, compared with engines that are right by construction."""
         if result.verdict is Verdict.HANG:
             return result
         return diagnose(self.session, case, result)

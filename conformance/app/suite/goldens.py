@@ -1,6 +1,6 @@
 """Every selected family's golden: one test each, and one for the folder as a whole.
 
-One golden alone: ``pytest --pyargs 'conformance.suite.goldens::golden[mlx_lm/llama]'``.
+A single golden: ``pytest --pyargs 'conformance.suite.goldens::golden[mlx_lm/llama]'``.
 ``--snapshot-update`` writes those that changed, through the gate of ``conformance golden update``.
 """
 
@@ -41,10 +41,10 @@ def golden(
         pytest.fail(str(error), pytrace=False)
     if stored != value:
         failed = stored.executions[stored.num_executions - 1].exception
-        said = [str(failed)] if failed is not None else stored.get_assert_diff()
+        report = [str(failed)] if failed is not None else stored.get_assert_diff()
         library, family = golden_names
         rerun = f"rerun: conformance golden check --engine '{library}*' --family {family}"
-        pytest.fail("\n".join([f"golden {label}:", *said, rerun]), pytrace=False)
+        pytest.fail("\n".join([f"golden {label}:", *report, rerun]), pytrace=False)
     extension = stored.extension
     assert isinstance(extension, GoldenExtension)
     for known in extension.known:
@@ -68,7 +68,7 @@ def folder(request: pytest.FixtureRequest) -> None:
 
 
 def _value(names: tuple[str, str], config: pytest.Config) -> Staged | Observed:
-    """What to hold against the golden: staged anew if it may be written, else observed."""
+    """What to compare with the golden: staged anew if it may be written, else observed."""
     setup = find_setup(config)
     library, family = names
     engines = tuple(

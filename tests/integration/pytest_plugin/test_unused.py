@@ -1,4 +1,4 @@
-"""Who does not ask for the suite does not notice the plugin."""
+"""Who does not run the suite does not notice the plugin."""
 
 TEST = "def test_one():\n    assert True\n"
 

@@ -11,7 +11,7 @@ def families_by_process(path):
     return list(found.values())
 
 
-def test_a_family_stays_on_one_worker_without_being_told(suite, tmp_path):
+def test_a_family_stays_on_one_worker_by_default(suite, tmp_path):
     log = tmp_path / "log"
     options = [
         part for name in ("calm", "quiet", "tied") for part in ("--conformance-family", name)
@@ -31,7 +31,7 @@ def test_another_distribution_is_respected(suite, tmp_path):
     assert families_by_process(log) == [{"calm"}, {"calm"}]
 
 
-def test_a_dead_worker_is_a_verdict_and_the_others_go_on(suite):
+def test_a_crashed_worker_is_a_verdict_and_the_others_go_on(suite):
     options = ("--conformance-family", "fatal", "--conformance-family", "calm", "-n", "2")
     done = suite(*options, "--conformance-json", "r.jsonl")
     assert done.code == 1, done
@@ -47,7 +47,7 @@ def test_a_replaced_worker_does_not_wait_for_a_second_item_for_ever(suite):
     assert "1 failed, 5 passed" in done.out, done
 
 
-def test_a_dead_worker_that_is_expected_passes(suite, tmp_path):
+def test_a_crash_that_is_expected_passes(suite, tmp_path):
     folder = tmp_path / "known"
     folder.mkdir()
     (folder / "toy.toml").write_text(

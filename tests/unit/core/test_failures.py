@@ -8,12 +8,12 @@ from miniatures.right import ContinuousBatching
 
 from conformance.core.engine import Engine
 from conformance.core.errors import Unsupported
-from conformance.core.failures import failure_of, machine_said, says_unsupported
+from conformance.core.failures import failure_of, machine_problem, says_unsupported
 from conformance.core.options import EngineOptions
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "unsupported"),
     [
         (Unsupported("x"), True),
         (NotImplementedError("RotatingKVCache quantization NYI"), True),
@@ -29,8 +29,8 @@ from conformance.core.options import EngineOptions
         (AttributeError("'KVCache' object has no attribute 'merge'"), False),
     ],
 )
-def test_only_the_librarys_own_word_makes_it_unsupported(error, said):
-    assert says_unsupported(error) is said
+def test_only_the_librarys_own_message_makes_it_unsupported(error, unsupported):
+    assert says_unsupported(error) is unsupported
 
 
 def test_a_failure_names_the_last_frame_that_is_not_ours():
@@ -44,7 +44,7 @@ def test_a_failure_names_the_last_frame_that_is_not_ours():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "/x/y"), "/x/y: No space left on device"),
         (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"),
@@ -58,9 +58,9 @@ def test_a_failure_names_the_last_frame_that_is_not_ours():
         (ValueError("No space left on device"), None),
     ],
 )
-def test_what_the_machine_lacks_is_no_failure_of_the_library(error, told):
-    assert (machine_said(error) is None) == (told is None)
-    assert (told or "") in (machine_said(error) or "")
+def test_what_the_machine_lacks_is_no_failure_of_the_library(error, text):
+    assert (machine_problem(error) is None) == (text is None)
+    assert (text or "") in (machine_problem(error) or "")
     wrapped = ValueError("loading failed")
     wrapped.__cause__ = error
-    assert machine_said(wrapped) == machine_said(error)
+    assert machine_problem(wrapped) == machine_problem(error)

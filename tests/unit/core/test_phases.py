@@ -9,7 +9,7 @@ from conformance.core.trace import ForwardCall
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still until it is told to go on."""
+    """A clock that stands still until it is set."""
 
     class Clock:
         now = 100.0

@@ -1,4 +1,4 @@
-"""Code of a sealed folder is not run, whichever way it is asked for; all other code is."""
+"""Code of a sealed folder is not run, whichever way it is imported; all other code is."""
 
 import contextlib
 import ctypes

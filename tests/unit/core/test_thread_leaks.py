@@ -1,4 +1,4 @@
-"""Threads that a case leaves behind, and those that it does not."""
+"""Threads that a case leaks, and those that are no leak."""
 
 import threading
 import time
@@ -6,15 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from conformance.core import thread_leaks as lingering
-from conformance.core.thread_leaks import Lingering, finding_of
+from conformance.core import thread_leaks
+from conformance.core.thread_leaks import ThreadLeaks, finding_of
 from conformance.core.verdict import Verdict
 
 
 @pytest.fixture
 def begin(monkeypatch):
     """Begin a thread that runs until the test is over."""
-    monkeypatch.setattr(lingering, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(thread_leaks, "GRACE_SECONDS", 0.1)
     over = threading.Event()
 
     def call(daemon=False):
@@ -26,12 +26,12 @@ def begin(monkeypatch):
     over.set()
 
 
-def test_a_thread_that_goes_on_is_told_with_its_place(begin):
+def test_a_leaked_thread_is_reported_with_its_place(begin):
     before = begin()
-    watched = Lingering()
+    leaks = ThreadLeaks()
     thread = begin()
-    assert watched.left() == (thread,), "not the one that was there before"
-    finding = finding_of(watched.left())
+    assert leaks.find() == (thread,), "not the one that was there before"
+    finding = finding_of(leaks.find())
     assert (finding.verdict, finding.check) == (Verdict.LEAK, "threads")
     assert finding.got.startswith("forgotten in ")
     assert "threading.py:" in finding.got
@@ -39,15 +39,15 @@ def test_a_thread_that_goes_on_is_told_with_its_place(begin):
 
 
 def test_a_thread_may_take_a_moment_to_end(monkeypatch):
-    monkeypatch.setattr(lingering, "GRACE_SECONDS", 5.0)
-    watched = Lingering()
+    monkeypatch.setattr(thread_leaks, "GRACE_SECONDS", 5.0)
+    leaks = ThreadLeaks()
     threading.Thread(target=time.sleep, args=[0.1]).start()
-    assert watched.left() == ()
+    assert leaks.find() == ()
 
 
-def test_daemons_and_pools_hold_nobody(begin):
-    watched = Lingering()
+def test_daemons_and_pools_are_no_leak(begin):
+    leaks = ThreadLeaks()
     begin(daemon=True)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
-        assert watched.left() == ()
+        assert leaks.find() == ()

@@ -17,7 +17,7 @@ ENGINES = (ContinuousBatching, *(engine for engine in WRONG))
 
 
 class Broken(ToyLibrary):
-    """Cannot load some families; counts its calls."""
+    """Cannot load some families; counts how often it loads."""
 
     def __init__(self):
         super().__init__()
@@ -99,28 +99,28 @@ def test_only_the_last_models_are_kept(session):
 
 @pytest.mark.parametrize("evaluate", [True, False])
 def test_calls_are_evaluated_inside_only_if_asked(session, monkeypatch, evaluate):
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        Broken, "meter", lambda self, model, *, evaluate: asked.append(evaluate) or model.calls
+        Broken, "meter", lambda self, model, *, evaluate: calls.append(evaluate) or model.calls
     )
     run(Session(session.registry, evaluate=True) if evaluate else Session(session.registry))
-    assert asked == [evaluate]
+    assert calls == [evaluate]
 
 
 @pytest.mark.parametrize(
-    ("family", "verdict", "words"),
+    ("family", "verdict", "message"),
     [
         ("beyond", Verdict.UNSUPPORTED, "Unsupported: model type beyond is not supported"),
         ("torn", Verdict.CRASH, "ModelError: weights are missing"),
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_a_verdict_and_is_tried_once(
-    session, family, verdict, words
+    session, family, verdict, message
 ):
     for scenario in ("ragged", "wide"):
         result = run(session, scenario, family=family)
         assert result.verdict is verdict
-        assert result.evidence[0].got == words
+        assert result.evidence[0].got == message
         assert not result.expected
         assert result.max_abs_diff is None
     assert len(loads(session)) == 1

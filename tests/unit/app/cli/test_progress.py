@@ -38,8 +38,8 @@ def play(monkeypatch):
     """All that a run of 20 of 40 cases writes, of which one a minute ends; the tenth is wrong."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(module.time, "monotonic", lambda: clock.now)
-    ledger = SimpleNamespace(selected=CASES, pytest_report_header=lambda: ["on an abacus"])
-    monkeypatch.setattr(module, "find_ledger", lambda config: ledger)
+    collector = SimpleNamespace(selected=CASES, pytest_report_header=lambda: ["on an abacus"])
+    monkeypatch.setattr(module, "find_collector", lambda config: collector)
 
     def run(*, terminal, width, loudness=Loudness.NORMAL):
         buffer = io.StringIO()

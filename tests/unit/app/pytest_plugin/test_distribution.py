@@ -13,11 +13,11 @@ class Node:
 
 
 def removed(monkeypatch, node, queue=(), retired=()):
-    """What the scheduler answers for a worker with one item done and one not; and what it told."""
-    told = []
+    """What the scheduler returns for a worker with one item done and one not; and what it calls."""
+    calls = []
     session = SimpleNamespace(
-        handle_crashitem=lambda item, worker: told.append(item),
-        _clone_node=lambda worker: told.append("another worker"),
+        handle_crashitem=lambda item, worker: calls.append(item),
+        _clone_node=lambda worker: calls.append("another worker"),
     )
     scheduling = FamilyScheduling.__new__(FamilyScheduling)
     scheduling.config = SimpleNamespace(
@@ -27,42 +27,42 @@ def removed(monkeypatch, node, queue=(), retired=()):
     scheduling.workqueue = dict.fromkeys(queue)
     scheduling.assigned_work = {node: {"family": {"done": True, "begun": False, "next": False}}}
     monkeypatch.setattr(LoadGroupScheduling, "remove_node", lambda self, node: None)
-    return scheduling.remove_node(node), told, scheduling.assigned_work[node]
+    return scheduling.remove_node(node), calls, scheduling.assigned_work[node]
 
 
-def test_what_a_dead_worker_was_at_is_over_and_the_rest_is_not(monkeypatch):
-    crashed, told, left = removed(monkeypatch, Node())
+def test_what_a_crashed_worker_ran_is_over_and_the_rest_is_not(monkeypatch):
+    crashed, calls, left = removed(monkeypatch, Node())
     assert crashed == "begun"
-    assert told == []
+    assert calls == []
     assert left == {"family": {"done": True, "begun": True, "next": False}}
 
 
 def test_a_worker_that_says_it_finished_has_crashed_in_what_it_left(monkeypatch):
     node = Node()
     node.workeroutput = {"exitstatus": 0}
-    crashed, told, _ = removed(monkeypatch, node)
+    crashed, calls, _ = removed(monkeypatch, node)
     assert crashed is None
-    assert told == ["begun"]
+    assert calls == ["begun"]
 
 
-def test_a_worker_that_retired_died_of_nothing(monkeypatch):
+def test_a_worker_that_retired_has_not_crashed(monkeypatch):
     node = Node()
-    crashed, told, left = removed(monkeypatch, node, retired=[node])
+    crashed, calls, left = removed(monkeypatch, node, retired=[node])
     assert crashed is None
-    assert told == []
+    assert calls == []
     assert left == {"family": {"done": True, "begun": True, "next": False}}, (
-        "it had told its result"
+        "it had reported its result"
     )
 
 
 def test_another_takes_its_place_where_work_is_left(monkeypatch):
     node = Node()
     node.workeroutput = {"exitstatus": 0}
-    _, told, _ = removed(monkeypatch, node, queue=["family"])
-    assert told == ["begun", "another worker"]
+    _, calls, _ = removed(monkeypatch, node, queue=["family"])
+    assert calls == ["begun", "another worker"]
 
 
-def test_a_worker_that_has_not_told_its_items_is_given_none(monkeypatch):
+def test_a_worker_that_has_not_calls_its_items_is_given_none(monkeypatch):
     given = []
     monkeypatch.setattr(LoadGroupScheduling, "_reschedule", lambda self, node: given.append(node))
     scheduling = FamilyScheduling.__new__(FamilyScheduling)

@@ -60,11 +60,11 @@ def test_an_observation_matches_what_holds():
 
 
 def test_a_wrong_batch_does_not_match_and_says_where():
-    found, said = matches(observed(wrong.AttendsToPadding), to_text(staged().golden))
+    found, report = matches(observed(wrong.AttendsToPadding), to_text(staged().golden))
     assert not found
-    assert said[0] == "the batch differs; the single stream still gives the golden"
-    assert "request 'two', step " in said[1]
-    assert "margin" in said[1]
+    assert report[0] == "the batch differs; the single stream still gives the golden"
+    assert "request 'two', step " in report[1]
+    assert "margin" in report[1]
 
 
 def test_a_staged_golden_matches_one_that_says_the_same():

@@ -1,4 +1,4 @@
-"""Last words of a worker, made into one line."""
+"""What is left of a worker that crashed, in one line."""
 
 import subprocess
 import sys
@@ -6,7 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.app.pytest_plugin.deaths import LastWords, condense, exit_of
+from conformance.app.pytest_plugin.worker_crashes import (
+    CrashFiles,
+    condense,
+    describe_exit,
+    exit_of,
+)
 
 SEGFAULT = """\
 Fatal Python error: Segmentation fault
@@ -49,30 +54,34 @@ class Node:
 
 
 def test_each_worker_has_a_file_of_its_own(tmp_path):
-    words, nodes = LastWords(), [Node("gw0"), Node("gw1")]
+    files, nodes = CrashFiles(), [Node("gw0"), Node("gw1")]
     for node in nodes:
-        words.assign(node)
+        files.assign(node)
     (path,) = nodes[1].workerinput.values()
     with open(path, "w") as file:  # noqa: PTH123
         file.write(SEGFAULT)
-    assert words.of("gw0") == ""
-    assert words.of("gw1").startswith("Segmentation fault")
-    words.close()
-    assert words.of("gw1") == ""
+    assert files.summary("gw0") == ""
+    assert files.summary("gw1").startswith("Segmentation fault")
+    files.close()
+    assert files.summary("gw1") == ""
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "text"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL"),
         ("import os; os._exit(3)", "exit status 3"),
     ],
 )
-def test_how_a_worker_ended_is_its_process_s_word(code, told):
+def test_how_a_worker_ended_is_read_off_its_process(code, text):
     node = Node("gw0")
     node.gateway._io = SimpleNamespace(popen=subprocess.Popen([sys.executable, "-c", code]))
-    assert exit_of(node) == told
+    assert exit_of(node) == text
 
 
-def test_a_worker_of_another_machine_says_nothing():
+def test_the_exit_of_a_worker_on_another_machine_is_not_known():
     assert exit_of(Node("gw0")) == ""
+
+
+def test_a_signal_without_a_name_has_its_number():
+    assert describe_exit(-63) == "signal 63"

@@ -1,4 +1,4 @@
-"""The processes that run cases: watched while they live, and asked how they died."""
+"""The processes that run cases: their memory is watched, and a crash is made a result."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from typing import Any
 
 import pytest
 
-from conformance.app.pytest_plugin.deaths import LastWords, cry, exit_of, process_of
-from conformance.app.pytest_plugin.failures import crashed, overfull
-from conformance.app.pytest_plugin.footprint import SHARE_OF_REAL, fair_limit
+from conformance.app.pytest_plugin.failures import crashed, over_memory
+from conformance.app.pytest_plugin.memory_limit import SHARE_OF_REAL, MemoryWatch, fair_limit
 from conformance.app.pytest_plugin.nodeids import case_of
 from conformance.app.pytest_plugin.setup import Setup
-from conformance.app.pytest_plugin.watching import MemoryWatch
+from conformance.app.pytest_plugin.worker_crashes import (
+    CrashFiles,
+    exit_of,
+    process_of,
+    write_to_real_stderr,
+)
 from conformance.core.verdict import CaseId, CaseResult
 
-_HERE = "here"
-"""The process that reports, where it runs the cases itself; no worker is called so."""
+_THIS_PROCESS = "main"
+"""The reporting process, where it runs the cases itself; xdist calls its workers ``gw0`` etc."""
 
-_MOST_STILLBORN = 3
-"""So many workers may die before they know their cases; then the run is stopped."""
+_MOST_EARLY_CRASHES = 3
+"""So many workers may crash before they know their cases; then the run is stopped."""
 
 
-class Processes:
-    """A plugin of the process that reports; knows the workers by their names (``gw0``).
+class WorkerProcesses:
+    """A plugin of the reporting process; knows the workers by their names (``gw0``).
 
     Attributes:
         problems: sentences about why no worker could run anything.
@@ -34,18 +38,18 @@ class Processes:
         self._config = config
         self.problems: list[str] = []
         self._running = ""
-        self._begun: set[str] = set()
-        self._stillborn = 0
-        self._last_words = LastWords()
+        self._ready: set[str] = set()
+        self._early_crashes = 0
+        self._crash_files = CrashFiles()
         workers = getattr(config.option, "numprocesses", None) or 0
-        self._watch = MemoryWatch(_limit(setup, workers), self._overfull)
+        self._watch = MemoryWatch(_limit(setup, workers), self._on_excess)
         if not workers:
-            self._watch.add(_HERE, os.getpid())
+            self._watch.add(_THIS_PROCESS, os.getpid())
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """A worker is about to start."""
-        self._last_words.assign(node)
+        self._crash_files.assign(node)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
@@ -55,19 +59,18 @@ class Processes:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any) -> None:
-        """A worker has come so far that it knows its cases."""
-        self._begun.add(node.gateway.id)
+        """A worker knows its cases."""
+        self._ready.add(node.gateway.id)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """A worker is over, well or ill. xdist would try thousands that die as they start."""
-        self._watch.remove(node.gateway.id)
-        if error is None or node.gateway.id in self._begun:
+        """A worker ended. xdist would start thousands more that crash as they start."""
+        if error is None or node.gateway.id in self._ready:
             return
-        self._stillborn += 1
-        if self._stillborn == _MOST_STILLBORN:
-            said = ": ".join(filter(None, (exit_of(node), self._last_words.of(node.gateway.id))))
-            why = f"workers die before they have run anything ({said or error})"
+        self._early_crashes += 1
+        if self._early_crashes == _MOST_EARLY_CRASHES:
+            crash = ": ".join(filter(None, (exit_of(node), self._summary(node))))
+            why = f"workers crash before they have run anything ({crash or error})"
             self.problems.append(why)
             stop_run(self._config, why)
             # Without it, xdist would replace them as long as one is left.
@@ -80,24 +83,29 @@ class Processes:
 
     def retired(self, node: Any) -> bool:
         """Whether a worker ended by itself after a case, to be replaced by a fresh one."""
-        return self._last_words.retired(node.gateway.id)
+        return self._crash_files.retired(node.gateway.id)
 
-    def death(self, case: CaseId, node: Any, seconds: float) -> CaseResult:
-        """The result of the case that a worker died of, which it had run for ``seconds``."""
-        said, taken = self._last_words.of(node.gateway.id), self._watch.taken(node.gateway.id)
+    def crash(self, case: CaseId, node: Any, seconds: float) -> CaseResult:
+        """The result of a case whose worker crashed after ``seconds`` of it."""
+        taken = self._watch.taken(node.gateway.id)
         if taken is None:
-            return crashed(self._setup, case, seconds, said, ended=exit_of(node))
-        return overfull(self._setup, case, seconds, said, taken=taken, limit=self._watch.limit)
+            return crashed(self._setup, case, seconds, self._summary(node), ended=exit_of(node))
+        return over_memory(
+            self._setup, case, seconds, self._summary(node), taken=taken, limit=self._watch.limit
+        )
 
     def close(self) -> None:
-        """Watch no more, and remove what workers said."""
-        self._last_words.close()
+        """Watch no more, and remove the workers' files."""
+        self._crash_files.close()
         self._watch.close()
 
-    def _overfull(self, name: str) -> None:
-        """Where it is this very process that is about to be ended, no verdict can be given."""
-        if name == _HERE:
-            cry(
+    def _summary(self, node: Any) -> str:
+        return self._crash_files.summary(node.gateway.id)
+
+    def _on_excess(self, name: str) -> None:
+        """Where this very process is about to be ended, no verdict can be given."""
+        if name == _THIS_PROCESS:
+            write_to_real_stderr(
                 self._config,
                 f"conformance: {self._running}: takes more than {self._watch.limit / 1e9:.3g} GB "
                 "of memory, and the run is in one process: it is ended. With workers (--jobs, -n) "

@@ -1,4 +1,4 @@
-"""Models that die, hang, fill memory or leave threads (``toy/wild_plugin.py``), between others.
+"""Models that crash, hang, fill memory or leak threads (``toy/wild_plugin.py``), between others.
 
 Each costs its own case with workers. In one process it may cost the run: what can be kept is.
 """
@@ -43,7 +43,7 @@ def test_run_goes_on_after_each(conformance):
     verdict, finding = found(done, "loops")
     assert verdict == "hang"
     assert "(in tests/toy/wild_plugin.py:" in finding["got"]
-    assert done.out.count("wild/float32/0\n  what:") == 4, "each is told in full"
+    assert done.out.count("wild/float32/0\n  what:") == 4, "each is reported in full"
 
 
 def test_pytest_goes_on_after_each(suite):
@@ -69,14 +69,14 @@ def test_another_distribution_keeps_the_verdict_of_a_worker_that_retired(suite):
 
 
 @pytest.mark.parametrize(
-    ("family", "words"),
+    ("family", "message"),
     [
         ("aborts", "Fatal Python error: Aborted"),
         ("freezes", "Timeout (0:00:03)!"),
         ("grows", "conformance: toy/grows/wild/float32/0: takes more than 0.5 GB of memory"),
     ],
 )
-def test_in_one_process_what_came_before_is_kept(conformance, family, words):
+def test_in_one_process_what_came_before_is_kept(conformance, family, message):
     options = ("--timeout", "2") if family == "freezes" else ("--memory", "0.5")
     done = conformance(
         *("run", "--engine", "toy", "--jobs", "1", "--json", "r.jsonl", *options),
@@ -84,12 +84,12 @@ def test_in_one_process_what_came_before_is_kept(conformance, family, words):
         TOY_FAMILIES=family,
     )
     assert done.code not in (0, 2), done
-    assert words in done.err
-    assert 'wild_plugin.py", line' in done.err, "it is told where it was"
+    assert message in done.err
+    assert 'wild_plugin.py", line' in done.err, "where it was"
     assert done.verdicts("r.jsonl.partial") == {f"{family}/before": "exact"}
 
 
-def test_in_one_process_threads_that_are_left_do_not_hold_its_end(conformance):
+def test_in_one_process_leaked_threads_do_not_delay_its_end(conformance):
     start = time.monotonic()
     done = conformance(
         *("run", "--engine", "toy", "--jobs", "1", "--json", "r.jsonl"),
@@ -101,7 +101,7 @@ def test_in_one_process_threads_that_are_left_do_not_hold_its_end(conformance):
     assert time.monotonic() - start < SECONDS, "the thread sleeps as long"
 
 
-def test_workers_that_die_as_they_start_are_not_tried_for_ever(suite, environment, tmp_path):
+def test_workers_that_crash_as_they_start_are_not_tried_for_ever(suite, environment, tmp_path):
     (tmp_path / "stillborn.py").write_text(
         "import os\nfrom wild_plugin import *\n"
         "if 'PYTEST_XDIST_WORKER' in os.environ:\n    os.abort()\n"
@@ -109,4 +109,4 @@ def test_workers_that_die_as_they_start_are_not_tried_for_ever(suite, environmen
     path = f"{tmp_path}:{environment['PYTHONPATH']}"
     done = suite("-n", "1", TOY_PLUGIN="stillborn", PYTHONPATH=path)
     assert done.code == 2, done
-    assert "workers die before they have run anything (signal SIGABRT: Aborted in " in done.out
+    assert "workers crash before they have run anything (signal SIGABRT: Aborted in " in done.out

@@ -1,4 +1,4 @@
-"""Last words of workers: where a process was when it died, which no exception can tell."""
+"""How a worker process ended, and where it was: what no exception can say of a crash."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import Any
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
-SPOILT = pytest.StashKey[bool]()
+TAINTED = pytest.StashKey[bool]()
 """Set on a worker's config: what ran there left something behind."""
-INPUT = "conformance_last_words"
+INPUT = "conformance_crash_file"
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
-_HELD = pytest.StashKey[Any]()
+_CRASH_FILE = pytest.StashKey[Any]()
 _RETIRED = "retired"
 # A worker's pipe is closed before the worker is gone; a dump of its memory may be written first.
 _EXIT_SECONDS = 5.0
 
 
-class LastWords:
-    """In the reporting process: one file for each worker, into which it writes as it dies."""
+class CrashFiles:
+    """In the reporting process: one file for each worker, for faulthandler's traceback."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
 
     def assign(self, node: Any) -> None:
-        """Tell a worker that is about to start which file is its own."""
+        """Give a worker that is about to start its file."""
         node.workerinput[INPUT] = str(self._path(node.gateway.id))
 
-    def of(self, worker: str) -> str:
-        """What the dead worker said, in one line: the fault and the last Python frame."""
+    def summary(self, worker: str) -> str:
+        """One line: the fault and the last Python frame; empty where nothing was written."""
         try:
             text = self._path(worker).read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -44,7 +44,7 @@ class LastWords:
 
     def retired(self, worker: str) -> bool:
         """Whether a worker ended by itself after a case, to be replaced by a fresh one."""
-        return self.of(worker) == _RETIRED
+        return self.summary(worker) == _RETIRED
 
     def close(self) -> None:
         """Remove the files."""
@@ -54,38 +54,39 @@ class LastWords:
         return Path(self._folder.name) / f"{worker}.txt"
 
 
-def listen(config: pytest.Config) -> None:
-    """In a worker: let the interpreter write to our file, not to the terminal, when it dies."""
+def use_crash_file(config: pytest.Config) -> None:
+    """In a worker: let faulthandler write to its file, not to the terminal."""
     path = getattr(config, "workerinput", {}).get(INPUT)
     if path:
-        config.stash[_HELD] = file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115
+        config.stash[_CRASH_FILE] = file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115
         faulthandler.enable(file=file)
         config.pluginmanager.register(Retiring(config))
 
 
-def outlet(config: pytest.Config) -> Any:
-    """The open file of ``listen``; in a process without one, pytest's copy of the real stderr."""
-    return config.stash.get(_HELD, None) or config.stash.get(fault_handler_stderr_fd_key, None)
+def traceback_target(config: pytest.Config) -> Any:
+    """The worker's open file; in a process without one, pytest's copy of the real stderr."""
+    stderr = config.stash.get(fault_handler_stderr_fd_key, None)
+    return config.stash.get(_CRASH_FILE, stderr)
 
 
-def cry(config: pytest.Config, text: str) -> None:
-    """Write to the real stderr, which pytest has taken away: the process is about to end."""
+def write_to_real_stderr(config: pytest.Config, text: str) -> None:
+    """Write past pytest's capture: the process is about to be ended."""
     file = config.stash.get(fault_handler_stderr_fd_key, None)
     if file is not None:
         os.write(file, text.encode(errors="replace"))
 
 
 class Retiring:
-    """In a worker: ends it after a case that spoilt it; the rest of its cases go to a fresh one."""
+    """In a worker: ends it after a case that tainted it; its other cases go to a fresh one."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
-        """The report is sent. Threads that were left behind would keep a usual end from coming."""
-        if self._config.stash.get(SPOILT, False):
-            file = self._config.stash[_HELD]
+        """The report is sent. Leaked threads would keep the process from ending as usual."""
+        if self._config.stash.get(TAINTED, False):
+            file = self._config.stash[_CRASH_FILE]
             file.write(_RETIRED)
             file.flush()
             os._exit(0)
@@ -97,17 +98,19 @@ def process_of(node: Any) -> Any:
 
 
 def exit_of(node: Any) -> str:
-    """How the process of a dead worker ended: ``signal SIGSEGV``, or ``exit status 3``.
+    """How the process of a worker ended: ``signal SIGSEGV``, or ``exit status 3``.
 
-    Empty where xdist does not say which process it was, as for one on another machine.
+    Empty where xdist does not know the process, as for one on another machine.
     """
     process = process_of(node)
     try:
-        code = process.wait(_EXIT_SECONDS) if process is not None else None
+        return describe_exit(process.wait(_EXIT_SECONDS)) if process is not None else ""
     except subprocess.TimeoutExpired:
         return ""
-    if code is None:
-        return ""
+
+
+def describe_exit(code: int) -> str:
+    """A process's exit code, which is below zero for a signal, in words."""
     if code >= 0:
         return f"exit status {code}"
     try:

@@ -1,4 +1,4 @@
-"""What the reporting process knows of a run: results as they arrive, and what they amount to."""
+"""Collects results in the reporting process as they arrive, and sums them up."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 import conformance
 from conformance.app.pytest_plugin.failures import unjudged
 from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
-from conformance.app.pytest_plugin.options import ATTRIBUTES, LEDGER, PROBLEM, RESULT
-from conformance.app.pytest_plugin.processes import Processes, stop_run
+from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, PROBLEM, RESULT
 from conformance.app.pytest_plugin.setup import Setup, find_setup
+from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
@@ -22,7 +22,7 @@ from conformance.report.jsonl import ResultFile
 
 
 def install(config: pytest.Config) -> None:
-    """Add a ledger to the run.
+    """Add a result collector to the run.
 
     Raises:
         pytest.UsageError: an option, a plugin or a file is not valid; the text is one sentence.
@@ -35,20 +35,20 @@ def install(config: pytest.Config) -> None:
         file = ResultFile(setup.settings.json, encode) if setup.settings.json else None
     except ConformanceError as error:
         raise pytest.UsageError(str(error)) from error
-    processes = Processes(setup, config)
+    processes = WorkerProcesses(setup, config)
     config.pluginmanager.register(processes)
-    ledger = Ledger(setup, file, processes, config)
-    config.pluginmanager.register(ledger, LEDGER)
+    collector = ResultCollector(setup, file, processes, config)
+    config.pluginmanager.register(collector, COLLECTOR)
 
 
-class Ledger:
-    """Hears of every case, in the one process that reports."""
+class ResultCollector:
+    """A plugin of the one process that reports; gets the result of every case."""
 
     def __init__(
         self,
         setup: Setup,
         file: ResultFile[CaseResult] | None,
-        processes: Processes,
+        processes: WorkerProcesses,
         config: pytest.Config,
     ) -> None:
         self.setup = setup
@@ -62,7 +62,7 @@ class Ledger:
         self._interrupted = False
         self._begin = time.perf_counter()
 
-    # What is heard -------------------------------------------------------------------------------
+    # What comes in -------------------------------------------------------------------------------
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """In this process: what will be run."""
@@ -92,14 +92,14 @@ class Ledger:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
-        """A worker died: that too is a verdict on the case it was running."""
+        """A worker crashed: that too is a verdict on the case it was running."""
         case = case_of(crashitem)
         if case is None:
             return
         known = self._results.get(case) if self.processes.retired(report.node) else None
         seconds = time.perf_counter() - self._started_items.get(crashitem, time.perf_counter())
-        died = self.processes.death(CaseId.parse(case), report.node, seconds)
-        result = known or self.setup.judged(died)
+        crash = self.processes.crash(CaseId.parse(case), report.node, seconds)
+        result = known or self.setup.judged(crash)
         setattr(report, ATTRIBUTES[RESULT], encode(result))
         report.user_properties = properties(result)
         report.location = (SUITE_NODE, None, case)
@@ -108,11 +108,11 @@ class Ledger:
         report.longrepr = None if result.expected else self._message(result)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """A person (or ``pytest.exit``) stopped the run; what ``-x`` raises is a subclass."""
+        """The user (or ``pytest.exit``) stopped the run; what ``-x`` raises is a subclass."""
         stops = (KeyboardInterrupt, pytest.exit.Exception)
         self._interrupted = type(excinfo.value) in stops
 
-    # What is told --------------------------------------------------------------------------------
+    # What is reported ----------------------------------------------------------------------------
 
     @property
     def interrupted(self) -> bool:
@@ -125,7 +125,7 @@ class Ledger:
         return len(self._selected)
 
     def outcome(self) -> Outcome:
-        """What the run has come to so far; results in the order of the selection."""
+        """The outcome of the run so far; results in the order of the selection."""
         order = {str(case): index for index, case in enumerate(self.setup.cases)}
         results = sorted(self._results.values(), key=lambda r: order.get(r.case, len(order)))
         missing = len(self._selected - self._results.keys())
@@ -162,18 +162,18 @@ class Ledger:
             if self._interrupted or exitstatus == pytest.ExitCode.INTERNAL_ERROR:
                 self._file.close()
             else:
-                with self._file_told():
+                with self._file_errors_reported():
                     self._file.finish(self.outcome().results)
         self.processes.close()
         if exitstatus == pytest.ExitCode.OK and self.outcome().problems:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        told = yield  # syrupy puts the first status back
+        result = yield  # syrupy puts the first status back
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not self.setup.cases:
             session.exitstatus = pytest.ExitCode.OK  # a shard more than there are families
-        return told
+        return result
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The matrix and the totals, once; pytest itself tells the failures."""
+        """Print the matrix and the totals, once; pytest itself prints the failures."""
         writer = terminalreporter._tw
         text = summary(self.outcome(), width=writer.fullwidth, failures=False)
         terminalreporter.section("conformance")
@@ -182,12 +182,12 @@ class Ledger:
     def _record(self, result: CaseResult) -> None:
         self._results[result.case] = result
         if self._file:
-            with self._file_told():
+            with self._file_errors_reported():
                 self._file.add(result)
 
     @contextlib.contextmanager
-    def _file_told(self) -> Iterator[None]:
-        """Where results can't be written, as on a full disk, the run ends; what was found stays."""
+    def _file_errors_reported(self) -> Iterator[None]:
+        """Where results can't be written, as on a full disk, end the run; earlier results stay."""
         assert self._file is not None
         try:
             yield

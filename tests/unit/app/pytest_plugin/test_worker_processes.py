@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.app.pytest_plugin import footprint
-from conformance.app.pytest_plugin.processes import _limit
+from conformance.app.pytest_plugin import memory_limit
+from conformance.app.pytest_plugin.worker_processes import _limit
 from conformance.tools.checkpoints.given import Given
 
 GB = 10**9
@@ -14,7 +14,7 @@ GB = 10**9
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
-    monkeypatch.setattr(footprint, "memory_of_machine", lambda: 100 * GB)
+    monkeypatch.setattr(memory_limit, "memory_of_machine", lambda: 100 * GB)
 
 
 def limit(*, memory=None, checkpoint=None, workers=4, families="abcdefgh"):
@@ -36,5 +36,5 @@ def limit(*, memory=None, checkpoint=None, workers=4, families="abcdefgh"):
         ({"checkpoint": Given(Path("x"), force=True), "memory": 7}, 7),
     ],
 )
-def test_what_is_said_comes_first_and_then_a_fair_share(given, gigabytes):
+def test_an_option_comes_first_and_then_a_fair_share(given, gigabytes):
     assert limit(**given) == pytest.approx(gigabytes * GB)

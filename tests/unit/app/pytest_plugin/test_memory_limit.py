@@ -1,0 +1,198 @@
+"""What a process takes, what it may take, and the end of one that takes too much."""
+
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from conformance.app.pytest_plugin import memory_limit
+from conformance.app.pytest_plugin.memory_limit import (
+    LEAST,
+    SHARE,
+    MemoryWatch,
+    _footprint,
+    end_tree,
+    fair_limit,
+    memory_of,
+    memory_of_machine,
+)
+
+IGNORES = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)"
+STARTS = "import subprocess; print(subprocess.Popen(['sleep', '30']).pid)"
+WAITS = "print(flush=True); import time; time.sleep(30)"
+CHILD = (
+    "import os; from conformance.app.pytest_plugin import memory_limit; "
+    f"memory_limit.end_with_parent(os.getppid()); {STARTS}; {WAITS}"
+)
+
+
+@pytest.fixture
+def start():
+    """Start a process that runs some code and then sleeps; with the line that it prints first."""
+    made = []
+
+    def call(code="pass"):
+        command = [sys.executable, "-c", f"{code}; {WAITS}"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        made.append(process)
+        return process, process.stdout.readline()
+
+    yield call
+    for process in made:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(memory_limit, "EVERY_SECONDS", 0.02)
+
+
+def ends(pid, seconds=20):
+    """Whether a process of another parent ends within so many seconds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+# What a process takes ----------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the footprint is tested below")
+def test_memory_grows_with_what_is_written_and_not_with_what_is_only_reserved():
+    process = psutil.Process()
+    before = memory_of(process)
+    held = bytearray(b"x") * 2**26
+    assert memory_of(process) - before > 2**25
+    del held
+    assert 1e6 < before < 1e11
+
+
+def test_a_process_that_is_gone_takes_nothing(start):
+    process, _ = start()
+    watched = psutil.Process(process.pid)
+    process.kill()
+    process.wait()
+    assert memory_of(watched) == 0
+
+
+class Macos:
+    """``proc_pid_rusage`` of libproc: fills ``struct rusage_info_v0``."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def proc_pid_rusage(self, pid, flavour, buffer):
+        assert (pid, flavour) == (7, 0)
+        uuid, numbers = b"u" * 16, range(1, 11)
+        packed = struct.pack("=16s10Q", uuid, *numbers)
+        buffer[: len(packed)] = packed
+        return self.answer
+
+
+def test_macos_gives_the_physical_footprint():
+    """Of its numbers it is the eighth: after times, wake-ups, page-ins, wired and resident size."""
+    assert _footprint(7, Macos(0)) == 8
+    assert _footprint(7, Macos(-1)) == 0
+
+
+# What it may take --------------------------------------------------------------------------------
+
+
+def test_a_container_has_less_memory_than_its_machine(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory_limit, "_CGROUPS", ())
+    whole = memory_of_machine()
+    files = {"max": "max\n", "less": f"{2**30}\n", "more": f"{2**60}\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    for name, expected in {"max": whole, "less": 2**30, "more": whole, "none": whole}.items():
+        monkeypatch.setattr(memory_limit, "_CGROUPS", (str(tmp_path / name),))
+        assert memory_of_machine() == expected, name
+
+
+def test_processes_share_but_each_can_load_a_library(monkeypatch):
+    monkeypatch.setattr(memory_limit, "memory_of_machine", lambda: 100 * 10**9)
+    assert fair_limit(4) == int(SHARE * 25e9)
+    assert fair_limit(0) == fair_limit(1) == int(SHARE * 100e9)
+    assert fair_limit(1000) == LEAST
+    assert fair_limit(2, 0.5) == 25 * 10**9
+
+
+# The end of one that takes too much --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "grace", "end"), [("pass", 60, "SIGABRT"), (IGNORES, 0.2, "SIGKILL")]
+)
+def test_what_takes_too_much_is_ended(start, monkeypatch, code, grace, end):
+    monkeypatch.setattr(memory_limit, "GRACE_SECONDS", grace)
+    ended = []
+    watch, (process, _) = MemoryWatch(1, ended.append), start(code)
+    watch.add("gw0", process.pid)
+    assert process.wait(20) == -signal.Signals[end]
+    assert ended == ["gw0"], "once"
+    assert watch.taken("gw0") > 1
+    watch.close()
+
+
+def test_what_it_started_is_ended_with_it(start, monkeypatch):
+    monkeypatch.setattr(memory_limit, "GRACE_SECONDS", 60)
+    process, line = start(STARTS)
+    watch = MemoryWatch(1)
+    watch.add("gw0", process.pid)
+    assert process.wait(20) == -signal.SIGABRT
+    assert ends(int(line))
+    watch.close()
+
+
+def test_what_takes_less_goes_on(start, monkeypatch):
+    looks = []
+    monkeypatch.setattr(memory_limit, "memory_of", lambda process: looks.append(process) or 99)
+    watch, (process, _) = MemoryWatch(100), start()
+    watch.add("gw0", process.pid)
+    until = time.monotonic() + 20
+    while len(looks) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    watch.close()
+    assert looks
+    assert process.poll() is None
+    assert watch.taken("gw0") is None
+
+
+def test_no_limit_watches_nothing(start):
+    watch, (process, _) = MemoryWatch(0), start()
+    watch.add("gw0", process.pid)
+    time.sleep(0.1)
+    assert process.poll() is None
+    assert watch.taken("gw0") is None
+
+
+def test_a_process_with_the_number_of_an_earlier_one_goes_on(start, monkeypatch):
+    process, _ = start()
+    watched = psutil.Process(process.pid)
+    monkeypatch.setattr(watched, "_create_time", 1.0)
+    monkeypatch.setattr(watched, "_ident", (process.pid, 1.0))
+    assert memory_of(watched) == 0
+    end_tree(watched)
+    assert process.poll() is None
+
+
+def test_a_process_ends_with_its_parent_however_that_ended(start):
+    command = f"[sys.executable, '-c', {CHILD!r}]"
+    parent, line = start(f"import subprocess, sys; subprocess.run({command})")
+    started = int(line)
+    (child,) = psutil.Process(parent.pid).children()
+    parent.kill()
+    assert ends(child.pid)
+    assert ends(started)
