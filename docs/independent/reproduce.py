@@ -45,7 +45,7 @@ def logits(config: dict[str, Any], other: dict[str, Any]) -> tuple[np.ndarray, n
     model = transformers.AutoModelForCausalLM.from_config(made, attn_implementation="eager").eval()
     with torch.no_grad():
         for value in model.parameters():
-            if value.dim() > 1:  # louder than they are by default, so that attention is not uniform
+            if value.dim() > 1:  # larger than they are by default, so that attention is not uniform
                 value.copy_(torch.randn_like(value) * 1.5 / value.shape[-1] ** 0.5)
         theirs = model(input_ids=torch.tensor([PROMPT])).logits[0, -1].numpy()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
 """A foreign engine without any adapter: plays exported vectors on mlx-lm's own BatchGenerator.
 
-    conformance export vectors --family llama --scenario staggered
+    conformance golden export vectors --family llama --scenario staggered
     python decode.py vectors trace.jsonl
-    conformance judge trace.jsonl --vectors vectors
+    conformance golden judge trace.jsonl --vectors vectors
 
 It knows nothing of mlx-conformance but the files of the vectors. Requests come and go as the
 schedules say; what else a schedule may ask for is named and left out.

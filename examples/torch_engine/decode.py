@@ -1,12 +1,12 @@
 """A foreign engine: decodes exported vectors with Hugging Face transformers in left-padded batches.
 
-    conformance export vectors --family llama --scenario ragged
+    conformance golden export vectors --family llama --scenario ragged
     python decode.py vectors trace.jsonl
-    conformance judge trace.jsonl --vectors vectors
+    conformance golden judge trace.jsonl --vectors vectors
 
 It knows nothing of mlx-conformance but the files of the vectors. It is a static batch: all requests
 begin at once, none joins later; schedules that ask for more are named and left out. ``--plant``
-puts one of two classic defects in, so that one can see them told.
+puts one of two classic defects in, so that one can see how they are reported.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 
+LINES_MAX = {"README.md": 110, "ARCHITECTURE.md": 120, "CONTRIBUTING.md": 60}
+
 
 def verdict_table(text):
     """Glyph of each verdict, from the table's rows."""
@@ -74,8 +76,13 @@ def _files(root):
     return named if done.returncode == 0 else [p for p in root.rglob("*.*") if p.is_file()]
 
 
-def test_the_readmes_table_has_every_verdict_with_its_glyph():
-    assert verdict_table((ROOT / "README.md").read_text(encoding="utf-8")) == GLYPHS
+def test_the_table_of_results_has_every_verdict_with_its_glyph():
+    assert verdict_table((ROOT / "docs/results.md").read_text(encoding="utf-8")) == GLYPHS
+
+
+@pytest.mark.parametrize(("name", "most"), LINES_MAX.items())
+def test_what_is_read_first_stays_short(name, most):
+    assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= most
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -100,7 +107,9 @@ def test_a_wrong_call_of_a_command_within_a_command_is_found():
 
 
 def test_a_wrong_call_within_a_sentence_is_found():
-    assert wrong_calls("Use `conformance show --fast CASE`.") == ["conformance show --fast CASE"]
+    assert wrong_calls("Use `conformance show --colour CASE`.") == [
+        "conformance show --colour CASE"
+    ]
 
 
 def test_a_lost_path_is_found():

@@ -38,7 +38,7 @@ def test_each_test_is_in_a_named_folder():
     assert stray(ROOT) == []
 
 
-def test_a_unit_test_without_a_module_is_reported(tmp_path):
+def test_a_unit_test_without_a_module_is_found(tmp_path):
     plant(tmp_path, "tests/unit/a/test_b.py")
     plant(tmp_path, "conformance/b.py")
     assert without_module(tmp_path) == [
@@ -54,7 +54,7 @@ def test_a_module_or_a_package_will_do(tmp_path):
     assert without_module(tmp_path) == []
 
 
-def test_a_stray_test_is_reported(tmp_path):
+def test_a_stray_test_is_found(tmp_path):
     plant(tmp_path, "tests/test_b.py")
     plant(tmp_path, "tests/unit/test_b.py")
     assert stray(tmp_path) == ["tests/test_b.py is in none of the folders of tests/README.md"]

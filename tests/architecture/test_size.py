@@ -67,7 +67,7 @@ def test_the_project_keeps_the_rule(rule):
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_the_rule_distinguishes_right_from_wrong(rule, tmp_path):
+def test_the_rule_finds_what_is_wrong_and_nothing_else(rule, tmp_path):
     wrong, right = PLANTED[rule]
     path = tmp_path / "conformance" / "inner" / "module.py"
     path.parent.mkdir(parents=True)

@@ -95,6 +95,6 @@ def test_what_is_right_is_not_reported(rule, tmp_path):
 
 
 @pytest.mark.parametrize(("rule", "before", "after"), PLANTED)
-def test_a_breach_is_reported(rule, before, after, tmp_path):
+def test_a_breach_is_found(rule, before, after, tmp_path):
     plant(tmp_path, before, after)
     assert len(rule(tmp_path)) == 1

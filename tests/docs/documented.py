@@ -46,18 +46,18 @@ SMALLER = (
     ("conformance run", ("--scenario", "--model"), "--scenario ragged"),
     ("conformance run --model", (), "--scenario ragged"),
     ("conformance run", ("--engine", "--model"), "--engine mlx_lm"),
-    ("conformance calibrate", (), "--engine mlx_lm"),
-    ("conformance caches", ("--class",), "--class mlx_lm.BatchKVCache"),
-    ("conformance bench", (), "--scenario ragged --skip speedup"),
-    ("conformance power", ("--family",), "--family llama"),
-    ("conformance power", ("--fault",), "--fault mlx_lm/B6.mask-without-padding"),
+    ("conformance audit calibrate", (), "--engine mlx_lm"),
+    ("conformance audit caches", ("--class",), "--class mlx_lm.BatchKVCache"),
+    ("conformance audit bench", (), "--scenario ragged --skip speedup"),
+    ("conformance audit power", ("--family",), "--family llama"),
+    ("conformance audit power", ("--fault",), "--fault mlx_lm/B6.mask-without-padding"),
     ("conformance explore", ("--family",), "--family llama"),
-    ("conformance explore", ("--fault",), "--examples 10"),
+    ("conformance explore", ("--fault", "--false-alarms"), "--examples 10"),
     ("conformance explain --faults", (), "--family llama"),
     ("conformance golden check", ("--family", "--files-only"), "--family llama"),
     ("conformance smoke", ("--family",), "--family llama"),
-    ("conformance export", ("--family",), "--family llama"),
-    ("conformance export", ("--scenario",), "--scenario ragged"),
+    ("conformance golden export", ("--family",), "--family llama"),
+    ("conformance golden export", ("--scenario",), "--scenario ragged"),
     ("python -m pytest --pyargs conformance.suite", (), "-n 0 --conformance-family llama"),
 )
 INSTEAD = {
@@ -102,8 +102,8 @@ def small(command):
     for start, unless, more in SMALLER:
         if shlex.join(words).startswith(start) and not set(unless) & set(words):
             words += shlex.split(more)
-    if words[:2] == ["conformance", "export"]:
-        words[2] = "exported"
+    if words[:3] == ["conformance", "golden", "export"]:
+        words[3] = "exported"
     if words[:2] == ["conformance", "explain"] and "--fault" in words:
         words[2] = RIGHT
     if words[:3] == ["conformance", "golden", "diff"]:

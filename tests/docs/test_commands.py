@@ -31,7 +31,7 @@ def workspace(tmp_path_factory):
     for line in (
         f"conformance run {llama} --json old.jsonl",
         f"conformance run {llama} --json new.jsonl",
-        f"conformance export vectors {llama}",
+        f"conformance golden export vectors {llama}",
         "python examples/mlx_lm_engine/decode.py vectors trace.jsonl",
     ):
         done = call(line.split(), folder)
@@ -59,11 +59,11 @@ def test_a_command_of_the_documents_runs(workspace, words, tmp_path):
     here = tmp_path / "here"
     shutil.copytree(workspace, here, symlinks=True)
     done = call(words, here)
-    told = f"{' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+    printed = f"{' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
     fails = " ".join(words).startswith(FINDS) or "--no-expectations" in words
-    assert done.returncode == int(fails), told
-    # A method of unittest that is tried shows one of its own.
-    assert "conformance/app/cli/main.py" not in done.stderr, told
+    assert done.returncode == int(fails), printed
+    # No traceback of ours; a method of unittest that is tried prints one of its own.
+    assert "conformance/app/cli/main.py" not in done.stderr, printed
 
 
 def test_each_command_that_is_not_run_is_in_a_document():
@@ -81,10 +81,11 @@ def test_comments_and_what_stands_outside_of_blocks_are_no_commands(tmp_path):
 def test_what_is_long_is_made_small():
     wide = " ".join(small("conformance run --family 'qwen3*' --scenario wide"))
     assert wide == "conformance run --family qwen3 --scenario wide --engine mlx_lm"
-    assert " ".join(small("conformance soak --cases 1000")) == "conformance soak --cases 10"
+    few = " ".join(small("conformance explore --false-alarms --cases 1000 --family llama"))
+    assert few == "conformance explore --false-alarms --cases 10 --family llama"
 
 
-def test_a_command_that_fails_is_told(workspace):
+def test_a_command_that_fails_is_seen_to_fail(workspace):
     done = call(["conformance", "run", "--family", "nobody"], workspace)
     assert done.returncode == 2
     assert documented.PLACES["NAME"] == "llama"
