@@ -33,7 +33,7 @@ class Account:
         return (
             f"{self.library}: {len(self.uncovered)} model module(s) with neither a family nor a "
             f"reasoned exclusion: {', '.join(self.uncovered)}; add a family file for each "
-            f"(`conformance list families` shows all families)"
+            f"(`conformance show families` shows all families)"
         )
 
 

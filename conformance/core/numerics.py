@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 # A difference counts when it leaves the envelope by this factor at any step. Benign runs stayed
-# below 2 with 8 perturbed runs of one ulp; defects began at 12 (see FACTS and `conformance bench`).
+# below 2 with 8 perturbed runs of one ulp; defects began at 12 (see FACTS and `audit bench`).
 FACTOR = 4.0
 # ... or when it leaves the envelope by this much in at least this share of the steps, 3 at least.
 WIDE_FACTOR = 2.0

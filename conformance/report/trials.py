@@ -106,4 +106,4 @@ def _decode(line: str, where: str) -> Trial:
     try:
         return msgspec.json.decode(line, type=Trial)
     except msgspec.MsgspecError as error:
-        raise ResultError(f"{where}: not a result of `conformance power`: {error}") from error
+        raise ResultError(f"{where}: not a result of `conformance audit power`: {error}") from error

@@ -127,7 +127,7 @@ def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple
 def _hint(what: str) -> str:
     """The command that lists all names of a kind, if there is one."""
     listed = {"engine": "engines", "family": "families", "scenario": "scenarios"}.get(what)
-    return f" (`conformance list {listed}` shows all)" if listed else ""
+    return f" (`conformance show {listed}` shows all)" if listed else ""
 
 
 def _collect(manager: pluggy.PluginManager, hook: str, kind: type[T]) -> list[tuple[str, T]]:

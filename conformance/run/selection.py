@@ -118,5 +118,5 @@ def _nothing_applies(
     )
     return (
         f"none of the selected scenarios applies: {engine}/{family}/{scenario}: {reason} "
-        f"(`conformance list families --json` shows the reason for each)"
+        f"(`conformance show families --json` says why for each)"
     )

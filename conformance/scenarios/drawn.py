@@ -1,8 +1,8 @@
 """Random schedules over all features, built from ``Choices``.
 
-Some callers use random numbers; exploring uses Hypothesis, which also shrinks schedules: the first
-of a choice's options is the simplest. Prompts are those of the ladder, so that one stream of the
-oracle serves many schedules.
+Runs for false alarms use random numbers; exploring uses Hypothesis, which also shrinks schedules:
+the first of a choice's options is the simplest. Prompts are those of the ladder, so that one stream
+of the oracle serves many schedules.
 """
 
 from __future__ import annotations

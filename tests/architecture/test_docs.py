@@ -40,8 +40,8 @@ def wrong_calls(text):
     wrong = []
     for words in calls(text):
         command = group.get_command(context, words[1])
-        if isinstance(command, click.Group):
-            command = command.get_command(context, words[2] if len(words) > 2 else "")
+        if isinstance(command, click.Group) and len(words) > 2 and not words[2].startswith("-"):
+            command = command.get_command(context, words[2])
         known = {o for p in command.params for o in p.opts} | {"--help"} if command else set()
         used = {word for word in words[2:] if word.startswith("-")}
         if command is None or used - known:
@@ -95,7 +95,7 @@ def test_what_a_document_names_is_there(path):
 
 def test_a_wrong_call_is_found():
     text = (
-        "```\nconformance run --famly x   # no\nconformance fly\nconformance list families\n```\n"
+        "```\nconformance run --famly x   # no\nconformance fly\nconformance show families\n```\n"
     )
     assert wrong_calls(text) == ["conformance run --famly x", "conformance fly"]
 
@@ -104,6 +104,12 @@ def test_a_wrong_call_of_a_command_within_a_command_is_found():
     text = "`conformance golden check --files-only`, `conformance golden check --fast`"
     assert wrong_calls(text) == ["conformance golden check --fast"]
     assert wrong_calls("`conformance golden polish`") == ["conformance golden polish"]
+    assert wrong_calls("`conformance golden --fast`") == ["conformance golden --fast"]
+    assert wrong_calls("`conformance audit power --quick`, `conformance golden`") == []
+
+
+def test_a_name_that_a_command_had_before_is_found():
+    assert wrong_calls("`conformance power --quick`") == ["conformance power --quick"]
 
 
 def test_a_wrong_call_within_a_sentence_is_found():

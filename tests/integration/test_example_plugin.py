@@ -42,14 +42,14 @@ def conformance(tmp_path_factory):
 
 
 def test_the_installed_plugin_is_listed(conformance):
-    done = conformance("list", "plugins")
+    done = conformance("show", "plugins")
     assert done.returncode == 0, done.stderr
     assert "conformance_example" in done.stdout.replace("\n", "")
 
 
 def test_its_family_and_its_engine_are_listed(conformance):
-    families = conformance("list", "families")
-    engines = conformance("list", "engines", "--json")
+    families = conformance("show", "families")
+    engines = conformance("show", "engines", "--json")
     assert "capped_llama" in families.stdout
     assert "one_by_one" in {engine["engine"] for engine in json.loads(engines.stdout)["engines"]}
 

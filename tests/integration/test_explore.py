@@ -71,6 +71,13 @@ def explore(conformance):
         (("--family", "calm", "--fault", "toy/no"), "no fault matches 'toy/no'"),
         (("--family", "calm", "--json", "no/r.jsonl"), "--json: there is no folder"),
         (("--family", "calm", "--corpus", "no/kept"), "--corpus: there is no folder"),
+        (("--cases", "5"), "--cases goes with --false-alarms only"),
+        (("--dtype", "float16", "--dtype", "float32"), "a second --dtype goes with --false-alarms"),
+        (("--false-alarms", "--minutes", "5"), "--minutes does not go with --false-alarms"),
+        (("--false-alarms", "--examples", "5"), "--examples does not go with --false-alarms"),
+        (("--false-alarms", "--fault", "toy/B"), "--fault does not go with --false-alarms"),
+        (("--false-alarms", "--known"), "--known does not go with --false-alarms"),
+        (("--false-alarms", "--corpus", "kept"), "--corpus does not go with --false-alarms"),
     ],
 )
 def test_a_mistake_is_reported_in_one_sentence(explore, arguments, words):

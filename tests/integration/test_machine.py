@@ -75,7 +75,7 @@ def test_a_model_that_finds_no_room_is_not_judged(full_disk):
 def test_output_that_nobody_takes_is_reported(environment, tmp_path):
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
-            [sys.executable, "-m", "conformance", "list", "families"],
+            [sys.executable, "-m", "conformance", "show", "families"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -149,7 +149,7 @@ def test_what_is_installed_finds_its_data_and_itself_as_command_and_as_module(in
     version = f"conformance, version {conformance.__version__}\n"
     assert call(installed, "conformance", "--version") == version
     assert call(installed, "python", "-m", "conformance", "--version") == version
-    assert "mlx_vlm" in call(installed, "conformance", "list", "engines")
+    assert "mlx_vlm" in call(installed, "conformance", "show", "engines")
 
 
 def test_what_is_installed_runs_a_case(installed):

@@ -1,4 +1,4 @@
-"""``conformance export`` and ``conformance judge``, with foreign programs in between."""
+"""``conformance golden export`` and ``golden judge``, with foreign programs in between."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def command(*arguments):
 
 def verdicts(trace, vectors):
     """The verdict of each scenario, and the exit code of the judge."""
-    done = command("judge", trace, "--vectors", vectors, "--json")
+    done = command("golden", "judge", trace, "--vectors", vectors, "--json")
     assert done.returncode in (0, 1), done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
     return {result["scenario"]: result["verdict"] for result in results}, done.returncode
@@ -42,7 +42,7 @@ def vectors(tmp_path_factory):
     """Exported vectors of a real family."""
     folder = tmp_path_factory.mktemp("export") / "vectors"
     chosen = [word for name in SCENARIOS for word in ("--scenario", name)]
-    done = command("export", folder, "--family", "llama", *chosen)
+    done = command("golden", "export", folder, "--family", "llama", *chosen)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("llama: 3 scenarios\n")
     return folder
@@ -68,7 +68,7 @@ def test_a_foreign_engine_that_is_right(vectors, trace):
 
 
 def test_what_it_says(vectors, trace):
-    done = command("judge", trace, "--vectors", vectors)
+    done = command("golden", "judge", trace, "--vectors", vectors)
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "OK: 3 cases"
     assert "not played" not in done.stderr
@@ -77,7 +77,7 @@ def test_what_it_says(vectors, trace):
 def test_judging_needs_no_model_library():
     done = call(
         "-c",
-        "import sys, conformance.app.cli.judge\n"
+        "import sys, conformance.app.cli.golden.judge\n"
         "print({'mlx', 'mlx_lm', 'mlx_vlm', 'transformers', 'torch'} & set(sys.modules))",
     )
     assert done.stdout == "set()\n", done
@@ -125,10 +125,10 @@ def test_a_trace_that_is_wrong(vectors, trace, tmp_path, change, verdict):
 
 def test_a_message_has_five_parts(vectors, trace, tmp_path):
     path = changed(trace, tmp_path / "t.jsonl", another_token)
-    done = command("judge", path, "--vectors", vectors)
+    done = command("golden", "judge", path, "--vectors", vectors)
     assert done.returncode == 1
     assert done.stdout.startswith("diverged: plain_mlx_lm/llama/ragged/float32/0\n  what:     ")
-    assert f"rerun:    conformance judge {path} --vectors {vectors}" in done.stdout
+    assert f"rerun:    conformance golden judge {path} --vectors {vectors}" in done.stdout
     assert done.stdout.splitlines()[-1] == "FAILED: 1 of 3 cases"
 
 
@@ -143,14 +143,14 @@ def refused(done):
 def test_a_truncated_trace(vectors, trace, tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text(trace.read_text()[:-10])
-    done = command("judge", path, "--vectors", vectors)
+    done = command("golden", "judge", path, "--vectors", vectors)
     assert f"conformance: {path}, line" in refused(done)
     assert "the last line is not whole" in done.stderr
 
 
 def test_a_missing_step(vectors, trace, tmp_path):
     path = changed(trace, tmp_path / "t.jsonl", lambda lines, index: lines.pop(index))
-    done = command("judge", path, "--vectors", vectors)
+    done = command("golden", "judge", path, "--vectors", vectors)
     assert "field 'step' of request" in refused(done)
     assert "its step 0 is missing" in done.stderr
 
@@ -160,7 +160,7 @@ def test_damaged_weights(vectors, trace):
     right = path.read_bytes()
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     try:
-        done = command("judge", trace, "--vectors", vectors)
+        done = command("golden", "judge", trace, "--vectors", vectors)
     finally:
         path.write_bytes(right)
     assert "model.safetensors: its digest is not the one in manifest.json" in refused(done)

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from conformance.app.cli.choices import EXISTING_FILE, writable
+from conformance.app.cli.options import EXISTING_FILE, writable
 from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare
 from conformance.report.comparison_markdown import markdown, summary
 from conformance.report.jsonl import read_results, write_lines
@@ -33,7 +33,7 @@ _STYLES = {Kind.FAILING: "red", Kind.WORSE: "red", Kind.LOST: "yellow", Kind.FIX
     type=click.FloatRange(min=1, min_open=True),
     default=NOISE_FACTOR,
     show_default=True,
-    help="Tell noise that changed by this factor.",
+    help="Report noise that changed by this factor.",
 )
 @click.option("--common", is_flag=True, help="Look only at cases that both files have.")
 @click.pass_context

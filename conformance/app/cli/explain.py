@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from conformance.app.cli.choices import family_files_option, globs, json_lines, writable
+from conformance.app.cli.case_lookup import case_of, near
 from conformance.app.cli.explain_text import line_of, print_explanation, print_hits
+from conformance.app.cli.options import family_files_option, globs, json_lines, writable
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId
 from conformance.report.jsonl import ResultFile
 from conformance.run.registry import Registry, build_registry, select
-from conformance.run.selection import DTYPES, Selection, cases
+from conformance.run.selection import DTYPES
 from conformance.run.session import Session
 from conformance.tools.explain import encode, explain
 from conformance.tools.explain.accuracy import Trial, encode_trial, trials
@@ -35,8 +34,8 @@ from conformance.tools.explain.accuracy import Trial, encode_trial, trials
     "patterns",
     multiple=True,
     metavar="GLOB",
-    help="No case: explain each of these defects in the first quick family that shows it, and say "
-    "how often the place that was named is the one that it breaks.",
+    help="No case: explain each of these defects in the first quick family that shows it, and "
+    "print how often the place that was named is the one that it breaks.",
 )
 @globs("family", "Only these families. For --faults.")
 @click.option(
@@ -79,7 +78,7 @@ def command(
 def _explain(
     registry: Registry, case_id: str, fault_key: str | None, console: Console, target: Path | None
 ) -> None:
-    case = known_case(registry, case_id)
+    case = case_of(registry, case_id)
     session = Session(registry)
     if fault_key is None:
         found = explain(session, case)
@@ -98,21 +97,6 @@ def _explain(
         ResultFile(target, encode).finish([found])
 
 
-def known_case(registry: Registry, case_id: str) -> CaseId:
-    """The case of that id.
-
-    Raises:
-        ResultError: it is no case id.
-        ConformanceError: there is no such case.
-    """
-    case = CaseId.parse(case_id)
-    everything = Selection(engines=tuple(registry.engines), dtypes=DTYPES, seeds=(case.seed,))
-    known = cases(registry, everything)
-    if case not in known:
-        raise ConformanceError(f"there is no case {case}{_near(str(case), map(str, known))}")
-    return case
-
-
 def known_fault(registry: Registry, key: str, case: CaseId) -> Fault:
     """The defect of that key, which must be put under the case's engine.
 
@@ -120,18 +104,13 @@ def known_fault(registry: Registry, key: str, case: CaseId) -> Fault:
         ConformanceError: there is none, or it is put under another engine.
     """
     if key not in registry.faults:
-        raise ConformanceError(f"there is no fault {key}{_near(key, registry.faults)}")
+        raise ConformanceError(f"there is no fault {key}{near(key, registry.faults)}")
     fault = registry.faults[key]
     if fault.engine != case.engine:
         raise ConformanceError(
             f"{key} is put under engine {fault.engine}, and the case is played by {case.engine}"
         )
     return fault
-
-
-def _near(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _hits(
@@ -160,7 +139,7 @@ def _hits(
 
 
 def _families(registry: Registry, engine: str, patterns: tuple[str, ...]) -> list[str]:
-    """The quick ones, or those that are asked for."""
+    """The quick ones, or those that are named."""
     known = registry.families_of(registry.engines[engine])
     if patterns:
         named = set(select((f.name for f in registry.families.values()), patterns, what="family"))

@@ -1,4 +1,4 @@
-"""An explanation, and how often explanations were right, in words and tables."""
+"""An explanation, and how often explanations were right, as text and tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH = 30  # characters of the longest bar
 
 
 def print_explanation(console: Console, found: Explanation) -> None:
-    """All that there is to say of a case."""
+    """Print the whole explanation of a case."""
     fault = f" with {found.fault}" if found.fault else ""
     console.print(f"[bold]{found.case}[/]{fault}: {found.verdict} in {found.schedule}")
     for line in (
@@ -43,21 +43,21 @@ def _suffices(found: Explanation) -> str:
     if found.suffices is None:
         return ""
     if found.suffices:
-        return "; with these alone it fails"
-    return "; with these alone it does not fail: others can stand for each other"
+        return "; with only these it fails"
+    return "; with only these it does not fail: others can stand for each other"
 
 
 def _place(where: Where) -> str:
-    told = {
+    known = {
         "request": where.request_id,
         "row": where.row,
         "position": where.position,
         "step": where.step,
         "call": where.call,
     }
-    words = [f"{name} {value}" for name, value in told.items() if value is not None]
+    parts = [f"{name} {value}" for name, value in known.items() if value is not None]
     error = f", relative error {where.error:.2g}" if where.error is not None else ""
-    return f"{where.site}: {', '.join(words)}{error}" if words else where.site
+    return f"{where.site}: {', '.join(parts)}{error}" if parts else where.site
 
 
 def _ingredients(found: Explanation) -> Table:
@@ -73,8 +73,8 @@ def _layers(found: Explanation) -> Table:
     largest = max((layer.error or 0.0 for layer in found.layers), default=0.0)
     for layer in found.layers:
         share = 1.0 if layer.error is None else layer.error / largest if largest else 0.0
-        told = "not finite" if layer.error is None else f"{layer.error:.2g}"
-        table.add_row(layer.path, told, f"{layer.noise:.1g}", "#" * round(share * _WIDTH))
+        size = "not finite" if layer.error is None else f"{layer.error:.2g}"
+        table.add_row(layer.path, size, f"{layer.noise:.1g}", "#" * round(share * _WIDTH))
     return table
 
 
@@ -90,9 +90,9 @@ def line_of(trial: Trial) -> str:
     """One line for a defect that was put in."""
     if trial.where is None:
         return f"{trial.fault}: not explained: {trial.why}"
-    said = {True: "right", False: "WRONG", None: "has no place"}[trial.hit]
+    verdict = {True: "right", False: "WRONG", None: "has no place"}[trial.hit]
     wanted = f", wanted {trial.wanted}" if trial.hit is False else ""
-    return f"{trial.fault}: {said}: {trial.where.site} ({trial.family}/{trial.scenario}){wanted}"
+    return f"{trial.fault}: {verdict}: {trial.where.site} ({trial.family}/{trial.scenario}){wanted}"
 
 
 def print_hits(console: Console, trials: Sequence[Trial]) -> None:

@@ -1,30 +1,39 @@
-"""``conformance explore``: schedules that nobody thought of, made, shrunk and kept."""
+"""``conformance explore``: search for schedules that show a defect, and shrink them."""
 
 from __future__ import annotations
 
 import sys
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 import msgspec
 from rich.console import Console
 
-from conformance.app.cli.choices import cores, globs, jobs_option, json_lines, writable
-from conformance.app.cli.explore_report import lines, summary
+from conformance.app.cli.explore_families import chosen_pairs, expectations, registry
+from conformance.app.cli.explore_output import lines, summary
+from conformance.app.cli.false_alarms import look_for_false_alarms
+from conformance.app.cli.options import cores, globs, jobs_option, json_lines, writable
 from conformance.app.cli.parallel import as_they_come
-from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
-from conformance.run.registry import Registry, build_registry, select
+from conformance.run.registry import select
 from conformance.run.selection import DTYPES
 from conformance.tools.explore.corpus import entry_of, write_entry
 from conformance.tools.explore.exclusions import left_out, verdicts
 from conformance.tools.explore.results import Explored, ExploreUnit
-from conformance.tools.mutation.soak import clean
+
+_CASES = 1000
+_EXAMPLES = 400
 
 
 @click.command("explore")
+@click.option(
+    "--false-alarms",
+    is_flag=True,
+    help="Play random schedules on families without a known defect instead: all that is not exact "
+    "or a tie is a false alarm.",
+)
 @globs("engine", "Engines. Default: mlx_lm.")
 @globs("family", "Families. Default: all without a known defect.")
 @click.option(
@@ -34,9 +43,23 @@ from conformance.tools.mutation.soak import clean
     "--examples",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Schedules for each family. Default: 400, or as many as --minutes allow.",
+    help=f"Schedules for each family. Default: {_EXAMPLES}, or as many as --minutes allow.",
 )
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option(
+    "--cases",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --false-alarms: requests to judge, at least; each is a row of some batch. "
+    f"Default: {_CASES}.",
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    type=click.Choice(DTYPES),
+    multiple=True,
+    help="Working dtype. Default: float32; with --false-alarms, where it may be repeated, "
+    "float32, float16 and bfloat16 in turn.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
 @click.option("--fault", metavar="KEY", help="Put this fault in; it should be found.")
 @click.option(
@@ -55,11 +78,13 @@ from conformance.tools.mutation.soak import clean
 def command(
     ctx: click.Context,
     *,
+    false_alarms: bool,
     engines: tuple[str, ...],
     families: tuple[str, ...],
     minutes: float | None,
     examples: int | None,
-    dtype: str,
+    cases: int | None,
+    dtypes: tuple[str, ...],
     seed: int,
     fault: str | None,
     known: bool,
@@ -67,97 +92,96 @@ def command(
     json_file: Path | None,
     jobs: int | None,
 ) -> None:
-    """Look for schedules that show a defect, and make each as small as can be.
+    """Search for schedules that show a defect, and make each as small as can be.
 
     Hypothesis makes schedules from all features that an engine has, each batch from a random subset
     of them, and programs that insert, step, remove and extract in any order. Equal seeds make equal
     schedules. Exit code 1 if anything is found.
+
+    With --false-alarms random schedules are played on engines and families of which no defect is
+    known. What is flagged is either a defect that nobody has named yet or an alarm that should not
+    be: exit code 1.
     """
     target = writable(json_file, "--json") if json_file else None
+    if false_alarms:
+        exploring: dict[str, object] = {"--minutes": minutes, "--examples": examples}
+        exploring |= {"--fault": fault, "--known": known, "--corpus": corpus}
+        _refuse(exploring, "does not go with --false-alarms")
+        pairs = chosen_pairs(engines or ("mlx_lm",), families)
+        ways = [(*pair, dtype) for dtype in dtypes or DTYPES for pair in pairs]
+        passed = look_for_false_alarms(ways, cases or _CASES, seed=seed, target=target, jobs=jobs)
+        ctx.exit(0 if passed else 1)
+    _refuse({"--cases": cases, "a second --dtype": dtypes[1:]}, "goes with --false-alarms only")
     if corpus is not None:
         corpus = writable(corpus, "--corpus")
+    (dtype,) = dtypes or DTYPES[:1]
+    if fault is not None:
+        (fault,) = select(registry().faults, (fault,), what="fault")[:1]
     engines = engines or ((fault.partition("/")[0],) if fault else ("mlx_lm",))
-    ways = _ways(engines, families, fault=fault, known=known or bool(fault))
-    workers = min(jobs or cores(), len(ways))
+    hint = "; --known takes all"
+    pairs = chosen_pairs(engines, families, known=known or bool(fault), hint=hint)
+    workers = min(jobs or cores(), len(pairs))
     units = [
         ExploreUnit(
             engine,
             family,
             dtype,
             seed,
-            examples or (sys.maxsize if minutes else 400),
-            seconds=minutes * 60 * workers / len(ways) if minutes else None,
+            examples or (sys.maxsize if minutes else _EXAMPLES),
+            seconds=minutes * 60 * workers / len(pairs) if minutes else None,
             fault=fault or "",
-            known=verdicts(_expectations(), engine, family) if known and not fault else (),
-            without=() if known or fault else left_out(_expectations(), engine, family),
+            known=verdicts(expectations(), engine, family) if known and not fault else (),
+            without=() if known or fault else left_out(expectations(), engine, family),
         )
-        for engine, family in ways
+        for engine, family in pairs
     ]
+    found = _explore_all(units, corpus, jobs)
+    if target:
+        write_lines(target, (msgspec.json.encode(item).decode() for item in found))
+    ctx.exit(1 if any(item.bad for item in found) else 0)
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """Refuse options of the other mode.
+
+    Raises:
+        ConformanceError: one is given.
+    """
+    for option, value in options.items():
+        if value:
+            raise ConformanceError(f"{option} {why}")
+
+
+def _explore_all(units: list[ExploreUnit], corpus: Path | None, jobs: int | None) -> list[Explored]:
+    """Explore, and print what is found of each family as soon as it is there."""
     console, found = Console(highlight=False), []
     with console.status("exploring") as status:
-        for _, more in as_they_come(_work, units, jobs=jobs, died=_died):
+        for _, more in as_they_come(_work, units, jobs=jobs, died=_crashed):
             found.append(more)
             for line in lines(more):
                 console.print(line, soft_wrap=True, markup=False)
             _keep(more, corpus)
             status.update(f"{len(found)} of {len(units)} families")
-    if target:
-        write_lines(target, (msgspec.json.encode(item).decode() for item in found))
     for line in summary(found):
         console.print(line, soft_wrap=True, markup=False)
-    ctx.exit(1 if any(item.bad for item in found) else 0)
-
-
-def _ways(
-    engines: tuple[str, ...], families: tuple[str, ...], *, fault: str | None, known: bool
-) -> list[tuple[str, str]]:
-    registry = _registry()
-    if fault is not None:
-        (fault,) = select(registry.faults, (fault,), what="fault")[:1]
-    chosen = set(select((name for _, name in registry.families), families, what="family"))
-    pairs = [
-        (engine, family.name)
-        for engine in select(registry.engines, engines, what="engine")
-        for family in registry.families_of(registry.engines[engine])
-        if family.name in chosen
-    ]
-    expectations = _expectations()
-    found = [pair for pair in pairs if known or clean(expectations, *pair)]
-    if not found:
-        names = ", ".join(sorted({name for _, name in pairs})) or "none of these engines"
-        raise ConformanceError(
-            f"no family without a known defect is selected: {names}; --known takes all"
-        )
     return found
 
 
 def _keep(found: Explored, corpus: Path | None) -> None:
     if corpus is None or found.unit.fault:
         return
-    registry = _registry()
-    library = registry.engines[found.unit.engine].library
-    versions = registry.libraries[library].versions()
+    library = registry().engines[found.unit.engine].library
+    versions = registry().libraries[library].versions()
     for discovery in found.discoveries:
         if discovery.reproduced:
             write_entry(entry_of(discovery, library, versions), corpus)
 
 
-@cache
-def _registry() -> Registry:
-    """Made once in each worker."""
-    return build_registry()
-
-
-@cache
-def _expectations() -> Expectations:
-    return load_expectations()
-
-
 def _work(unit: ExploreUnit) -> Explored:
     from conformance.tools.explore.hunting import explore  # noqa: PLC0415 - only workers make examples
 
-    return explore(_registry(), unit)
+    return explore(registry(), unit)
 
 
-def _died(unit: ExploreUnit) -> Explored:
-    return Explored(unit, failed="its process died")
+def _crashed(unit: ExploreUnit) -> Explored:
+    return Explored(unit, failed="its process crashed")

@@ -1,4 +1,4 @@
-"""The ``conformance`` command: finds the command's module, turns our errors into one sentence."""
+"""The ``conformance`` command: its commands in groups; errors become one sentence."""
 
 from __future__ import annotations
 
@@ -7,78 +7,72 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import thread as pools
 from io import TextIOWrapper
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
 import conformance
+from conformance.app.cli.lazy_group import Lazy, LazyGroup
 from conformance.core.errors import ConformanceError
 
 EXIT_USER_ERROR = 2
 
-# They run in a child process: if their one case crashes it, the parent still prints a sentence.
-_OF_ONE_CASE = ("show", "explain", "repro")
+_SECTIONS = {
+    "Prove": {
+        "run": Lazy("conformance.app.cli.run", "Run cases and judge each: the main command."),
+        "smoke": Lazy(
+            "conformance.app.cli.smoke", "Run an engine for a few steps: does it work at all?"
+        ),
+        "explore": Lazy("conformance.app.cli.explore", "Search for schedules that show a defect."),
+    },
+    "Understand": {
+        "show": Lazy(
+            "conformance.app.cli.show.command", "Show what is installed, or one case in full."
+        ),
+        "explain": Lazy(
+            "conformance.app.cli.explain", "Find where a failing case first differs, and why."
+        ),
+        "repro": Lazy("conformance.app.cli.repro", "Write a failing case as a short script."),
+    },
+    "Compare": {
+        "diff": Lazy("conformance.app.cli.diff", "Compare the results of two runs."),
+        "report": Lazy(
+            "conformance.app.cli.report", "Summarize results for CI, or write them as pages."
+        ),
+        "releases": Lazy("conformance.app.cli.releases", "Compare releases of a library."),
+    },
+    "Add": {
+        "new": Lazy("conformance.app.cli.new", "Add a model family."),
+    },
+    "Maintain": {
+        "golden": Lazy("conformance.app.cli.golden", "Check, update and export goldens."),
+        "audit": Lazy("conformance.app.cli.audit", "Test the checks themselves, and measure runs."),
+    },
+}
 
-_COMMANDS = {
-    "run": ("conformance.app.cli.run", "Run cases and judge each: the main command."),
-    "list": ("conformance.app.cli.listing", "List families, engines, scenarios or plugins."),
-    "show": ("conformance.app.cli.show", "Print the whole evidence of one case."),
-    "explain": (
-        "conformance.app.cli.explain",
-        "Take a failing case apart: what, where, like what.",
-    ),
-    "repro": ("conformance.app.cli.repro", "Write a failing case as a short script."),
-    "diff": ("conformance.app.cli.diff", "Compare the results of two runs."),
-    "summary": ("conformance.app.cli.summary", "Tell a CI system what result files come to."),
-    "report": ("conformance.app.cli.report", "Make pages of results, to look at and to link to."),
-    "new-family": ("conformance.app.cli.new_family", "Make a family of a new model and prove it."),
-    "calibrate": (
-        "conformance.app.cli.calibrate",
-        "Measure how loudly families answer to defects.",
-    ),
-    "smoke": ("conformance.app.cli.smoke", "Tell a broken adapter from a wrong engine."),
-    "power": ("conformance.app.cli.power", "Put historic defects in; see which are caught."),
-    "soak": ("conformance.app.cli.soak", "Play random schedules on what is right."),
-    "explore": (
-        "conformance.app.cli.explore",
-        "Look for schedules that show a defect; shrink them.",
-    ),
-    "caches": ("conformance.app.cli.caches", "Test the verbs of every batch cache."),
-    "golden": ("conformance.app.cli.golden", "Review what each family gave, and make it anew."),
-    "export": ("conformance.app.cli.export", "Write vectors for engines in any language."),
-    "judge": ("conformance.app.cli.judge", "Judge the trace of such an engine."),
-    "releases": ("conformance.app.cli.releases", "Compare releases: what came, and what went."),
-    "bench": ("conformance.app.cli.bench", "Measure coverage, overhead and speed-up of runs."),
+# For one release: who types a name of before learns the new one.
+_RENAMED = {
+    "list": "conformance show",
+    "summary": "conformance report",
+    "export": "conformance golden export",
+    "judge": "conformance golden judge",
+    "new-family": "conformance new family",
+    "calibrate": "conformance audit calibrate",
+    "power": "conformance audit power",
+    "caches": "conformance audit caches",
+    "bench": "conformance audit bench",
+    "soak": "conformance explore --false-alarms",
 }
 
 
-class LazyGroup(click.Group):
-    """Knows its commands by name; imports a command's module when it is called."""
-
-    table: ClassVar[Mapping[str, tuple[str, str]]] = _COMMANDS
-    """The module of each command, and its line in the help."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names, in the order in which a user meets them."""
-        return list(self.table)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command of that name, imported."""
-        if cmd_name not in self.table:
-            return None
-        command: click.Command = importlib.import_module(self.table[cmd_name][0]).command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
+class _Main(LazyGroup):
+    """The command itself: turns errors that a user can fix into one sentence."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; an error that the user can mend becomes one sentence."""
+        """Run a command; an error that the user can fix becomes one sentence."""
         try:
             return super().invoke(ctx)
         except ConformanceError as error:
@@ -92,18 +86,23 @@ class LazyGroup(click.Group):
             ctx.exit(EXIT_USER_ERROR)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Main,
+    sections=_SECTIONS,
+    renamed=_RENAMED,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(conformance.__version__, prog_name="conformance")
 def group() -> None:
     """Prove that batched decoding on MLX gives what single-stream decoding gives.
 
-    Every model family is built tiny, decoded alone and in batches arranged in every way a server
-    can arrange them, and judged: exact, a floating-point tie, or wrong.
+    Every model family is built tiny, decoded as a single stream and in batches arranged in every
+    way a server can arrange them, and judged: exact, a floating-point tie, or wrong.
 
     \b
     conformance run --family 'qwen3*'        some families, every scenario
     conformance run --scenario staggered     every family, one scenario
-    conformance list scenarios               what there is to choose from
+    conformance show                         what is installed, and what to type next
     """  # noqa: D301
 
 
@@ -112,10 +111,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Processes that are started import nothing from the current folder, which may be a checkpoint.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and words[0] in _OF_ONE_CASE:
+    if _plays_one_case(words):
         contained = importlib.import_module("conformance.app.cli.contained")  # it needs pytest
         sys.exit(contained.run_in_child(words))
     _run(words)
+
+
+def _plays_one_case(words: Sequence[str]) -> bool:
+    """Whether the command may load a model here; a crash would leave no process to report it."""
+    if words[:1] == ["show"]:
+        return any("/" in word for word in words[1:])  # else it shows what is installed
+    return words[:1] in (["explain"], ["repro"])
 
 
 def main_of_child(parent: int) -> None:
@@ -139,9 +145,9 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _leave_threads(code: object) -> None:
-    """End the process at once if a model left threads that would hold it."""
-    held = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
-    if any(thread not in pools._threads_queues for thread in held):
+    """End the process at once if a model left threads that would keep it from ending."""
+    left = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
+    if any(thread not in pools._threads_queues for thread in left):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code if isinstance(code, int) else int(code is not None))

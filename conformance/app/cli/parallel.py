@@ -15,7 +15,7 @@ from typing import TypeVar
 import click
 import psutil
 
-from conformance.app.cli.choices import cores
+from conformance.app.cli.options import cores
 from conformance.app.pytest_plugin.memory_limit import (
     end_tree,
     end_with_parent,

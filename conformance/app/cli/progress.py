@@ -10,7 +10,7 @@ from rich import progress as bars
 from rich.console import Console
 from rich.text import Text
 
-from conformance.app.cli.telling import Loudness
+from conformance.app.cli.output_options import Verbosity
 from conformance.app.pytest_plugin import find_collector
 from conformance.app.pytest_plugin.options import ATTRIBUTES, RESULT
 from conformance.app.pytest_plugin.result_collector import ResultCollector
@@ -27,14 +27,14 @@ NOTE_COLUMNS = 76
 class Progress:
     """A pytest plugin of the reporting process; afterwards it knows the outcome."""
 
-    def __init__(self, console: Console, loudness: Loudness = Loudness.NORMAL) -> None:
+    def __init__(self, console: Console, verbosity: Verbosity = Verbosity.NORMAL) -> None:
         self._console = console
-        self._loudness = loudness
+        self._verbosity = verbosity
         self._collector: ResultCollector | None = None
         self._bar: bars.Progress | None = None
         self._task = bars.TaskID(0)
         self._total = self._done = self._unexpected = 0
-        self._begin = self._told = time.monotonic()
+        self._begin = self._shown = time.monotonic()
         self._exitfirst = False
 
     def outcome(self) -> Outcome | None:
@@ -48,10 +48,10 @@ class Progress:
         return self._exitfirst and self._unexpected > 0 and not interrupted
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Say on what the numbers depend."""
+        """Print what the numbers depend on."""
         self._exitfirst = bool(session.config.option.maxfail)
         self._collector = find_collector(session.config)
-        if self._collector and self._loudness is not Loudness.QUIET:
+        if self._collector and self._verbosity is not Verbosity.QUIET:
             for line in self._collector.pytest_report_header():
                 self._console.print(Text(line, style="bright_black"), soft_wrap=True)
 
@@ -62,7 +62,7 @@ class Progress:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
-        """The number of cases is known; each worker says the same."""
+        """The number of cases is known; it is the same in each worker."""
         if list(ids):
             self._start()
 
@@ -75,8 +75,8 @@ class Progress:
         result = decode(text)
         self._done += 1
         self._unexpected += not result.expected
-        if self._loudness is Loudness.VERBOSE or not result.expected:
-            self._tell(result)
+        if self._verbosity is Verbosity.VERBOSE or not result.expected:
+            self._print(result)
         self._update()
 
     def pytest_sessionfinish(self) -> None:
@@ -86,10 +86,10 @@ class Progress:
             self._bar.stop()
 
     def _start(self) -> None:
-        if self._total or self._collector is None or self._loudness is Loudness.QUIET:
+        if self._total or self._collector is None or self._verbosity is Verbosity.QUIET:
             return
         self._total = self._collector.selected
-        self._begin = self._told = time.monotonic()
+        self._begin = self._shown = time.monotonic()
         if not self._console.is_terminal:
             return
         self._bar = bars.Progress(
@@ -105,11 +105,11 @@ class Progress:
         self._task = self._bar.add_task("", total=self._total, note="")
         self._bar.start()
 
-    def _tell(self, result: CaseResult) -> None:
-        if self._loudness is Loudness.QUIET:
+    def _print(self, result: CaseResult) -> None:
+        if self._verbosity is Verbosity.QUIET:
             return
         line = Text(f"{result.verdict}: {result.case}", "" if result.expected else "bold red")
-        if self._loudness is Loudness.VERBOSE:
+        if self._verbosity is Verbosity.VERBOSE:
             known = f", known: {result.known}" if result.known else ""
             line.append(f"  {duration(result.seconds)}{known}", "bright_black")
         (self._bar.console if self._bar else self._console).print(line, soft_wrap=True)
@@ -118,9 +118,9 @@ class Progress:
         if not self._total:
             return
         now = time.monotonic()
-        if now - self._told < (BAR_EVERY_SECONDS if self._bar else LINE_EVERY_SECONDS):
+        if now - self._shown < (BAR_EVERY_SECONDS if self._bar else LINE_EVERY_SECONDS):
             return
-        self._told = now
+        self._shown = now
         if self._bar:
             self._refresh()
         else:

@@ -24,7 +24,7 @@ _ENVIRONMENT = {
 def call_pytest(
     settings: Settings, *, workers: int, exitfirst: bool, plugin: object
 ) -> tuple[int, str]:
-    """Run the suite; the exit code, and what pytest itself had to say.
+    """Run the suite; the exit code, and what pytest itself printed.
 
     Args:
         settings: what to run and how to judge it.
@@ -32,14 +32,14 @@ def call_pytest(
         exitfirst: stop at the first item that fails.
         plugin: an object with pytest hooks, for this process only.
     """
-    muffler = Muffler()
+    terminal = TerminalCapture()
     arguments = [*_pytest_options(workers, exitfirst=exitfirst), *_suite_options(settings)]
     with _environment(_ENVIRONMENT):
-        code = pytest.main(arguments, plugins=[muffler, plugin])
-    return int(code), muffler.text
+        code = pytest.main(arguments, plugins=[terminal, plugin])
+    return int(code), terminal.text
 
 
-class Muffler:
+class TerminalCapture:
     """Keeps pytest's own terminal output for the case that something goes wrong with it."""
 
     def __init__(self) -> None:

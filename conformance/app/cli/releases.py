@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from conformance.app.cli.choices import globs, jobs_option
+from conformance.app.cli.options import globs, jobs_option
 from conformance.core.errors import ReleaseError
 from conformance.core.verdict import CaseId
 from conformance.report.history import State, state_of
@@ -83,14 +83,14 @@ def command(
 
     Each release is installed into an environment of its own, with versions of mlx and transformers
     that work with it, and runs the same cases there. A library without versions stands for all
-    its releases that we have pins for. Expectations are not asked: they are about the current
+    its releases that we have pins for. Expectations do not apply: they are about the current
     releases.
 
     \b
     conformance releases mlx-lm==0.31.2,0.31.3,0.32.2 --family 'qwen3*'
     conformance releases mlx-lm --bisect mlx_lm/qwen3_5/ragged/float32/0
     """  # noqa: D301
-    asked = parse(releases)
+    chosen = parse(releases)
     if resume and (json_folder is None or case is not None):
         raise ReleaseError("--resume needs --json DIR, where the results are, and no --bisect")
     choice = Choice(engines, families, scenarios, dtypes, (), jobs)
@@ -102,16 +102,16 @@ def command(
             resume=resume,
         )
         if case is not None:
-            click.echo(_bisect(asked, case, jobs, runner))
+            click.echo(_bisect(chosen, case, jobs, runner))
             return
-        table = make_table([runner.run(release, choice) for release in asked])
+        table = make_table([runner.run(release, choice) for release in chosen])
     click.echo(as_text(table))
     if markdown is not None:
         write_lines(markdown, as_markdown(table).splitlines())
 
 
 class _Runner:
-    """Runs releases and says so on standard error."""
+    """Runs releases, and reports each on standard error."""
 
     def __init__(self, *, cache: Path, folder: Path, pins: dict[str, str], resume: bool) -> None:
         self._cache, self._folder, self._pins, self._resume = cache, folder, pins, resume
@@ -141,7 +141,7 @@ def _bisect(releases: tuple[Release, ...], text: str, jobs: int | None, runner: 
 
     change = bisect(releases, judge)
     if change is None:
-        return f"{text}: the oldest and the newest release that can tell are alike, or too few can"
+        return f"{text}: the oldest and the newest release that can run it agree, or too few can"
     return f"{text}: {change.text}"
 
 

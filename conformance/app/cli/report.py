@@ -1,13 +1,28 @@
-"""``conformance report``: results as pages."""
+"""``conformance report``: result files as what a CI system shows, and as pages."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
-from conformance.app.cli.choices import EXISTING_FILE, EXISTING_FOLDER, family_files_option
-from conformance.report.jsonl import read_results
+from conformance.app.cli.options import (
+    EXISTING_FILE,
+    EXISTING_FOLDER,
+    family_files_option,
+    writable,
+)
+from conformance.checks.expectations import load_expectations
+from conformance.core.errors import ConformanceError, ResultError
+from conformance.core.verdict import CaseResult
+from conformance.report import Outcome
+from conformance.report.annotations import error_annotations
+from conformance.report.badge import LABEL, badge, endpoint_json, svg
+from conformance.report.comparison import Comparison, compare
+from conformance.report.job_summary import MOST_BYTES, job_summary
+from conformance.report.jsonl import read_results, write_lines
+from conformance.report.junit import junit_xml
 from conformance.report.pages.extras import read_explanations, read_scripts
 from conformance.report.pages.material import Material, merged
 from conformance.report.pages.place import check_place
@@ -15,15 +30,62 @@ from conformance.report.pages.site import write_site
 from conformance.report.trials import read_trials
 from conformance.run.coverage import take_inventory
 from conformance.run.registry import build_registry
+from conformance.scenarios import LADDER
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("report")
-@click.argument("results", type=EXISTING_FILE, nargs=-1, required=True)
+@click.argument("files", type=EXISTING_FILE, nargs=-1, required=True, metavar="RESULTS...")
+@click.option(
+    "--against",
+    "--before",
+    "against",
+    type=EXISTING_FILE,
+    multiple=True,
+    metavar="OLD",
+    help="Results of an older run: what changed comes first, and has a page. May be repeated.",
+)
+@click.option(
+    "--to",
+    type=_FILE,
+    metavar="FILE",
+    help=f"Append the Markdown summary there. Default: the file that ${STEP_SUMMARY} names, else "
+    "it is printed, unless there are pages (--html).",
+)
+@click.option(
+    "--annotations",
+    "annotated",
+    is_flag=True,
+    help="Print failures as at most ten errors of a GitHub step, one for each family and engine.",
+)
+@click.option(
+    "--badge",
+    "badge_folder",
+    type=EXISTING_FOLDER,
+    metavar="DIR",
+    help="Write badge.svg and badge.json, which is for shields' endpoint badges, there.",
+)
+@click.option("--label", default=LABEL, show_default=True, help="The left half of the badge.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write the cases as JUnit XML.")
+@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write all results as one.")
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="The files are all shards of a whole run: an expectation that met no case is a problem.",
+)
+@click.option(
+    "--expectations",
+    type=EXISTING_FOLDER,
+    metavar="DIR",
+    help="With --whole: the folder of the run, instead of the project's own.",
+)
 @click.option(
     "--html",
     "folder",
     type=click.Path(path_type=Path),
-    required=True,
     metavar="DIR",
     help="Write pages there that open from disk, index.html first. A report that is there already "
     "is replaced.",
@@ -34,14 +96,7 @@ from conformance.run.registry import build_registry
     type=EXISTING_FILE,
     multiple=True,
     metavar="FILE",
-    help="Add what `conformance power --json` wrote; may be repeated.",
-)
-@click.option(
-    "--before",
-    type=EXISTING_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="Add a comparison with these older results; may be repeated.",
+    help="Pages: add what `conformance audit power --json` wrote; may be repeated.",
 )
 @click.option(
     "--release",
@@ -49,53 +104,129 @@ from conformance.run.registry import build_registry
     type=EXISTING_FILE,
     multiple=True,
     metavar="FILE",
-    help="Add the trend over these results, named by their files, the oldest first: what "
+    help="Pages: add the trend over these results, named by their files, the oldest first: what "
     "`conformance releases --json` wrote. May be repeated.",
 )
 @click.option(
     "--explained",
     type=EXISTING_FOLDER,
     metavar="DIR",
-    help="Add what `conformance explain --json` wrote into files of this folder.",
+    help="Pages: add what `conformance explain --json` wrote into files of this folder.",
 )
 @click.option(
     "--scripts",
     type=EXISTING_FOLDER,
     metavar="DIR",
-    help="Add the scripts of this folder that `conformance repro --out` wrote; a case's page says "
-    "how they are named. Those of `repro --known` serve all cases of a known defect.",
+    help="Pages: add the scripts of this folder that `conformance repro --out` wrote; a case's "
+    "page says how they are named. Those of known defects serve all of their cases: docs/defects.",
 )
 @family_files_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     *,
-    results: tuple[Path, ...],
-    folder: Path,
+    files: tuple[Path, ...],
+    against: tuple[Path, ...],
+    to: Path | None,
+    annotated: bool,
+    badge_folder: Path | None,
+    label: str,
+    junit: Path | None,
+    json_file: Path | None,
+    whole: bool,
+    expectations: Path | None,
+    folder: Path | None,
     power_files: tuple[Path, ...],
-    before: tuple[Path, ...],
     releases: tuple[Path, ...],
     explained: Path | None,
     scripts: Path | None,
     family_files: tuple[Path, ...],
 ) -> None:
-    """Make pages of result files of `conformance run --json`.
+    """Summarize result files of `conformance run --json` for CI, or write them as pages.
 
-    Several files are put together, such as those of several engines or dtypes; of a case that is
-    in two of them the last one counts.
+    Several files, such as those of shards, engines or dtypes, count as one run. Exit code: 0 if
+    every verdict is the expected one and nothing is worse than in OLD, else 1.
 
     \b
-    conformance report results.jsonl --html report
-    conformance report today.jsonl --before yesterday.jsonl --power power.jsonl --html report
+    conformance report results.jsonl --annotations --junit junit.xml
+    conformance report today.jsonl --against yesterday.jsonl --html report
     """  # noqa: D301
-    check_place(folder)
-    found = merged(map(read_results, results))
-    material = Material(
-        results=found,
-        trials=read_trials(power_files),
-        before=merged(map(read_results, before)) if before else (),
-        runs=tuple((path.stem, read_results(path)) for path in releases),
-        explanations=read_explanations(explained) if explained else {},
-        scripts=read_scripts(scripts, found) if scripts else {},
-        inventory=take_inventory(build_registry(family_files=family_files), found),
-    )
-    count = write_site(folder, material)
-    click.echo(f"{count} pages: {folder / 'index.html'}")
+    if to is None and (step := os.environ.get(STEP_SUMMARY)):
+        to = Path(step)
+    to = writable(to, "--to") if to else None
+    junit = writable(junit, "--junit") if junit else None
+    json_file = writable(json_file, "--json") if json_file else None
+    if folder is not None:
+        check_place(folder)
+    elif power_files or releases or explained or scripts:
+        raise ConformanceError(
+            "--power, --release, --explained and --scripts add to the pages: name --html DIR, too"
+        )
+    results, old = _joined(files), _joined(against)
+    found = compare(old, results) if old else None
+    stale = load_expectations(expectations).stale(results, whole=True) if whole else ()
+    outcome = Outcome(results, tuple(s.name for s in LADDER), stale)
+    if annotated:
+        for line in error_annotations(results, stale):
+            click.echo(line)
+    if junit:
+        write_lines(junit, junit_xml(results, stale).splitlines())
+    if json_file:
+        write_lines(json_file, _lines(files))
+    if badge_folder:
+        _write_badge(badge_folder, results, label)
+    if to is not None:
+        _append_summary(outcome, found, to)
+    elif folder is None:
+        click.echo(job_summary(outcome, found), nl=False)
+    if folder is not None:
+        ordered = merged([results])
+        material = Material(
+            results=ordered,
+            trials=read_trials(power_files),
+            before=merged([old]) if old else (),
+            runs=tuple((path.stem, read_results(path)) for path in releases),
+            explanations=read_explanations(explained) if explained else {},
+            scripts=read_scripts(scripts, ordered) if scripts else {},
+            inventory=take_inventory(build_registry(family_files=family_files), ordered),
+        )
+        click.echo(f"{write_site(folder, material)} pages: {folder / 'index.html'}")
+    ctx.exit(0 if outcome.ok and not (found and found.regressed) else 1)
+
+
+def _joined(files: tuple[Path, ...]) -> tuple[CaseResult, ...]:
+    """The results of all files, of which some may have none.
+
+    Raises:
+        ResultError: there is none in any, or a case is there twice.
+    """
+    found: dict[str, CaseResult] = {}
+    for path in files:
+        for result in read_results(path):
+            if result.case in found:
+                raise ResultError(f"{path}: the case {result.case} is there twice")
+            found[result.case] = result
+    if files and not found:
+        raise ResultError(f"no results in {', '.join(map(str, files))}")
+    return tuple(found.values())
+
+
+def _lines(files: tuple[Path, ...]) -> list[str]:
+    return [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _write_badge(folder: Path, results: tuple[CaseResult, ...], label: str) -> None:
+    shown = badge(results, label)
+    write_lines(folder / "badge.svg", svg(shown).splitlines())
+    write_lines(folder / "badge.json", endpoint_json(shown).splitlines())
+
+
+def _append_summary(outcome: Outcome, found: Comparison | None, to: Path) -> None:
+    """Append the summary to a file, of which other commands of the step may have written some."""
+    try:
+        there = to.stat().st_size if to.exists() else 0
+        text = job_summary(outcome, found, most_bytes=max(MOST_BYTES - there, 0))
+        with to.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConformanceError(f"--to: {to} cannot be written: {error.strerror}") from error

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from conformance.app.cli.choices import case_options, case_settings, jobs_option, writable
-from conformance.app.cli.one_case import case_of
+from conformance.app.cli.case_lookup import case_of
+from conformance.app.cli.options import case_options, case_settings, jobs_option, writable
 from conformance.app.cli.repro_known import known_script, known_scripts
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.checks.expectations import Defect, Expectations
@@ -76,10 +76,11 @@ def command(
 ) -> None:
     """Write a failing case, or a known defect, as a script with mlx and the library only.
 
-    CASE_ID is a case's, or a known defect's. The script has at most 60 lines. It prints single
-    stream and batch side by side and exits 1 while the defect is there. It is run once before it is
-    given out. With --known the same is done for known defects, as a table; exit code 1 if one of
-    them has no script that shows it. With --to it goes on from the table of an earlier call.
+    CASE_ID is a case's, or the id of a known defect. The script has at most 60 lines. It prints
+    single stream and batch side by side and exits 1 while the defect is there. It is run once
+    before it is printed or written. With --known the same is done for known defects, as a table;
+    exit code 1 if one of them has no script that shows it. With --to it goes on from the table of
+    an earlier call.
     """
     if (case_id is None) == (known is None):
         raise click.UsageError("name a case, or known defects by --known")
@@ -95,9 +96,9 @@ def command(
         ctx.exit(known_scripts(setup, known, folder=to, python=python, tried=tried, jobs=jobs))
     assert case_id is not None
     if "/" in case_id:
-        text, said = _of_case(setup, case_id, schedule, seconds, python=python, unittest=unittest)
+        text, output = _of_case(setup, case_id, schedule, seconds, python=python, unittest=unittest)
     elif schedule is None:
-        text, said = known_script(setup, case_id, python=python, unittest=unittest)
+        text, output = known_script(setup, case_id, python=python, unittest=unittest)
     else:
         raise click.UsageError("--schedule is of a case, not of a known defect")
     if out is None:
@@ -105,14 +106,14 @@ def command(
     else:
         write_lines(writable(out, "--out"), text.splitlines())
         click.echo(f"{out}: {text.count(chr(10))} lines")
-    click.echo(said, err=True)
+    click.echo(output, err=True)
 
 
 def _of_case(
     setup: Setup, name: str, schedule: str | None, seconds: float, *, python: str, unittest: bool
 ) -> tuple[str, str]:
     """The case's script, and what it printed."""
-    case = case_of(setup, name)
+    case = case_of(setup.registry, name)
     named = (schedule,) if schedule else ()
     wanted = Wanted(schedules=named, entry=_entry(setup.expectations, case, schedule))
     found = with_plain_config(setup.session, find(setup.session, case, wanted, seconds=seconds))
@@ -121,7 +122,7 @@ def _of_case(
 
 
 def _entry(known: Expectations | None, case: CaseId, schedule: str | None) -> Defect | None:
-    """The one known defect that speaks of the case, if there is exactly one."""
+    """The one known defect that is about the case, if there is exactly one."""
     if known is None:
         return None
     about = [

@@ -8,7 +8,7 @@ import click
 import pytest
 from rich.console import Console
 
-from conformance.app.cli.choices import (
+from conformance.app.cli.options import (
     case_options,
     case_settings,
     checkpoint_options,
@@ -18,9 +18,9 @@ from conformance.app.cli.choices import (
     json_lines,
     writable,
 )
+from conformance.app.cli.output_options import Output, output_options
 from conformance.app.cli.progress import Progress
 from conformance.app.cli.pytest_call import call_pytest
-from conformance.app.cli.telling import Telling, telling_options
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS, Settings
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.core.verdict import CaseResult
@@ -44,7 +44,7 @@ from conformance.tools.checkpoints.given import Given
     "dtypes",
     multiple=True,
     type=click.Choice(DTYPES),
-    help="Working dtype; may be repeated. Default: float32, which tells defects from rounding "
+    help="Working dtype; may be repeated. Default: float32, which separates defects from rounding "
     "best.",
 )
 @click.option(
@@ -80,27 +80,27 @@ from conformance.tools.checkpoints.given import Given
     help="Run only the K-th of N parts, for example 2/4. A family stays in one of them; all of "
     "them together are the whole run.",
 )
-@telling_options
+@output_options
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     default=TIMEOUT_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="A case that takes longer gets the verdict 'hang'. 0: wait for ever.",
+    help="A case that takes longer gets the verdict 'hang'. 0: no limit.",
 )
 @click.option(
     "--memory",
     type=click.FloatRange(min=0),
     metavar="GB",
-    help="A worker process that takes more is ended, and its case gets the verdict 'crash'. "
+    help="A worker process that takes more is stopped, and its case gets the verdict 'crash'. "
     "Default: its part of 80 % of the machine's memory, but at least 2 GiB. 0: no limit.",
 )
 @click.option(
     "--golden",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Hold a checkpoint's single streams and batches against its golden in this folder of "
+    help="Compare a checkpoint's single streams and batches with its golden in this folder of "
     "yours; the first run writes it.",
 )
 @checkpoint_options
@@ -119,7 +119,7 @@ def command(
     report: Path | None,
     exitfirst: bool,
     shard: str,
-    telling: Telling,
+    output: Output,
     timeout: float,
     memory: float | None,
     family_files: tuple[Path, ...],
@@ -150,23 +150,23 @@ def command(
         no_expectations=no_expectations,
         checkpoint=checkpoint,
     )
-    ctx.exit(_run(settings, jobs=jobs, exitfirst=exitfirst, telling=telling, report=report))
+    ctx.exit(_run(settings, jobs=jobs, exitfirst=exitfirst, output=output, report=report))
 
 
 def _run(
-    settings: Settings, *, jobs: int | None, exitfirst: bool, telling: Telling, report: Path | None
+    settings: Settings, *, jobs: int | None, exitfirst: bool, output: Output, report: Path | None
 ) -> int:
     """Run the suite and print what came of it; the exit code."""
     setup = make_setup(settings)
     for line in (*setup.told, *setup.sweep()):
         click.echo(line, err=True)
     if not setup.cases:
-        return _nothing(settings, telling)
+        return _nothing(settings, output)
     workers = min(jobs or cores(), len({setup.group_of(case) for case in setup.cases}))
     in_process = jobs == 1
     console = Console(highlight=False)
-    progress = Progress(console, telling.loudness)
-    code, output = call_pytest(
+    progress = Progress(console, output.verbosity)
+    code, text = call_pytest(
         settings, workers=0 if in_process else workers, exitfirst=exitfirst, plugin=progress
     )
     outcome = progress.outcome()
@@ -175,9 +175,9 @@ def _run(
     if progress.stopped_at_first:
         code = int(pytest.ExitCode.TESTS_FAILED)
     elif outcome is None or outcome.missing or not outcome.results:
-        click.echo(output, err=True)
+        click.echo(text, err=True)
     if outcome is not None and outcome.results:
-        telling.tell(outcome, console, settings.rerun_options)
+        output.finish(outcome, console, settings.rerun_options)
         if report is not None:
             _write_report(report, outcome.results, setup.registry)
     held = setup.hold_goldens()
@@ -186,12 +186,12 @@ def _run(
     return code or int(not all(one.good for one in held))
 
 
-def _nothing(settings: Settings, telling: Telling) -> int:
+def _nothing(settings: Settings, output: Output) -> int:
     """What is left to do of a shard where there are fewer families than shards."""
     click.echo(f"shard {settings.shard} has no cases: there are fewer families than shards")
     if settings.json:
         write_lines(settings.json, ())
-    telling.write_junit(Outcome(()))
+    output.write_junit(Outcome(()))
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from conformance.app.cli.choices import EXISTING_FILE, globs
+from conformance.app.cli.options import family_files_option, globs
 from conformance.core.errors import ConformanceError
 from conformance.run.hosting import load_plugin
 from conformance.run.registry import Registry, build_registry, select
@@ -18,14 +18,7 @@ _EXITS = {State.WRONG: 1, State.MODEL: 1, State.BROKEN: 3}
 @click.command("smoke")
 @globs("engine", "Engines to try; may be repeated. Default: all.")
 @globs("family", "Model families to try them on; may be repeated. Default: one for each library.")
-@click.option(
-    "--family-file",
-    "family_files",
-    type=EXISTING_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="A family of your own. May be repeated.",
-)
+@family_files_option
 @click.option(
     "-p",
     "--plugin",
@@ -43,7 +36,7 @@ def command(
     family_files: tuple[Path, ...],
     plugins: tuple[str, ...],
 ) -> None:
-    """Run engines for a few steps; tell a broken adapter from a wrong engine.
+    """Run engines for a few steps, to distinguish a broken adapter from a wrong engine.
 
     A sentence for each engine and family. Exit code: 0 if none is at fault, 1 if an engine or a
     model is wrong, 3 if an adapter breaks the protocol, 2 for a mistake in the options.
@@ -68,10 +61,10 @@ def _pairs(
     chosen = select(registry.engines, engines, what="engine")
     known = {name: registry.families_of(registry.engines[name]) for name in chosen}
     names = sorted({family.name for found in known.values() for family in found})
-    wanted = set(select(names, families, what="family"))
+    chosen_families = set(select(names, families, what="family"))
     pairs = []
     for engine, found in known.items():
-        fit = [family for family in found if family.name in wanted]
+        fit = [family for family in found if family.name in chosen_families]
         if not families:
             fit = sorted(fit, key=lambda f: (bool(f.facts.required), not f.facts.quick))[:1]
         pairs += [(engine, family.name) for family in fit]

@@ -21,8 +21,8 @@ class Material:
 
     Attributes:
         results: each case once.
-        inventory: what can be run.
-        trials: of ``conformance power``.
+        inventory: what there is to run.
+        trials: of ``conformance audit power``.
         before: results of an older run, to compare with.
         runs: of several releases, oldest first.
         explanations: by case id.

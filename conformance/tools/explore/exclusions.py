@@ -21,6 +21,18 @@ _NEEDED = {
     "chunked": (Feature.PIECES,),
 }
 
+# Only entries about calls that no schedule here makes leave a family clean.
+_APART = frozenset({"invalid"})
+
+
+def clean(expectations: Expectations, engine: str, family: str) -> bool:
+    """Whether no known defect of the library can show in a family's schedules."""
+    return not any(
+        entry.speaks_of(engine, family) and not _APART.issuperset(entry.verdicts)
+        for entry in expectations.defects
+        if "*" not in entry.families
+    )
+
 
 def left_out(expectations: Expectations, engine: str, family: str) -> tuple[Feature, ...]:
     """The features with a known defect in all families; those of single families do not count."""

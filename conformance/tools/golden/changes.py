@@ -59,6 +59,14 @@ class Changes:
             cause.startswith(_DECISIVE) for cause in self.causes
         )
 
+    def lines(self, label: str) -> list[str]:
+        """The worst kind, what the changes follow from, and each request's, as text."""
+        lines = [f"{label}: {self.kind}", *(f"    {cause}" for cause in self.causes)]
+        for change in self.requests:
+            text = f": {change.text}" if change.text else ""
+            lines.append(f"    {change.request_id}: {change.kind}{text}")
+        return lines
+
 
 _DECISIVE = ("recipe", "weights", "dtype", "seed", "oracle")
 

@@ -56,6 +56,27 @@ class Checked:
         """The differences that no expectation explains."""
         return tuple(difference for difference in self.differences if not difference.known)
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The expectations that explain the others."""
+        return tuple(sorted({name for found in self.differences for name in found.known}))
+
+    def lines(self) -> list[str]:
+        """What fails, in words: problems, then what the unknown differences mean, and the first.
+
+        Of each comparison of each batch the first request is shown, with how many more there are.
+        """
+        lines = list(self.problems)
+        firsts: dict[tuple[str, str, str], list[Difference]] = {}
+        for found in self.unknown:
+            firsts.setdefault((found.part, found.engine, found.schedule), []).append(found)
+        if firsts:
+            lines.append(f"{self.label}: {self.meaning}")
+        for first, *more in firsts.values():
+            rest = f"; and {len(more)} more requests" if more else ""
+            lines.append(f"    {first}{rest}")
+        return lines
+
 
 def folder_problems(
     root: Path,

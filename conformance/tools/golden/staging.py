@@ -88,7 +88,7 @@ def _check_sensitivity(subject: Subject, where: str) -> None:
     if not measured.sensitive:
         raise GoldenError(
             f"{where}: no golden: the model is insensitive: its weakest signal is "
-            f"{measured.ratio:.3g} times its rounding; `conformance calibrate` shows which"
+            f"{measured.ratio:.3g} times its rounding; `conformance audit calibrate` shows which"
         )
 
 

@@ -44,6 +44,10 @@ class Proposal:
         """The family's name in reports."""
         return f"{self.library}/{self.family}"
 
+    def lines(self) -> list[str]:
+        """What the new golden says otherwise, and what that follows from."""
+        return self.changes.lines(self.label) if self.changes else []
+
     @property
     def writes(self) -> bool:
         """Whether accepting it writes the file."""

@@ -97,7 +97,7 @@ def _judge(run: Run, source: Vectors) -> tuple[CaseId, _Judged]:
     if header.dtype != manifest.dtype:
         raise VectorsError(
             f"{run.where}: field 'dtype' is {header.dtype!r}, the vectors are of "
-            f"{manifest.dtype}: other dtypes have other noise (`conformance export --dtype`)"
+            f"{manifest.dtype}: other dtypes have other noise (`conformance golden export --dtype`)"
         )
     try:
         exported = source.schedule(header.family, header.scenario, header.schedule)

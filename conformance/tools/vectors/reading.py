@@ -141,7 +141,7 @@ def _manifest(path: Path) -> Manifest:
     if number != FORMAT:
         raise VectorsError(
             f"{path}: field 'format' is {number!r}, this release reads {FORMAT}: export the "
-            "vectors anew with `conformance export`"
+            "vectors anew with `conformance golden export`"
         )
     manifest: Manifest = _converted(path, data, Manifest)
     if digest_of(manifest) != manifest.digest:

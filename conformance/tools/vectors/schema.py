@@ -37,7 +37,7 @@ def schema_text(name: str) -> str:
 def _of_trace() -> dict[str, Any]:
     return {
         "title": "mlx-conformance trace",
-        "description": "One line of a trace that `conformance judge` judges.",
+        "description": "One line of a trace that `conformance golden judge` judges.",
         **msgspec.json.schema(Record),
     }
 
@@ -49,7 +49,7 @@ def _of_vectors() -> dict[str, Any]:
     return {
         "title": "mlx-conformance vectors",
         "description": "manifest.json, FAMILY/SCENARIO.json or FAMILY/golden.json, as "
-        "`conformance export` writes it.",
+        "`conformance golden export` writes it.",
         "anyOf": list(found),
         "$defs": definitions,
     }

@@ -6,7 +6,7 @@ def test_an_unknown_engine_is_one_sentence(conformance):
     assert done.code == 2
     assert done.err == (
         "conformance: no engine matches 'warp'; there are toy "
-        "(`conformance list engines` shows all)\n"
+        "(`conformance show engines` shows all)\n"
     )
 
 

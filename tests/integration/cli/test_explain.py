@@ -24,7 +24,7 @@ def test_a_case_that_fails_is_taken_apart(tmp_path):
     assert all(set(layer) == {"path", "error", "noise"} for layer in found["layers"])
     assert [layer["path"] for layer in found["layers"]] == [f"model.layers.{n}" for n in range(4)]
     assert any(step["difference"] > 100 * step["noise"] for step in found["steps"])
-    for part in (found["what"], "needs       batch, padding; with these alone it fails"):
+    for part in (found["what"], "needs       batch, padding; with only these it fails"):
         assert part in done.output
     assert "begins at   cache:0:BatchKVCache:offset: request" in done.output
 

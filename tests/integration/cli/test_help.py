@@ -1,13 +1,91 @@
-"""``--help``."""
+"""``--help``, of the command and of its groups; names that commands had before."""
+
+import re
 
 import pytest
 
+from conformance.app.cli.main import group
 
-@pytest.mark.parametrize("command", ["run", "list", "show", "calibrate"])
+GROUPS = {
+    "Prove": ["run", "smoke", "explore"],
+    "Understand": ["show", "explain", "repro"],
+    "Compare": ["diff", "report", "releases"],
+    "Add": ["new"],
+    "Maintain": ["golden", "audit"],
+}
+RENAMED = {
+    "list": "show",
+    "summary": "report",
+    "export": "golden export",
+    "judge": "golden judge",
+    "new-family": "new family",
+    "calibrate": "audit calibrate",
+    "power": "audit power",
+    "caches": "audit caches",
+    "bench": "audit bench",
+    "soak": "explore --false-alarms",
+}
+
+
+def sections(text):
+    """The names under each title of a help text, with the line of each."""
+    found = {}
+    for line in text.splitlines():
+        if title := re.fullmatch(r"(\w+):", line):
+            names = found[title[1]] = {}
+        elif found and (row := re.fullmatch(r"  ([a-z-]+) +(\S.*)", line)):
+            names[row[1]] = row[2]
+    return found
+
+
+def test_there_are_twelve_commands_in_groups_each_with_one_line(conformance):
+    done = conformance("--help", COLUMNS="80")
+    assert done.code == 0
+    found = sections(done.out)
+    assert {title: list(found[title]) for title in GROUPS} == GROUPS
+    assert sum(map(len, GROUPS.values())) == 12
+    for title in GROUPS:
+        assert all(line.endswith(".") or line.endswith("?") for line in found[title].values())
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("new", ["family"]),
+        ("golden", ["check", "diff", "update", "verify", "export", "judge"]),
+        ("audit", ["power", "calibrate", "caches", "bench"]),
+    ],
+)
+def test_a_group_has_a_short_help_of_its_own(conformance, command, names):
+    done = conformance(command, "--help", COLUMNS="80")
+    assert done.code == 0
+    assert list(sections(done.out)["Commands"]) == names
+    assert len(done.out.splitlines()) < 20
+
+
+@pytest.mark.parametrize(
+    "command", ["run", "show", "report", "audit calibrate", "golden export", "new family"]
+)
 def test_each_command_has_help(conformance, command):
-    done = conformance(command, "--help")
+    done = conformance(*command.split(), "--help")
     assert done.code == 0
     assert f"conformance {command}" in done.out
+
+
+@pytest.mark.parametrize("more", [(), ("--help",), ("families", "--json"), ("--no-such-option",)])
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_name_of_before_ends_in_the_new_one(capsys, name, more):
+    with pytest.raises(SystemExit) as end:
+        group.main([name, *more], prog_name="conformance")
+    assert end.value.code == 2
+    said = capsys.readouterr()
+    assert said.err == f"conformance: `{name}` is now `conformance {RENAMED[name]}`\n"
+    assert said.out == ""
+
+
+def test_a_name_of_before_is_not_in_the_help(conformance):
+    shown = {name for names in sections(conformance("--help").out).values() for name in names}
+    assert not shown & set(RENAMED)
 
 
 def test_help_loads_nothing_heavy(start):

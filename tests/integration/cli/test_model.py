@@ -9,8 +9,8 @@ import pytest
 from checkpoint_folders import make_folder, quantized, sharded, write_tokenizer
 from click.testing import CliRunner
 
-from conformance.app.cli.choices import case_settings
 from conformance.app.cli.main import group
+from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.core.faults.base import Hits
 from conformance.tools.checkpoints.given import Given

@@ -57,7 +57,7 @@ def test_a_tokenizer_that_is_code_is_refused(hostile, change, tmp_path):
 
 def test_a_new_model_whose_config_names_code_is_refused(hostile, change, tmp_path):
     change("config.json", model_file="evil.py")
-    done = CliRunner().invoke(group, ["new-family", str(hostile)])
+    done = CliRunner().invoke(group, ["new", "family", str(hostile)])
     assert done.exit_code == 2, done.output
     assert "asks for Python code to be run (evil.py); --trust-remote-code allows" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Result files of ``conformance power``."""
+"""Result files of ``conformance audit power``."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_files_are_merged_and_the_last_word_counts(tmp_path):
 def test_a_line_that_is_no_trial_is_reported_with_its_place(tmp_path, line):
     path = written(tmp_path / "a", KILLED)
     path.write_text(path.read_text() + line)
-    with pytest.raises(ResultError, match=r"a, line 2: not a result of `conformance power`"):
+    with pytest.raises(ResultError, match=r"a, line 2: not a result of `conformance audit power`"):
         read_trials([path])
 
 

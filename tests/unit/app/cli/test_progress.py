@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from conformance.app.cli import progress as module
+from conformance.app.cli.output_options import Verbosity
 from conformance.app.cli.progress import Progress
-from conformance.app.cli.telling import Loudness
 from conformance.app.pytest_plugin.options import ATTRIBUTES, RESULT
 from conformance.core.verdict import CaseId, CaseResult, Verdict, encode
 
@@ -41,7 +41,7 @@ def play(monkeypatch):
     collector = SimpleNamespace(selected=CASES, pytest_report_header=lambda: ["on an abacus"])
     monkeypatch.setattr(module, "find_collector", lambda config: collector)
 
-    def run(*, terminal, width, loudness=Loudness.NORMAL):
+    def run(*, terminal, width, loudness=Verbosity.NORMAL):
         buffer = io.StringIO()
         console = Console(file=buffer, force_terminal=terminal, width=width, color_system=None)
         shown = Progress(console, loudness)
@@ -77,7 +77,7 @@ def test_a_terminal_s_line_is_never_broken_and_tells_the_time_left(play, width):
 
 def test_quiet_says_nothing_and_verbose_every_case(play):
     for terminal in (True, False):
-        assert play(terminal=terminal, width=80, loudness=Loudness.QUIET) == ""
-    text = play(terminal=False, width=80, loudness=Loudness.VERBOSE)
+        assert play(terminal=terminal, width=80, loudness=Verbosity.QUIET) == ""
+    text = play(terminal=False, width=80, loudness=Verbosity.VERBOSE)
     assert text.count("exact: e/f") == 19
     assert "drift: e/f9/ragged/float32/0  0.50 s" in text

@@ -3,28 +3,44 @@
 import pytest
 from miniatures import wrong
 from miniatures.goldens import SensitiveLibrary, staged
-from miniatures.library import subject
+from miniatures.library import family
 from miniatures.right import ContinuousBatching
 from syrupy.data import Snapshot, SnapshotCollection
 
-from conformance.app.pytest_plugin.goldens import GoldenExtension, Observed
+from conformance.app.pytest_plugin.goldens import GoldenExtension
 from conformance.core.errors import GoldenError
+from conformance.tools.golden.checking import check
 from conformance.tools.golden.format import load_golden, to_text
+from conformance.tools.golden.layout import golden_path
+from conformance.tools.golden.update import propose
 
 
 class Heavier(SensitiveLibrary):
     scale = 1.01
 
 
-def observed(engine=ContinuousBatching, library=SensitiveLibrary):
-    return Observed(subject(library()), (engine,), None)
+@pytest.fixture
+def root(tmp_path):
+    """The folder of a golden that holds."""
+    path = golden_path(tmp_path / "golden", "toy", "toy")
+    path.parent.mkdir(parents=True)
+    path.write_text(to_text(staged().golden))
+    return tmp_path / "golden"
 
 
-def matches(value, stored):
+def checked(root, engine=ContinuousBatching):
+    pair = (SensitiveLibrary(), family())
+    return check(pair, root=root, engines=[engine], files_only=False, expectations=None)
+
+
+def proposed(root, library=SensitiveLibrary):
+    return propose((library(), family()), root=root, expectations=None)
+
+
+def matches(value):
     extension = GoldenExtension()
     text = extension.serialize(value)
-    found = extension.matches(serialized_data=text, snapshot_data=stored)
-    return found, list(extension.diff_lines(text, stored))
+    return extension.matches(serialized_data=text, snapshot_data="what is in the file")
 
 
 def written(tmp_path, text):
@@ -33,46 +49,34 @@ def written(tmp_path, text):
     GoldenExtension.write_snapshot_collection(snapshot_collection=collection)
 
 
-def test_only_what_passed_the_gate_has_a_goldens_text(tmp_path):
-    extension = GoldenExtension()
-    golden = staged()
-    written(tmp_path, extension.serialize(golden))
-    assert load_golden(tmp_path / "toy.json") == golden.golden
+def test_only_what_passed_the_gate_has_a_goldens_text(tmp_path, root):
+    proposal = proposed(root)
+    written(tmp_path, GoldenExtension().serialize(proposal))
+    assert load_golden(tmp_path / "toy.json") == proposal.staged.golden
 
 
 @pytest.mark.parametrize(
     "value", ["text", 1.0, {"a": 1}, staged().golden], ids=lambda v: type(v).__name__
 )
-def test_what_is_neither_staged_nor_observed_is_refused(value):
+def test_what_is_neither_proposed_nor_checked_is_refused(value):
     with pytest.raises(TypeError, match="a golden is made from the oracle, not from a"):
         GoldenExtension().serialize(value)
 
 
-def test_what_was_observed_cannot_be_written(tmp_path):
-    text = GoldenExtension().serialize(observed(wrong.AttendsToPadding))
+def test_what_was_checked_cannot_be_written(tmp_path, root):
+    text = GoldenExtension().serialize(checked(root, wrong.AttendsToPadding))
     with pytest.raises(GoldenError, match="not JSON"):
         written(tmp_path, text)
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "toy.json").exists()
 
 
-def test_an_observation_matches_what_holds():
-    assert matches(observed(), to_text(staged().golden)) == (True, [])
+def test_a_check_matches_what_holds_and_nothing_else(root):
+    assert matches(checked(root))
+    assert not matches(checked(root, wrong.AttendsToPadding))
 
 
-def test_a_wrong_batch_does_not_match_and_says_where():
-    found, report = matches(observed(wrong.AttendsToPadding), to_text(staged().golden))
-    assert not found
-    assert report[0] == "the batch differs; the single stream still gives the golden"
-    assert "request 'two', step " in report[1]
-    assert "margin" in report[1]
-
-
-def test_a_staged_golden_matches_one_that_says_the_same():
-    assert matches(staged(), to_text(staged().golden))[0]
-    assert not matches(staged(Heavier()), to_text(staged().golden))[0]
-    assert not matches(staged(), "{")[0], "what is damaged is written anew"
-
-
-def test_an_observation_tells_what_is_damaged():
-    with pytest.raises(GoldenError, match=r"golden/toy/toy\.json: not JSON"):
-        matches(observed(), "{")
+def test_a_proposal_matches_a_golden_that_says_the_same(root):
+    assert matches(proposed(root))
+    assert not matches(proposed(root, Heavier))
+    golden_path(root, "toy", "toy").write_text("{")
+    assert not matches(proposed(root)), "what is damaged is written anew"

@@ -62,7 +62,7 @@ def overview(results, inventory, trials=()):
 
 def test_without_a_power_file_the_page_says_so():
     few, inventory = results_by_hand.few(), results_by_hand.inventory()
-    assert "no result file of <code>conformance power</code>" in overview(few, inventory)
+    assert "no result file of <code>conformance audit power</code>" in overview(few, inventory)
     text = overview(few, inventory, [trial(Outcome.KILLED, ratio=50.0)])
     assert "1 of 1 pairs" in text
     assert "too small" in text

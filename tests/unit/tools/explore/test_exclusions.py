@@ -2,7 +2,7 @@
 
 from conformance.checks.expectations import Defect, Expectations
 from conformance.scenarios.features import Feature
-from conformance.tools.explore.exclusions import left_out, verdicts
+from conformance.tools.explore.exclusions import clean, left_out, verdicts
 
 WORDS = dict.fromkeys(("package", "where", "why", "script"), "here")
 
@@ -29,3 +29,13 @@ def test_verdicts_are_those_of_all_entries_of_the_family():
         (defect(("llama",), ragged=("drift", "nan")), defect(("other",), ragged="crash"))
     )
     assert verdicts(known, "mlx_lm", "llama") == ("drift", "nan")
+
+
+def test_families_with_known_defects_are_not_clean():
+    known = Expectations(
+        (defect(("llama",), ragged="diverged"), defect(("gpt*",), invalid="diverged"))
+    )
+    assert not clean(known, "mlx_lm", "llama")
+    assert clean(known, "reference_solo", "llama")
+    assert clean(known, "mlx_lm", "gpt2")
+    assert clean(known, "mlx_lm", "mamba")

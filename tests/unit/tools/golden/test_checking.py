@@ -137,6 +137,17 @@ def test_a_wrong_batch_fails(root):
     assert found.meaning == "the batch differs; the single stream still gives the golden"
 
 
+def test_what_fails_is_told_in_lines(root):
+    assert checked(root).lines() == []
+    label, *rest = checked(root, engine=AttendsToPadding).lines()
+    assert label == "toy/toy: the batch differs; the library alone still gives the golden"
+    assert "request 'two', step " in rest[0]
+    assert "margin" in rest[0]
+    assert len({line.partition(": ")[0] for line in rest}) == len(rest), "one line a comparison"
+    (missing,) = checked(root / "elsewhere").lines()
+    assert missing.endswith("toy.json: missing; `conformance golden update` makes it")
+
+
 def test_engines_of_other_libraries_are_left_out(root):
     class Stranger(AttendsToPadding):
         library = "other"

@@ -199,12 +199,12 @@ def test_what_never_happened_proves_nothing(judged, moving):
 
 def test_the_message_has_five_parts(judged, plain):
     plain[6]["token"] = 3
-    text = result_text(judged(plain), rerun="conformance judge t --vectors v")
+    text = result_text(judged(plain), rerun="conformance golden judge t --vectors v")
     heads = [line.split(":")[0].strip() for line in text.splitlines()]
     assert heads == ["diverged", "what", "where", "expected", "cause", "rerun"]
     assert "schedule 'plain', free run, request 'b', step 2, row 1" in text
     assert "what this rung adds: prompts of unequal length: padding" in text
-    assert "conformance judge t --vectors v" in text
+    assert "conformance golden judge t --vectors v" in text
 
 
 def test_a_good_result_is_one_line(judged, plain):

@@ -1,0 +1,33 @@
+"""``conformance audit``: whether the checks would notice a defect, and what a run costs."""
+
+from __future__ import annotations
+
+import click
+
+from conformance.app.cli.lazy_group import Lazy, LazyGroup
+
+
+@click.group(
+    "audit",
+    cls=LazyGroup,
+    sections={
+        "Commands": {
+            "power": Lazy(
+                "conformance.app.cli.audit.power", "Put historic defects in; see which are caught."
+            ),
+            "calibrate": Lazy(
+                "conformance.app.cli.audit.calibrate",
+                "Measure how sensitive families are to small defects.",
+            ),
+            "caches": Lazy(
+                "conformance.app.cli.audit.caches", "Test the operations of every batch cache."
+            ),
+            "bench": Lazy(
+                "conformance.app.cli.audit.bench",
+                "Measure coverage, overhead and speed-up of runs.",
+            ),
+        }
+    },
+)
+def command() -> None:
+    """Test the checks themselves, and measure what a run costs."""

@@ -1,0 +1,160 @@
+"""``conformance audit caches``: each operation of each batch cache, compared with plain rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from conformance.app.cli.options import json_lines, writable
+from conformance.core.errors import ConformanceError
+from conformance.report.jsonl import write_lines
+from conformance.tools.caches.discovery import Found, discover
+from conformance.tools.caches.finding import FindingError
+from conformance.tools.caches.known import CacheDefect, explain, load_cache_defects, shows
+from conformance.tools.caches.machine import Outcome, explore
+
+
+@click.command("caches")
+@click.option(
+    "--class",
+    "classes",
+    multiple=True,
+    metavar="GLOB",
+    help="Classes to test, such as 'mlx_vlm.Batch*'; may be repeated. Default: all.",
+)
+@click.option(
+    "--examples",
+    type=click.IntRange(min=1),
+    default=80,
+    show_default=True,
+    metavar="N",
+    help="Sequences of operations for each class.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@json_lines("Write what each class showed as JSON lines.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    classes: tuple[str, ...],
+    examples: int,
+    seed: int,
+    json_file: Path | None,
+) -> None:
+    """Test every operation of every batch cache: insert, remove, merge, trim, copy, save.
+
+    Random sequences of operations are run on the cache and on plain rows of tokens. After each
+    contents, masks, offsets, dtypes and reported bytes must agree. Exit code 1 if a class differs
+    in a way that is not known, if there is no test for it, or if a known defect no longer shows.
+    """
+    target = writable(json_file, "--json") if json_file else None
+    chosen = _chosen(classes)
+    defects = load_cache_defects()
+    console = Console(highlight=False)
+    outcomes: list[Outcome] = []
+    with console.status("caches") as status:
+        for found in chosen:
+            status.update(f"{len(outcomes)}/{len(chosen)} classes, {found.name}")
+            known = partial(explain, defects)
+            outcomes.append(explore(found, examples=examples, seed=seed, known=known))
+    console.print(_table(chosen, outcomes))
+    if target:
+        write_lines(target, map(_as_line, chosen, outcomes))
+    uncovered = [found.name for found in chosen if not found.kinds]
+    failures = [outcome.failure for outcome in outcomes if outcome.failure]
+    stale = _stale(defects, chosen)
+    for entry in defects:
+        shown = [outcome.name for outcome in outcomes if entry.id in outcome.known]
+        if shown:
+            console.print(f"known: {entry.id} in {', '.join(shown)}", soft_wrap=True)
+    _tell(console, failures, uncovered, stale)
+    ctx.exit(1 if failures or uncovered or stale else 0)
+
+
+def _chosen(patterns: Sequence[str]) -> list[Found]:
+    found = discover()
+    for pattern in patterns:
+        if not any(fnmatchcase(one.name, pattern) for one in found):
+            names = ", ".join(one.name for one in found)
+            raise ConformanceError(f"--class: no class matches {pattern!r}; there are {names}")
+    return [one for one in found if not patterns or _any(one.name, patterns)]
+
+
+def _any(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _stale(defects: tuple[CacheDefect, ...], chosen: Sequence[Found]) -> list[str]:
+    """Entries whose own sequence, on a chosen class, no longer shows them."""
+    names = {found.name for found in chosen}
+    return [
+        entry.id for entry in defects if entry.played in names and not shows(entry, chosen, defects)
+    ]
+
+
+def verdict(found: Found, outcome: Outcome) -> str:
+    """The verdict on a class."""
+    if not found.kinds:
+        return "uncovered"
+    if outcome.failure:
+        return "wrong"
+    return "known" if outcome.known else "right"
+
+
+def _table(chosen: Sequence[Found], outcomes: Sequence[Outcome]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("class", no_wrap=True)
+    table.add_column("verbs", overflow="fold")
+    table.add_column("sequences", justify="right")
+    table.add_column("verdict")
+    for found, outcome in zip(chosen, outcomes, strict=True):
+        table.add_row(
+            found.name,
+            " ".join(sorted(outcome.verbs)),
+            str(outcome.sequences),
+            verdict(found, outcome),
+        )
+    return table
+
+
+def _tell(
+    console: Console,
+    failures: Sequence[FindingError],
+    uncovered: Sequence[str],
+    stale: Sequence[str],
+) -> None:
+    for finding in failures:
+        console.print(sequence(finding), soft_wrap=True, markup=False)
+    for name in uncovered:
+        console.print(
+            f"{name}: uncovered, no kind in conformance/tools/caches tests it", soft_wrap=True
+        )
+    for name in stale:
+        console.print(f"known defect {name} no longer shows: take its entry out", soft_wrap=True)
+
+
+def sequence(finding: FindingError) -> str:
+    """The verbs that show it, one a line, and what differs."""
+    verbs = "".join(f"  {number}. {step}\n" for number, step in enumerate(finding.steps))
+    return f"{finding.name} differs:\n{verbs}  {finding.problem.what}: {finding.problem.text}\n"
+
+
+def _as_line(found: Found, outcome: Outcome) -> str:
+    return json.dumps(
+        {
+            "class": found.name,
+            "verdict": verdict(found, outcome),
+            "sequences": outcome.sequences,
+            "verbs": dict(sorted(outcome.verbs.items())),
+            "known": {name: one.as_dict() for name, one in sorted(outcome.known.items())},
+            "failure": outcome.failure.as_dict() if outcome.failure else None,
+        }
+    )

@@ -1,0 +1,112 @@
+"""``conformance audit calibrate``: how sensitive families are to small defects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from conformance.app.cli.audit.sensitivity_table import Measured, as_line, table, verdict
+from conformance.app.cli.families import chosen_families
+from conformance.app.cli.options import (
+    family_files_option,
+    globs,
+    jobs_option,
+    json_lines,
+    writable,
+)
+from conformance.app.cli.parallel import in_processes
+from conformance.core.errors import ConformanceError, ModelError, Unsupported
+from conformance.core.family import Family, load_family
+from conformance.core.library import Library
+from conformance.report.jsonl import write_lines
+from conformance.run.registry import build_registry, select
+from conformance.run.selection import DTYPES
+
+Subject = tuple[Library, Family]
+
+
+@click.command("calibrate")
+@globs("engine", "Measure the families of these engines; may be repeated. Default: all.")
+@globs("family", "Families to measure; may be repeated. Default: all.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Search a better weights recipe for families that fall short, and put it into their "
+    "files.",
+)
+@json_lines("Write all signals and roundings as JSON lines, one for each family.")
+@jobs_option()
+@family_files_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    engines: tuple[str, ...],
+    families: tuple[str, ...],
+    dtype: str,
+    seed: int,
+    write: bool,
+    json_file: Path | None,
+    jobs: int | None,
+    family_files: tuple[Path, ...],
+) -> None:
+    """Measure how sensitive families are to small defects, relative to their rounding.
+
+    A tiny random model can be insensitive: then its verdicts prove nothing. Three defects are put
+    into its single stream: an earlier token dropped, a position shifted by one, a cache slot
+    corrupted. The least of what they move (in nats) must be 10 times the rounding noise; 1000 is
+    the aim in float32. Exit code 1 if a family falls short.
+    """
+    if write and (dtype != "float32" or seed):
+        raise ConformanceError("--write: recipes are made for float32 and seed 0 only")
+    target = writable(json_file, "--json") if json_file else None
+    registry = build_registry(family_files=family_files)
+    chosen = chosen_families(registry, select(registry.engines, engines, what="engine"), families)
+    console = Console(highlight=False)
+    measured = []
+    with console.status("measuring") as status:
+        for item in _measure_all(chosen, jobs=jobs, dtype=dtype, seed=seed, write=write):
+            measured.append(item)
+            status.update(f"{len(measured)}/{len(chosen)} families, {item.family}")
+    console.print(table(measured))
+    if target:
+        write_lines(target, (as_line(item, dtype=dtype, seed=seed) for item in measured))
+    console.print(verdict(measured), soft_wrap=True)
+    ctx.exit(0 if all(item.good for item in measured) else 1)
+
+
+def _measure_all(
+    subjects: list[Subject], *, jobs: int | None, dtype: str, seed: int, write: bool
+) -> Iterator[Measured]:
+    """Each family's measurement, in order, as soon as it is there."""
+    one = partial(measure_one, dtype=dtype, seed=seed, write=write)
+    return in_processes(one, subjects, jobs=jobs, died=_crashed)
+
+
+def _crashed(subject: Subject) -> Measured:
+    library, family = subject
+    return Measured(f"{library.name}/{family.name}", None, problem="its process crashed")
+
+
+def measure_one(subject: Subject, *, dtype: str, seed: int, write: bool) -> Measured:
+    """The family's sensitivity, and with ``write`` whether a better recipe was found for it."""
+    library, family = subject
+    # Two libraries may each have a family of that name.
+    label = f"{library.name}/{family.name}"
+    try:
+        before = library.sensitivity(family, dtype=dtype, seed=seed)
+        if not (write and library.calibrate(family)):
+            return Measured(label, before)
+        better = load_family(Path(family.path))
+        after = library.sensitivity(better, dtype=dtype, seed=seed)
+        return Measured(label, after, written=True)
+    except Unsupported as error:
+        return Measured(label, None, problem=str(error), unsupported=True)
+    except ModelError as error:
+        return Measured(label, None, problem=str(error))

@@ -1,0 +1,180 @@
+"""``conformance audit power``: every fault in every family, and which of them the checks catch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from functools import cache
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from conformance.app.cli.audit.power_table import print_matrix
+from conformance.app.cli.options import EXISTING_FILE, globs, jobs_option, json_lines, writable
+from conformance.app.cli.parallel import as_they_come
+from conformance.core.errors import ConformanceError
+from conformance.report.jsonl import ResultFile
+from conformance.report.trials import Outcome, Trial, encode, read_trials
+from conformance.run.registry import Registry, build_registry, select
+from conformance.run.selection import DTYPES
+from conformance.tools.mutation.power import Unit, crashed, halves, trials
+
+EXIT_INTERRUPTED = 2
+
+
+@click.command("power")
+@globs("fault", "Faults to try. Default: all.")
+@globs("engine", "Only faults that are put under these engines. Default: all.")
+@globs("family", "Families. Default: all.")
+@click.option(
+    "--quick", is_flag=True, help="One family for each kind of cache, instead of all families."
+)
+@click.option(
+    "--every-scenario",
+    is_flag=True,
+    help="Run every scenario with each fault, not only until one catches it: tells which checks "
+    "and scenarios alone catch something.",
+)
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@json_lines(
+    "Write one JSON line for each fault in each family. An interrupted run leaves "
+    "FILE.partial instead."
+)
+@click.option(
+    "--read",
+    "sources",
+    type=EXISTING_FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Try nothing: report what a run left in this file, whole or partial; may be repeated, "
+    "and --json then merges them. "
+    "Of the same fault in the same family, dtype and seed the last one counts.",
+)
+@jobs_option()
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    faults: tuple[str, ...],
+    engines: tuple[str, ...],
+    families: tuple[str, ...],
+    quick: bool,
+    every_scenario: bool,
+    dtype: str,
+    seed: int,
+    json_file: Path | None,
+    sources: tuple[Path, ...],
+    jobs: int | None,
+) -> None:
+    """Re-enact historic defects in the installed libraries, and see which of them are caught.
+
+    Each fault is put around the runs of an engine, in every family where it can occur, and the
+    scenarios that should catch it are run, the cheapest first. A survivor is a hole in the checks:
+    exit code 1. An interruption ends in 2, and reports what was found until then.
+    """
+    target = writable(json_file, "--json") if json_file else None
+    console = Console(highlight=False)
+    if sources:
+        found, ended = read_trials(sources), True
+        if target:
+            ResultFile(target, encode).finish(found)
+    else:
+        registry = build_registry()
+        units = _units(registry, faults, engines, families, quick=quick)
+        more = {"dtype": dtype, "seed": seed, "every_scenario": every_scenario}
+        units = [msgspec.structs.replace(unit, **more) for unit in units]
+        found, ended = _try_all(units, console, target, jobs=jobs)
+    if not found and ended:
+        raise ConformanceError("there is nothing to report: no fault meets a family")
+    print_matrix(console, found)
+    if not ended:
+        left = f"; {target}.partial has it" if target else ""
+        console.print(f"interrupted: this is what was found until then{left}", soft_wrap=True)
+        ctx.exit(EXIT_INTERRUPTED)
+    ctx.exit(1 if any(trial.outcome is Outcome.SURVIVED for trial in found) else 0)
+
+
+def _try_all(
+    units: list[Unit], console: Console, target: Path | None, *, jobs: int | None
+) -> tuple[tuple[Trial, ...], bool]:
+    """All trials, and whether they are all: Ctrl-C ends it with what there is."""
+    file = ResultFile(target, encode) if target else None
+    found: list[Trial] = []
+    pairs = sum(len(unit.faults) for unit in units)
+    with (
+        console.status("trying faults") as status,
+        contextlib.closing(_tried(units, jobs=jobs)) as done,
+    ):
+        try:
+            for trial in done:
+                found.append(trial)
+                if file is not None:
+                    file.add(trial)
+                status.update(f"{len(found)} of {pairs} pairs of fault and family")
+        except KeyboardInterrupt:
+            return tuple(found), False
+    order = {(u.engine, u.family): number for number, u in enumerate(units)}
+    found.sort(key=lambda trial: order[trial.engine, trial.family])
+    if file is not None:
+        file.finish(found)
+    return tuple(found), True
+
+
+def _tried(units: list[Unit], *, jobs: int | None) -> Generator[Trial, None, None]:
+    """The trials as they come. A unit whose process died is halved, until the fault is alone."""
+    while units:
+        torn: list[Unit] = []
+        for index, found in as_they_come(_work, units, jobs=jobs, died=_died):
+            if found is not None:
+                yield from found
+            elif parts := halves(units[index]):
+                torn += parts
+            else:
+                yield from crashed(_registry(), units[index])
+        units = torn
+
+
+def _units(
+    registry: Registry,
+    faults: tuple[str, ...],
+    engines: tuple[str, ...],
+    families: tuple[str, ...],
+    *,
+    quick: bool,
+) -> list[Unit]:
+    globs = [glob if "/" in glob else f"*/{glob}" for glob in faults]
+    chosen = [registry.faults[key] for key in select(registry.faults, globs, what="fault")]
+    wanted = select(registry.engines, engines, what="engine")
+    units = []
+    for engine in dict.fromkeys(fault.engine for fault in chosen):
+        if engine not in wanted:
+            continue
+        names = tuple(fault.key for fault in chosen if fault.engine == engine)
+        for family in _families(registry, engine, families, quick=quick):
+            units.append(Unit(engine, family, "float32", 0, names))
+    return units
+
+
+def _families(
+    registry: Registry, engine: str, patterns: tuple[str, ...], *, quick: bool
+) -> list[str]:
+    families = registry.families_of(registry.engines[engine])
+    wanted = set(select((f.name for f in registry.families.values()), patterns, what="family"))
+    return [f.name for f in families if f.name in wanted and (f.facts.quick or not quick)]
+
+
+@cache
+def _registry() -> Registry:
+    """Made once in each worker."""
+    return build_registry()
+
+
+def _work(unit: Unit) -> tuple[Trial, ...] | None:
+    return trials(_registry(), unit)
+
+
+def _died(_: Unit) -> None:
+    return None

@@ -1,0 +1,49 @@
+"""Which families ``conformance explore`` plays; what its worker processes have once each."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from conformance.checks.expectations import Expectations, load_expectations
+from conformance.core.errors import ConformanceError
+from conformance.run.registry import Registry, build_registry, select
+from conformance.tools.explore.exclusions import clean
+
+
+@cache
+def registry() -> Registry:
+    """Made once in each process."""
+    return build_registry()
+
+
+@cache
+def expectations() -> Expectations:
+    """Read once in each process."""
+    return load_expectations()
+
+
+def chosen_pairs(
+    engines: tuple[str, ...], families: tuple[str, ...], *, known: bool = False, hint: str = ""
+) -> list[tuple[str, str]]:
+    """Each selected engine with each selected family that it can decode.
+
+    Args:
+        known: families with known defects, too.
+        hint: how the sentence goes on that no family without one is selected.
+
+    Raises:
+        ConformanceError: there is none, or a glob matches nothing.
+    """
+    names = (name for _, name in registry().families)
+    chosen = set(select(names, families, what="family"))
+    pairs = [
+        (engine, family.name)
+        for engine in select(registry().engines, engines, what="engine")
+        for family in registry().families_of(registry().engines[engine])
+        if family.name in chosen
+    ]
+    found = [pair for pair in pairs if known or clean(expectations(), *pair)]
+    if not found:
+        selected = ", ".join(sorted({name for _, name in pairs})) or "none of these engines"
+        raise ConformanceError(f"no family without a known defect is selected: {selected}{hint}")
+    return found

@@ -1,0 +1,84 @@
+"""``conformance golden check``: are the goldens whole, of today's recipes, and still right?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from conformance.app.cli.families import chosen_families
+from conformance.app.cli.golden.options import chosen_engines, golden_options
+from conformance.app.cli.parallel import in_processes
+from conformance.checks.expectations import load_expectations
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.run.registry import build_registry
+from conformance.tools.golden.checking import Checked, check, folder_problems
+from conformance.tools.golden.exemptions import load_without
+from conformance.tools.golden.layout import find_folder
+
+
+@click.command("check")
+@golden_options
+@click.option(
+    "--files-only",
+    is_flag=True,
+    help="Look at the files alone: digests, provenance, recipes, orphans. Loads no model.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    families: tuple[str, ...],
+    engines: tuple[str, ...],
+    folder: Path | None,
+    jobs: int | None,
+    family_files: tuple[Path, ...],
+    files_only: bool,
+) -> None:
+    """Check goldens against their families and the installed library.
+
+    Each file must be whole, unedited, of today's recipe, and belong to a family. Then three
+    comparisons: the single stream now against the golden, batches against the golden, batches
+    against the single stream now. Exit code 1 if anything fails that no expectation explains.
+    """
+    registry = build_registry(family_files=family_files)
+    names = chosen_engines(registry, engines)
+    chosen = chosen_families(registry, names, families)
+    root = find_folder(folder)
+    without = load_without(root)
+    console = Console(highlight=False)
+    one = partial(
+        check,
+        root=root,
+        engines=[registry.engines[name] for name in names],
+        files_only=files_only,
+        expectations=load_expectations(),
+    )
+    to_check = [pair for pair in chosen if (pair[0].name, pair[1].name) not in without]
+    results: list[Checked] = []
+    with console.status("checking") as status:
+        for found in in_processes(one, to_check, jobs=1 if files_only else jobs, died=_crashed):
+            results.append(found)
+            status.update(f"{len(results)}/{len(to_check)} goldens, {found.label}")
+    libraries = {library.name for library, _ in chosen}
+    problems = list(folder_problems(root, registry.families, libraries, without))
+    console.print(shown(results, problems), soft_wrap=True, markup=False)
+    ctx.exit(0 if all(found.good for found in results) and not problems else 1)
+
+
+def _crashed(pair: tuple[Library, Family]) -> Checked:
+    library, family = pair
+    return Checked(library.name, family.name, ("its process crashed",))
+
+
+def shown(results: Sequence[Checked], problems: Sequence[str]) -> str:
+    """What fails, family by family, then the totals."""
+    lines = [*problems, *(line for found in results for line in found.lines())]
+    good = sum(found.good for found in results)
+    known = sum(bool(found.known) and found.good for found in results)
+    also = f" ({known} of them with known defects of batches)" if known else ""
+    return "\n".join([*lines, f"{len(results)} goldens: {good} hold{also}"])

@@ -1,0 +1,49 @@
+"""Options that the commands of ``conformance golden`` share: which families, and which folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from conformance.app.cli.options import family_files_option, globs, jobs_option
+from conformance.run.registry import Registry, select
+from conformance.run.selection import DEFAULT_ENGINES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FOLDER_HELP = "Folder of goldens. Default: golden/ here, then that of the project."
+
+
+def folder_option(text: str = FOLDER_HELP) -> Callable[[F], F]:
+    """``--golden``: where goldens lie."""
+    kind = click.Path(file_okay=False, path_type=Path)
+    return click.option("--golden", "folder", type=kind, metavar="DIR", help=text)
+
+
+def golden_options(function: F) -> F:
+    """Which families are meant, and where their goldens lie."""
+    for option in (
+        family_files_option,
+        jobs_option(),
+        folder_option(),
+        globs(
+            "engine",
+            "Engines whose libraries are meant, and that are compared; may be repeated. "
+            "Default: mlx_lm and mlx_vlm.",
+        ),
+        globs("family", "Families that are meant; may be repeated. Default: all."),
+    ):
+        function = option(function)
+    return function
+
+
+def chosen_engines(registry: Registry, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """The engines that are meant.
+
+    Raises:
+        ConformanceError: a glob matches nothing.
+    """
+    return select(registry.engines, patterns or DEFAULT_ENGINES, what="engine")

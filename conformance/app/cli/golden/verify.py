@@ -1,0 +1,168 @@
+"""``conformance golden verify``: the oracle compared with another implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from conformance.app.cli.golden.options import folder_option
+from conformance.app.cli.options import (
+    EXISTING_FILE,
+    family_files_option,
+    globs,
+    jobs_option,
+    json_lines,
+    writable,
+)
+from conformance.app.cli.parallel import in_processes
+from conformance.core.errors import ConformanceError
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.report.jsonl import ResultFile, write_lines
+from conformance.run.registry import build_registry, select
+from conformance.tools.golden.layout import find_folder
+from conformance.tools.golden.transformers_check.provenance import write_verified
+from conformance.tools.golden.transformers_check.results import (
+    Reading,
+    Result,
+    State,
+    encode,
+    totals,
+)
+from conformance.tools.golden.transformers_check.table import markdown, placed
+from conformance.tools.golden.transformers_check.work import (
+    check_installed,
+    load_results,
+    verify_one,
+)
+
+_LIBRARY = "mlx_lm"
+
+
+@click.command("verify")
+@click.option("--against", type=click.Choice(["transformers"]), required=True)
+@globs("family", "Families that are meant; may be repeated. Default: all of mlx_lm.")
+@family_files_option
+@jobs_option()
+@json_lines("Write the results as JSON lines.")
+@click.option(
+    "--from",
+    "earlier",
+    type=EXISTING_FILE,
+    metavar="FILE",
+    help="Take the results of an earlier --json instead of comparing anew.",
+)
+@click.option(
+    "--markdown",
+    "markdown_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the tables, between the marks that FILE has.",
+)
+@click.option("--note", "noted", is_flag=True, help="Record it in the goldens of what agrees.")
+@folder_option("With --note: folder of goldens. Default: golden/ here, then that of the project.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    against: str,  # noqa: ARG001 - there is only one so far; a later one must be named
+    families: tuple[str, ...],
+    family_files: tuple[Path, ...],
+    jobs: int | None,
+    json_file: Path | None,
+    earlier: Path | None,
+    markdown_file: Path | None,
+    noted: bool,
+    folder: Path | None,
+) -> None:
+    """Compare the library's implementation of each family with that of Hugging Face transformers.
+
+    A tiny transformers model is saved as an ordinary checkpoint and loaded by the library. Logits
+    of every position of a prompt and of its greedy answer must agree within rounding. Needs
+    mlx-conformance[transformers]. Exit code 1 if a disagreement is not explained by its known
+    causes, or a known cause no longer shows.
+    """
+    json_target = writable(json_file, "--json") if json_file else None
+    markdown_target = writable(markdown_file, "--markdown") if markdown_file else None
+    goldens = find_folder(folder) if noted else None
+    console = Console(highlight=False)
+    if earlier:
+        results = load_results(earlier, families)
+    else:
+        check_installed()
+        results = _compare(_chosen(families, family_files), jobs, console, json_target)
+    console.print(shown(results), soft_wrap=True, markup=False)
+    if markdown_target:
+        before = _text(markdown_target)
+        write_lines(markdown_target, placed(before, markdown(results)).splitlines())
+    if goldens:
+        console.print(write_verified(goldens, results), soft_wrap=True, markup=False)
+    ctx.exit(0 if all(result.expected for result in results) else 1)
+
+
+def _chosen(
+    patterns: tuple[str, ...], family_files: tuple[Path, ...]
+) -> list[tuple[Library, Family]]:
+    registry = build_registry(family_files=family_files)
+    names = [name for library, name in registry.families if library == _LIBRARY]
+    library = registry.libraries[_LIBRARY]
+    chosen = select(names, patterns, what="family")
+    return [(library, registry.families[_LIBRARY, name]) for name in sorted(chosen)]
+
+
+def _compare(
+    chosen: list[tuple[Library, Family]], jobs: int | None, console: Console, target: Path | None
+) -> list[Result]:
+    results: list[Result] = []
+    file = ResultFile(target, encode) if target else None
+    with console.status("comparing") as status:
+        for result in in_processes(verify_one, chosen, jobs=jobs, died=_crashed):
+            results.append(result)
+            if file:
+                file.add(result)
+            status.update(f"{len(results)}/{len(chosen)} families, {result.family}")
+    if file:
+        file.finish(results)
+    return results
+
+
+def _crashed(pair: tuple[Library, Family]) -> Result:
+    library, family = pair
+    model_type = str(family.config.get("model_type", ""))
+    return Result(library.name, family.name, model_type, State.CRASHED)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConformanceError(f"{path}: cannot read it: {error}") from error
+
+
+def shown(results: Sequence[Result]) -> str:
+    """One line for each family that was compared, then the totals."""
+    lines = [_line(result) for result in results if result.state is not State.ABSENT]
+    odd = [result.family for result in results if not result.expected]
+    lines.append(f"{len(results)} families: {totals(results)}")
+    if odd:
+        lines.append(f"not as known: {', '.join(odd)}")
+    return "\n".join(lines)
+
+
+def _line(result: Result) -> str:
+    parts = [f"{result.family}: {result.state}"]
+    if result.reading:
+        parts.append(_numbers(result.reading))
+    parts += [f"{cause.wrong}, {cause.at}: {cause.what}" for cause in result.causes]
+    if result.proof:
+        parts.append(f"with that changed {_numbers(result.proof)}")
+    elif result.words:
+        parts.append(result.words)
+    return "; ".join(parts)
+
+
+def _numbers(reading: Reading) -> str:
+    return f"{reading.difference:.1e} nats, {reading.ratio:.3g} times the noise"

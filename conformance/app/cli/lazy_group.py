@@ -1,0 +1,69 @@
+"""A group of commands that are imported when they are called, shown in sections."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+
+from conformance.core.errors import ConformanceError
+
+
+class Lazy(NamedTuple):
+    """A command that is not imported yet: its module, and its line in the help of the group."""
+
+    module: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name; imports a command's module when it is called.
+
+    Args:
+        sections: the commands by name, under the title of the section that the help shows them in.
+        renamed: names that commands had before, with the call that replaces each.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        sections: Mapping[str, Mapping[str, Lazy]],
+        renamed: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(*args, **more)
+        self._sections = sections
+        self._lazy = {name: lazy for each in sections.values() for name, lazy in each.items()}
+        self._renamed = renamed or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The names, in the order of the help."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of that name, imported."""
+        if cmd_name not in self._lazy:
+            return None
+        command: click.Command = importlib.import_module(self._lazy[cmd_name].module).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names.
+
+        Raises:
+            ConformanceError: it is the name that a command had before.
+        """
+        if args and args[0] in self._renamed:
+            raise ConformanceError(f"`{args[0]}` is now `{self._renamed[args[0]]}`")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands by section, without importing them."""
+        width = max(map(len, self._lazy))
+        for title, commands in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(n.ljust(width), lazy.help) for n, lazy in commands.items()])

@@ -1,0 +1,165 @@
+"""``conformance new family``: a family file of a new model, shrunk, calibrated and proven."""
+
+from __future__ import annotations
+
+import dataclasses
+import filecmp
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from conformance.app.cli.options import writable
+from conformance.app.cli.parallel import in_processes
+from conformance.core.errors import AdoptionError, ConformanceError
+from conformance.report import failure_message
+from conformance.tools.new_family.report import (
+    Adopted,
+    as_json,
+    as_markdown,
+    facts_of,
+    shown,
+    verdict_text,
+)
+from conformance.tools.new_family.source import Source, read_source
+from conformance.tools.new_family.validation import adopt
+from conformance.tools.new_family.writing import publish, remove, workplace
+
+_MOST_SHOWN = 3
+"""Failing rungs that are printed in full: later ones mostly follow from the first."""
+
+
+@click.command("family")
+@click.argument("path", type=click.Path(path_type=Path), metavar="PATH")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The family file to write. Default: NAME.json here, NAME that of PATH.",
+)
+@click.option(
+    "--library",
+    metavar="NAME",
+    help="Build it with this library, mlx_lm or mlx_vlm. Default: mlx_vlm for a model that sees "
+    "or takes audio, else mlx_lm.",
+)
+@click.option(
+    "--trust-remote-code",
+    is_flag=True,
+    help="A Python file that the config names may be run. One that is given as PATH is.",
+)
+@click.option("--no-ladder", is_flag=True, help="Only test that it decodes; do not run the ladder.")
+@click.option("--json", "as_data", is_flag=True, help="Print the whole report as JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    path: Path,
+    out: Path | None,
+    library: str | None,
+    trust_remote_code: bool,
+    no_ladder: bool,
+    as_data: bool,
+) -> None:
+    """Make a family of a new model and prove it.
+
+    PATH is a full-size config.json, a folder with one (and its processor's files), or a Python
+    module with Model and ModelArgs as mlx-lm has them, which is imported. The config is made small
+    with every kind of layer kept, the weights are calibrated, the ladder is run. This writes the
+    family file and NAME.report.md, which explains each field. Exit code: 0 if every rung passes, 1
+    if not (the files are written all the same), 2 if it can't be built (then nothing is written).
+    """
+    start = time.perf_counter()
+    source = read_source(path, trusted=trust_remote_code)
+    target = writable(out or Path(f"{source.name}.json"), "--out")
+    if target.suffix != ".json":
+        raise AdoptionError(f"--out: {target.name} must end in .json, as family files do")
+    folder = workplace(target)
+    try:
+        work = _Work(dataclasses.replace(source, name=target.stem), folder, library, not no_ladder)
+        console = Console(highlight=False, stderr=as_data)
+        with console.status("shrinking, calibrating, running the ladder"):
+            adopted = _adopted(work)
+        _publish(adopted, source, folder, target)
+    finally:
+        remove(folder)
+    if as_data:
+        click.echo(as_json(adopted))
+    else:
+        _print(console, adopted, target, time.perf_counter() - start)
+    ctx.exit(0 if adopted.good else 1)
+
+
+@dataclass(frozen=True)
+class _Work:
+    source: Source
+    folder: Path
+    library: str | None
+    ladder: bool
+
+
+def _adopted(work: _Work) -> Adopted:
+    """The outcome, from a process of its own: a model may crash it."""
+    (found,) = in_processes(_adopt, [work], jobs=2, died=lambda _: None)
+    if found is None:
+        raise AdoptionError(
+            f"{work.source.path}: its process crashed while the tiny model was built or run"
+        )
+    if isinstance(found, ConformanceError):
+        raise found
+    return found
+
+
+def _adopt(work: _Work) -> Adopted | ConformanceError | None:
+    try:
+        return adopt(work.source, work.folder, library=work.library, ladder=work.ladder)
+    except ConformanceError as error:
+        return error
+
+
+def _publish(adopted: Adopted, source: Source, folder: Path, target: Path) -> None:
+    report = folder / f"{adopted.name}.report.md"
+    report.write_text(as_markdown(adopted), encoding="utf-8")
+    others = {report: target.with_name(report.name)}
+    if source.model_file is not None:
+        place = target.with_name(source.model_file.name)
+        if not place.exists():
+            others[folder / place.name] = place
+        elif not filecmp.cmp(place, source.model_file, shallow=False):
+            raise AdoptionError(f"{place}: another file of that name is there already")
+    publish(folder, target, others)
+
+
+def _print(console: Console, adopted: Adopted, target: Path, seconds: float) -> None:
+    write = console.print
+    write(f"{target}", soft_wrap=True, markup=False)
+    for line in facts_of(adopted):
+        write(f"  {line}", soft_wrap=True, markup=False)
+    write(f"  {len(adopted.decisions)} fields made small; {adopted.name}.report.md says why")
+    for left in adopted.unshrunk:
+        line = f"  not shrunk: {left.field} ({shown(left.value)}): {left.why}"
+        write(line, soft_wrap=True, markup=False)
+    for result in adopted.results:
+        known = f" (known: {result.known})" if result.known else ""
+        line = f"  {result.scenario:<16} {verdict_text(result)}{known}"
+        write(line, soft_wrap=True, markup=False)
+    for result in adopted.failures[:_MOST_SHOWN]:
+        options = ("--family-file", str(target))
+        write()
+        write(failure_message(result, options=options), soft_wrap=True, markup=False)
+    if len(adopted.failures) > _MOST_SHOWN:
+        write(f"\nand {len(adopted.failures) - _MOST_SHOWN} more rungs that fail")
+    write()
+    write(_verdict(adopted, seconds), soft_wrap=True, markup=False)
+
+
+def _verdict(adopted: Adopted, seconds: float) -> str:
+    if adopted.good:
+        return f"OK: {len(adopted.results)} rungs, all as expected, in {seconds:.0f} s"
+    reasons = [f"{len(adopted.failures)} of {len(adopted.results)} rungs fail"]
+    reasons = reasons if adopted.failures else []
+    reasons += ["kinds of layers were lost"] if adopted.lost else []
+    reasons += [adopted.insensitive] if adopted.insensitive else []
+    return f"FAILED: {'; '.join(reasons)}, in {seconds:.0f} s"

@@ -1,0 +1,208 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS, Settings
+from conformance.core.errors import ConformanceError
+from conformance.tools.checkpoints.given import Given
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class _Jobs(click.ParamType[int | None]):
+    """``auto`` or a number of worker processes of at least 1."""
+
+    name = "jobs"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        """``None`` for ``auto``."""
+        if value is None or value == "auto":
+            return None
+        text = str(value)
+        if not text.isdecimal() or int(text) < 1:
+            self.fail(f"{text!r} is neither 'auto' nor a number of at least 1", param, ctx)
+        return int(text)
+
+
+JOBS = _Jobs()
+
+
+_PLURALS = {"engine": "engines", "family": "families", "scenario": "scenarios", "fault": "faults"}
+
+
+def globs(kind: str, text: str) -> Callable[[F], F]:
+    """``--engine``, ``--family``, ``--scenario`` or ``--fault``: patterns of names."""
+    return click.option(f"--{kind}", _PLURALS[kind], multiple=True, metavar="GLOB", help=text)
+
+
+def json_lines(text: str) -> Callable[[F], F]:
+    """``--json FILE``, where results are to be written."""
+    kind = click.Path(dir_okay=False, path_type=Path)
+    return click.option("--json", "json_file", type=kind, metavar="FILE", help=text)
+
+
+def jobs_option(text: str = "Worker processes. 'auto': one for each core.") -> Callable[[F], F]:
+    """``--jobs``: how many processes share the work."""
+    return click.option(
+        "--jobs", type=JOBS, default="auto", show_default=True, metavar="auto|N", help=text
+    )
+
+
+def cores() -> int:
+    """How many processes can run at once here."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def writable(path: Path, option: str) -> Path:
+    """``path`` made absolute.
+
+    Raises:
+        ConformanceError: its folder does not exist or can't be written; a run must not find that
+            out at its end.
+    """
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise ConformanceError(f"{option}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK):
+        raise ConformanceError(f"{option}: nothing can be written into the folder {folder}")
+    return path.absolute()
+
+
+def family_files_option(function: F) -> F:
+    """``--family-file``: families of the user's own."""
+    return click.option(
+        "--family-file",
+        "family_files",
+        type=EXISTING_FILE,
+        multiple=True,
+        metavar="FILE",
+        help="A family of your own: a tiny config.json with a 'conformance' section. "
+        "May be repeated.",
+    )(function)
+
+
+def case_options(function: F) -> F:
+    """What decides how a case is run and judged: ``--family-file`` and the expectations."""
+    for option in (
+        click.option(
+            "--no-expectations",
+            is_flag=True,
+            help="Judge as if no defect were known: every verdict but exact and tie fails.",
+        ),
+        click.option(
+            "--expectations",
+            type=EXISTING_FOLDER,
+            metavar="DIR",
+            help="Folder of the files that name known defects, instead of the project's own.",
+        ),
+        family_files_option,
+    ):
+        function = option(function)
+    return function
+
+
+def checkpoint_options(function: F) -> F:
+    """The options of a real checkpoint; given to the command as ``checkpoint``."""
+
+    @functools.wraps(function)
+    def call(
+        *args: Any,
+        model: Path | None,
+        prompts: Path | None,
+        cache_dir: Path | None,
+        trust_remote_code: bool,
+        force: bool,
+        golden: Path | None = None,
+        **more: Any,
+    ) -> Any:
+        given = None
+        if model is not None:
+            given = Given(
+                model.absolute(),
+                prompts.absolute() if prompts else None,
+                cache_dir.absolute() if cache_dir else None,
+                trusted=trust_remote_code,
+                force=force,
+                golden=golden.absolute() if golden else None,
+            )
+        elif prompts or cache_dir or trust_remote_code or force or golden:
+            raise ConformanceError(
+                "--prompts, --cache-dir, --golden, --trust-remote-code and --force are about "
+                "--model"
+            )
+        return function(*args, checkpoint=given, **more)
+
+    made: Any = call
+    for option in (
+        click.option(
+            "--force", is_flag=True, help="Run it even if it needs more memory than there is."
+        ),
+        click.option(
+            "--trust-remote-code",
+            is_flag=True,
+            help="Python files in the checkpoint's folder may be run.",
+        ),
+        click.option(
+            "--cache-dir",
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="DIR",
+            help="Where single streams of checkpoints are kept from run to run. Default: "
+            "mlx-conformance in the user's cache.",
+        ),
+        click.option(
+            "--prompts",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Texts that prompts are cut from, one a line. Default: a dozen built-in ones.",
+        ),
+        click.option(
+            "--model",
+            type=click.Path(path_type=Path),
+            metavar="FOLDER",
+            help="Run the cases on a real checkpoint: config.json, safetensors, tokenizer. In its "
+            "own dtype unless --dtype names another.",
+        ),
+    ):
+        made = option(made)
+    decorated: F = made
+    return decorated
+
+
+def case_settings(
+    *,
+    family_files: tuple[Path, ...],
+    expectations: Path | None,
+    no_expectations: bool,
+    **more: Any,
+) -> Settings:
+    """Settings from the shared options; what a command has no option for is left at its default."""
+    unset: dict[str, Any] = {
+        "engines": (),
+        "families": (),
+        "scenarios": (),
+        "dtypes": (),
+        "seeds": (),
+        "json": None,
+        "timeout": TIMEOUT_SECONDS,
+    }
+    return Settings(
+        **{**unset, **more},
+        family_files=tuple(path.absolute() for path in family_files),
+        expectations=expectations.absolute() if expectations else None,
+        use_expectations=not no_expectations,
+    )

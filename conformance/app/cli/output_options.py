@@ -1,0 +1,114 @@
+"""How much a run prints, and its JUnit file: the options, and the end of a run."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from conformance.app.cli.options import writable
+from conformance.report import Outcome, summary
+from conformance.report.jsonl import write_lines
+from conformance.report.junit import junit_xml
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Verbosity(enum.Enum):
+    """How much a run prints."""
+
+    QUIET = enum.auto()
+    NORMAL = enum.auto()
+    VERBOSE = enum.auto()
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a run prints at its end, and writes.
+
+    Attributes:
+        verbosity: how much.
+        durations: how many of the slowest cases.
+        junit: where the cases go as JUnit XML, if anywhere.
+    """
+
+    verbosity: Verbosity = Verbosity.NORMAL
+    durations: int = 5
+    junit: Path | None = None
+
+    def finish(self, outcome: Outcome, console: Console, options: Sequence[str]) -> None:
+        """Print the summary and write the file.
+
+        Args:
+            outcome: of a run with results.
+            console: whose width the matrices keep to.
+            options: of the run, which a rerun of one case needs too.
+        """
+        text = summary(
+            outcome,
+            width=console.width,
+            durations=self.durations,
+            options=options,
+            brief=self.verbosity is Verbosity.QUIET,
+            every_family=self.verbosity is Verbosity.VERBOSE,
+        )
+        if self.verbosity is not Verbosity.QUIET:
+            console.print()
+        console.print(text, soft_wrap=True)
+        self.write_junit(outcome, options)
+
+    def write_junit(self, outcome: Outcome, options: Sequence[str] = ()) -> None:
+        """Write the JUnit file, if there is to be one."""
+        if self.junit:
+            xml = junit_xml(outcome.results, outcome.problems, options=options)
+            write_lines(self.junit, xml.splitlines())
+
+
+def output_options(function: F) -> F:
+    """The options about it; given to the command as ``output``."""
+
+    @functools.wraps(function)
+    def call(
+        *args: Any, quiet: bool, verbose: bool, durations: int, junit: Path | None, **more: Any
+    ) -> Any:
+        if quiet and verbose:
+            raise click.UsageError("--quiet and --verbose: choose one of them")
+        verbosity = Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL
+        file = writable(junit, "--junit") if junit else None
+        return function(*args, output=Output(verbosity, durations, file), **more)
+
+    made: Any = call
+    for option in (
+        click.option(
+            "--junit",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Write the cases as JUnit XML.",
+        ),
+        click.option(
+            "--durations",
+            type=click.IntRange(min=0),
+            default=5,
+            show_default=True,
+            metavar="N",
+            help="How many of the slowest cases to list.",
+        ),
+        click.option(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            help="Print each case as it ends, and every family in the matrix.",
+        ),
+        click.option(
+            "-q", "--quiet", is_flag=True, help="Print failures and the last line, nothing else."
+        ),
+    ):
+        made = option(made)
+    decorated: F = made
+    return decorated

@@ -1,0 +1,1 @@
+"""``conformance show``: what is installed, and the whole evidence of one case."""

@@ -1,0 +1,40 @@
+"""``conformance show CASE_ID``: the whole evidence of one case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from conformance.app.cli.case_lookup import case_of, near
+from conformance.app.pytest_plugin.options import Settings
+from conformance.app.pytest_plugin.setup import make_setup
+from conformance.core.errors import ConformanceError
+from conformance.core.verdict import CaseId, CaseResult
+from conformance.report.jsonl import read_results
+
+
+def recorded(case_id: str, source: Path) -> CaseResult:
+    """The case's result in a file.
+
+    Raises:
+        ResultError: it is no case id, or the file is malformed.
+        ConformanceError: the file does not have it.
+    """
+    case = str(CaseId.parse(case_id))
+    results = {result.case: result for result in read_results(source)}
+    if case not in results:
+        raise ConformanceError(f"{source} has no case {case}{near(case, results)}")
+    return results[case]
+
+
+def run_one(case_id: str, settings: Settings) -> CaseResult:
+    """The result of running just this case, in this process.
+
+    Raises:
+        ConformanceError: there is no such case.
+    """
+    setup = make_setup(settings)
+    for line in (*setup.told, *setup.sweep()):
+        click.echo(line, err=True)
+    return setup.judged(setup.session.run(case_of(setup.registry, case_id)))

@@ -1,0 +1,119 @@
+"""``conformance show``: what is installed, and the whole evidence of one case."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from conformance.app.cli.options import (
+    EXISTING_FILE,
+    case_options,
+    case_settings,
+    checkpoint_options,
+    globs,
+)
+from conformance.app.cli.show.case import recorded, run_one
+from conformance.app.cli.show.lists import KINDS, lists_of, print_lists
+from conformance.app.cli.show.overview import overview
+from conformance.core.errors import ConformanceError
+from conformance.core.verdict import CaseId, encode
+from conformance.report import evidence_text
+from conformance.run.registry import build_registry
+from conformance.tools.checkpoints.given import Given
+
+_KINDS = "|".join(KINDS)
+
+
+@click.command("show")
+@click.argument("what", required=False, metavar=f"[{_KINDS}|CASE_ID]")
+@globs(
+    "engine",
+    "families: only those of these engines, each loaded to show its caches and positions, "
+    "with the scenarios that apply and why others do not. May be repeated.",
+)
+@click.option(
+    "--from",
+    "source",
+    type=EXISTING_FILE,
+    metavar="FILE",
+    help="CASE_ID: read the case from a result file of `conformance run --json` instead of "
+    "running it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; of lists with more detail.")
+@checkpoint_options
+@case_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    what: str | None,
+    engines: tuple[str, ...],
+    source: Path | None,
+    as_json: bool,
+    family_files: tuple[Path, ...],
+    expectations: Path | None,
+    no_expectations: bool,
+    checkpoint: Given | None,
+) -> None:
+    """Show what is installed, or the whole evidence of one case.
+
+    Without an argument: how many families, engines, scenarios and plugins are installed. A
+    CASE_ID, such as mlx_lm/llama/ragged/float32/0, has slashes: just this case is run, in this
+    process, so that a debugger or an environment variable reaches it. Exit code 1 if its verdict
+    is not the expected one.
+
+    \b
+    conformance show families                          each with its engines
+    conformance show families --engine mlx_vlm         each loaded: caches, positions
+    conformance show mlx_lm/llama/ragged/float32/0     one case in full
+    """  # noqa: D301
+    if engines and what != "families":
+        raise ConformanceError("--engine goes with `conformance show families` only")
+    if what is not None and "/" in what:
+        if source is not None:
+            result = recorded(what, source)
+        else:
+            case = CaseId.parse(what)
+            settings = case_settings(
+                engines=(case.engine,),
+                dtypes=(case.dtype,),
+                family_files=family_files,
+                expectations=expectations,
+                no_expectations=no_expectations,
+                checkpoint=checkpoint,
+            )
+            result = run_one(what, settings)
+        click.echo(encode(result) if as_json else evidence_text(result))
+        ctx.exit(0 if result.expected else 1)
+    if source or expectations or no_expectations or checkpoint:
+        raise ConformanceError(
+            "--from, --model, --expectations and --no-expectations go with a CASE_ID"
+        )
+    _show_installed(what, engines, family_files, as_json=as_json)
+
+
+def _show_installed(
+    what: str | None, engines: tuple[str, ...], family_files: tuple[Path, ...], *, as_json: bool
+) -> None:
+    """Print lists of ``what``, or how many of each there are.
+
+    Raises:
+        ConformanceError: there is no such list.
+    """
+    if what is not None and what not in KINDS:
+        raise ConformanceError(
+            f"show {what}: name {', '.join(KINDS)}, or a case such as mlx_lm/llama/ragged/float32/0"
+        )
+    registry = build_registry(family_files=family_files)
+    if what is None:
+        if as_json:
+            raise ConformanceError(f"--json: name what to show: {_KINDS}, or a CASE_ID")
+        click.echo(overview(registry))
+        return
+    lists = lists_of(registry, what, engines)
+    if as_json:
+        click.echo(json.dumps(lists, indent=2))
+    else:
+        print_lists(lists)

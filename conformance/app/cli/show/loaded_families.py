@@ -1,0 +1,78 @@
+"""``conformance show families --engine``: each family loaded, and what it is made of."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from conformance.app.cli.options import cores
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.run.coverage import account
+from conformance.run.registry import Registry, select
+
+
+def loaded_families(registry: Registry, patterns: tuple[str, ...]) -> dict[str, Any]:
+    """Tables by title: the families, why scenarios are left out, the modules without a family.
+
+    Raises:
+        ConformanceError: a pattern matches no engine.
+    """
+    engines = [registry.engines[n] for n in select(registry.engines, patterns, what="engine")]
+    subjects = [(e, f) for e in engines for f in registry.families_of(e)]
+    work = {(e.library, f.name): (registry.libraries[e.library], f) for e, f in subjects}
+    facts = dict(zip(work, _load_all(work), strict=True))
+    reasons = Counter[tuple[str, str, str]]()
+    rows = []
+    for engine, family in subjects:
+        left_out = registry.left_out(engine, family)
+        reasons.update((engine.name, name, why) for name, why in left_out.items())
+        rows.append(
+            {
+                "family": family.name,
+                "engine": engine.name,
+                "modalities": list(family.facts.modalities),
+                **facts[engine.library, family.name],
+                "window": family.facts.window,
+                "scenarios": [s.name for s in registry.scenarios_for(engine, family)],
+                "left out": list(left_out),
+            }
+        )
+    accounts = [account(registry, name) for name in sorted({e.library for e in engines})]
+    return {
+        "families loaded": rows,
+        "left out": [
+            {"engine": engine, "scenario": scenario, "families": count, "reason": why}
+            for (engine, scenario, why), count in sorted(reasons.items())
+        ],
+        "excluded": [
+            {"module": module, "reason": reason}
+            for found in accounts
+            for module, reason in sorted(found.excluded.items())
+        ],
+        "uncovered": [
+            {"library": found.library, "module": module}
+            for found in accounts
+            for module in found.uncovered
+        ],
+    }
+
+
+def _load_all(work: Mapping[Any, tuple[Library, Family]]) -> Iterator[dict[str, str]]:
+    context = multiprocessing.get_context("spawn")
+    workers = min(cores(), len(work))
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        yield from pool.map(_describe, work.values(), chunksize=8)
+
+
+def _describe(subject: tuple[Library, Family]) -> dict[str, str]:
+    library, family = subject
+    try:
+        found = library.describe(library.load(family, dtype="float32", seed=0))
+    except (Unsupported, ModelError) as error:
+        return {"caches": str(error), "positions": ""}
+    return {"caches": ", ".join(found.caches), "positions": found.positions}

@@ -1,0 +1,125 @@
+"""Random schedules on families without known defects: whatever they flag is a false alarm.
+
+Each schedule uses a random subset of features (swarm testing, Groce et al., ISSTA 2012), so that
+no feature hides another. Prompts are the shared ones of the ladder, so that a stream of the oracle
+serves many schedules.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from conformance.core.failures import failure_of
+from conformance.core.schedule import Schedule
+from conformance.core.verdict import CaseId, Verdict
+from conformance.run.judging.judge import brief_for, judge_batched
+from conformance.run.registry import Registry
+from conformance.run.session import Session
+from conformance.scenarios import Brief, Scenario
+from conformance.scenarios.choices import Seeded
+from conformance.scenarios.drawn import Space, draw_schedule
+from conformance.scenarios.features import Feature, able
+
+_SPACE = Space(
+    requests=6, tokens=6, lengths=(1, 2, 3, 5, 7, 8, 11, 13, 17, 23), variants=3, latest=7
+)
+_FEATURES = (
+    Feature.ARRIVALS,
+    Feature.REMOVALS,
+    Feature.PIECES,
+    Feature.SLOTS,
+    Feature.SAMPLERS,
+    Feature.PROCESSORS,
+    Feature.STOP,
+)
+
+
+class AlarmUnit(msgspec.Struct, frozen=True):
+    """``rows`` requests at least, in schedules that ``first`` and ``seed`` decide."""
+
+    engine: str
+    family: str
+    dtype: str
+    seed: int
+    rows: int
+    first: int = 0
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """A schedule that was not exact, with all that is needed to play it again."""
+
+    engine: str
+    family: str
+    dtype: str
+    seed: int
+    verdict: str
+    what: str
+    schedule: Schedule
+
+
+class AlarmResult(msgspec.Struct, frozen=True):
+    """What became of a unit.
+
+    Attributes:
+        unit: the work.
+        schedules: how many were judged.
+        rows: their requests; fewer than the unit has where the library refused or failed.
+        worst_ratio: the largest difference over its noise.
+        alarms: what was not exact.
+        unsupported: the message with which the library refused; empty if it did not.
+    """
+
+    unit: AlarmUnit
+    schedules: int = 0
+    rows: int = 0
+    worst_ratio: float = 0.0
+    alarms: tuple[Alarm, ...] = ()
+    unsupported: str = ""
+
+
+def play_random(registry: Registry, unit: AlarmUnit) -> AlarmResult:
+    """Play random schedules on one family until ``unit.rows`` requests were judged."""
+    engine = registry.engines[unit.engine]
+    case = CaseId(unit.engine, unit.family, "random", unit.dtype, unit.seed)
+    rows, worst, count = 0, 0.0, 0
+    alarms: list[Alarm] = []
+    schedule = Schedule("random", ())
+    try:
+        subject = Session(registry).subject(case)
+        brief = brief_for(subject, engine, unit.seed)
+        while rows < unit.rows:
+            schedule = random_schedule(brief, unit.first + count)
+            outcome = judge_batched(subject, engine, _RANDOM, [schedule])
+            refused = [f for f in outcome.findings if f.verdict is Verdict.UNSUPPORTED]
+            if refused:
+                return AlarmResult(unit, count, rows, worst, tuple(alarms), refused[0].what)
+            count, rows = count + 1, rows + len(schedule.requests)
+            worst = max(worst, outcome.numbers.ratio if outcome.numbers else 0.0)
+            alarms += [
+                alarm(unit, finding.verdict, finding.what, schedule)
+                for finding in outcome.findings
+                if not finding.verdict.good and finding.verdict is not Verdict.VACUOUS
+            ]
+    except Exception as error:  # noqa: BLE001 - whatever a library raises is a result
+        failure = failure_of(error, "decoding one request alone")
+        if failure.unsupported:
+            return AlarmResult(unit, count, rows, worst, tuple(alarms), str(failure))
+        alarms.append(alarm(unit, Verdict.CRASH, str(failure), schedule))
+    return AlarmResult(unit, count, rows, worst, tuple(alarms))
+
+
+def alarm(unit: AlarmUnit, verdict: Verdict, what: str, schedule: Schedule) -> Alarm:
+    """That what was found of a unit's schedule should not be."""
+    about = (unit.engine, unit.family, unit.dtype, unit.seed)
+    return Alarm(*about, verdict.value, what, schedule)
+
+
+def random_schedule(brief: Brief, index: int) -> Schedule:
+    """The schedule that the brief's seed and ``index`` decide."""
+    choices = Seeded(brief.seed, index, 77)
+    features = [feature for feature in able(brief) if feature in _FEATURES and choices.flag()]
+    return draw_schedule(choices, brief, features, _SPACE, name=f"random{index}")
+
+
+# A removal may come too late: nothing is promised of what a schedule reaches.
+_RANDOM = Scenario("random", 0, "random schedules", frozenset(), lambda _: ())

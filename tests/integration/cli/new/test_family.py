@@ -1,0 +1,100 @@
+"""``conformance new family``, with the real libraries."""
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[3]
+CONFIGS = TESTS / "configs"
+# Attention without what a batch needs: every row sees the padding of its neighbours.
+BREACH = ("mask=mask)", 'mask="causal" if length > 1 else None)')
+
+
+@pytest.fixture
+def conformance(conformance):
+    """The command with the libraries that are installed, not with toys."""
+    return partial(conformance, PYTHONPATH="", TRANSFORMERS_VERBOSITY="error")
+
+
+def test_a_config_becomes_a_family_that_climbs_the_ladder(conformance):
+    done = conformance("new", "family", CONFIGS / "Qwen3-8B.json", "--out", "mine.json")
+    assert done.code == 0, done
+    assert done.out.splitlines()[-1].startswith("OK: 23 rungs, all as expected")
+    made = json.loads((done.folder / "mine.json").read_text())
+    assert (made["hidden_size"], made["conformance"]["module"]) == (64, "qwen3")
+    report = (done.folder / "mine.report.md").read_text()
+    assert "| hidden_size | 4096 | 64 |" in report
+    assert "| ragged | exact |" in report
+    assert {path.name for path in done.folder.iterdir()} == {"mine.json", "mine.report.md"}
+
+
+def test_a_model_that_ignores_the_mask_fails_the_ladder(conformance, tmp_path):
+    source = (CONFIGS / "small_model.py").read_text()
+    assert source.count(BREACH[0]) == 1
+    model = tmp_path / "unmasked.py"
+    model.write_text(source.replace(*BREACH))
+    done = conformance("new", "family", model, "--out", "mine.json")
+    assert done.code == 1, done
+    rungs = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  ")}
+    assert rungs["batch_of_one"].split() == ["batch_of_one", "exact"]
+    assert rungs["ragged"].split()[:2] == ["ragged", "diverged,"]
+    assert "NOT EXPECTED" in rungs["ragged"]
+    assert "diverged: mlx_lm/mine/ragged/float32/0" in done.out
+    assert "rungs fail, in" in done.out.splitlines()[-1]
+    assert "hidden_size: 2048 was assumed" in done.out
+    assert (tmp_path / "unmasked.py").read_text() == source.replace(*BREACH)
+    again = conformance("show", "--family-file", "mine.json", "mlx_lm/mine/ragged/float32/0")
+    assert again.out.startswith("diverged:"), again
+
+
+def test_a_model_that_sees_is_made_from_a_folder(conformance):
+    done = conformance("new", "family", CONFIGS / "Qwen2.5-VL-7B-Instruct", "--no-ladder", "--json")
+    assert done.code == 0, done
+    report = json.loads(done.out)
+    assert [r["scenario"] for r in report["results"]] == ["repeat", "batch_of_one"]
+    assert report["lost"] == {}
+    assert any(
+        "'<|vision_start|><|image_pad|><|vision_end|>' marks one" in note
+        for note in report["notes"]
+    )
+    made = json.loads((done.folder / "Qwen2.5-VL-7B-Instruct.json").read_text())
+    assert made["conformance"]["modalities"] == ["text", "image"]
+    assert sum(made["rope_scaling"]["mrope_section"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"model_type": "qwen3", ', "mine.json: not JSON, line 1"),
+        ('{"model_type": "qwen3"}', "mine.json: mlx_lm: the config lacks 'hidden_size'"),
+    ],
+)
+def test_what_cannot_be_built_is_one_sentence_and_writes_nothing(content, message, conformance):
+    folder = conformance("--version").folder
+    (folder / "mine.json").write_text(content)
+    done = conformance("new", "family", "mine.json", "--out", "out.json")
+    assert done.code == 2, done
+    assert done.err.startswith(f"conformance: {message}")
+    assert len(done.err.splitlines()) == 1
+    assert [path.name for path in folder.iterdir()] == ["mine.json"]
+
+
+def test_a_file_that_is_there_is_not_written_over(conformance):
+    folder = conformance("--version").folder
+    shutil.copy(CONFIGS / "Qwen3-8B.json", folder)
+    done = conformance("new", "family", "Qwen3-8B.json")
+    assert done.code == 2, done
+    assert "Qwen3-8B.json: exists already; name another file with --out" in done.err
+
+
+def test_a_model_that_kills_its_process_is_reported(conformance, tmp_path):
+    source = (CONFIGS / "small_model.py").read_text()
+    deadly = source.replace("rows, length", "os.abort()\n        rows, length", 1)
+    (tmp_path / "fatal.py").write_text(deadly.replace("import mlx", "import os\n\nimport mlx", 1))
+    done = conformance("new", "family", "fatal.py", "--out", "out.json")
+    assert done.code == 2, done
+    assert "its process crashed while the tiny model was built or run" in done.err.splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".py"] == []

@@ -1,0 +1,128 @@
+"""``conformance report`` for a CI system: summary, annotations, badge, JUnit, exit codes."""
+
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from conformance.app.cli.main import group
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict, encode
+
+SCENARIOS = ("repeat", "ragged", "staggered")
+
+
+@pytest.fixture
+def report(tmp_path, monkeypatch):
+    """The command in this process: it reads files and runs nothing."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, **variables):
+        step = variables.get("GITHUB_STEP_SUMMARY")
+        return CliRunner().invoke(group, ["report", *arguments], env={"GITHUB_STEP_SUMMARY": step})
+
+    return run
+
+
+def result(family, scenario):
+    case = CaseId("toy", family, scenario, "float32", 0)
+    wrong = (family, scenario) == ("broken", "ragged")
+    verdict = Verdict.DIVERGED if wrong else Verdict.EXACT
+    evidence = (Finding(verdict, "tokens", "the token differs"),) if wrong else ()
+    parts = {name: getattr(case, name) for name in case.__struct_fields__}
+    return CaseResult(
+        case=str(case),
+        **parts,
+        verdict=verdict,
+        expected=not wrong,
+        max_abs_diff=None,
+        noise=None,
+        first_bad_step=None,
+        evidence=evidence,
+        versions={"toy": "1.2.3"},
+        device="abacus",
+        seconds=0.5,
+    )
+
+
+@pytest.fixture
+def files(tmp_path):
+    """``all.jsonl`` of a run, and ``1.jsonl`` and ``2.jsonl``, which have a family of it each."""
+    lines = [encode(result(f, s)) + "\n" for f in ("broken", "calm") for s in SCENARIOS]
+    for name, part in (("all", lines), ("1", lines[:3]), ("2", lines[3:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(part))
+    return lines
+
+
+def test_several_files_are_one_run_for_every_kind_of_output(report, files, tmp_path):
+    options = ("--junit", "j.xml", "--badge", ".", "--json", "joined.jsonl", "--to", "s.md")
+    done = report("1.jsonl", "2.jsonl", "--annotations", *options)
+    assert done.exit_code == 1, done.output
+    (annotation,) = done.stdout.splitlines()
+    assert annotation.startswith("::error title=conformance toy/broken::diverged: ")
+    assert (tmp_path / "s.md").read_text().startswith("## Conformance: 1 of 6 cases not as")
+    assert ET.parse(tmp_path / "j.xml").getroot().get("tests") == "6"
+    assert json.loads((tmp_path / "badge.json").read_text())["color"] == "red"
+    assert "1 unexpected, 5 of 6 conform" in (tmp_path / "badge.svg").read_text()
+    assert (tmp_path / "joined.jsonl").read_text() == "".join(files)
+
+
+def test_it_goes_where_github_wants_it_and_keeps_what_is_there(report, files, tmp_path):
+    step = tmp_path / "step.md"
+    step.write_text("before\n")
+    done = report("2.jsonl", GITHUB_STEP_SUMMARY=str(step))
+    assert done.exit_code == 0, done.output
+    assert done.stdout == ""
+    assert step.read_text().startswith("before\n## Conformance: 3 cases, all as expected\n")
+    assert report("2.jsonl").stdout.startswith("## Conformance: 3 cases")
+
+
+def test_a_full_page_is_not_made_fuller(report, files, tmp_path):
+    step = tmp_path / "step.md"
+    step.write_text("x" * (1024 * 1024 - 300))
+    report("all.jsonl", GITHUB_STEP_SUMMARY=str(step))
+    assert step.stat().st_size <= 1024 * 1024
+    assert step.read_text().endswith("more lines are left out.\n")
+
+
+def test_what_is_worse_than_before_comes_first_and_ends_with_1(report, files, tmp_path):
+    (tmp_path / "old.jsonl").write_text("".join(files).replace('"diverged"', '"exact"'))
+    same = report("2.jsonl", "--against", "2.jsonl")
+    assert same.exit_code == 0, same.output
+    assert "### Conformance: no regression" in same.stdout
+    lost = report("2.jsonl", "--against", "all.jsonl")
+    assert lost.exit_code == 1, lost.output
+    assert "#### lost coverage (3)" in lost.stdout
+    worse = report("all.jsonl", "--against", "1.jsonl", "--against", "2.jsonl")
+    assert worse.exit_code == 1, worse.output
+    assert "no regression" in worse.stdout
+
+
+def test_an_expectation_that_no_shard_met_is_told_of_a_whole_run(report, files, tmp_path):
+    (tmp_path / "known").mkdir()
+    (tmp_path / "known" / "toy.toml").write_text(
+        'package = "toy"\n[[defect]]\nid = "padding"\nfamilies = ["gone"]\nversions = ">=1"\n'
+        'where = "x.py:1"\nwhy = "x"\nscript = "x.py"\nverdicts = { ragged = "diverged" }\n'
+    )
+    options = ("--expectations", "known", "--annotations")
+    assert report("2.jsonl", *options).exit_code == 0
+    done = report("2.jsonl", "--whole", *options)
+    assert done.exit_code == 1, done.output
+    assert "beside the cases::expectations: defect 'padding'" in done.stdout
+    assert "0 of 3 cases not as expected, 2 other problems" in done.stdout
+
+
+def test_what_cannot_be_read_or_written_is_one_sentence(report, files, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    for arguments, words in (
+        (("1.jsonl", "all.jsonl"), "all.jsonl: the case toy/"),
+        (("empty.jsonl",), "no results in empty.jsonl"),
+        (("1.jsonl", "--to", "no/s.md"), "--to: there is no folder"),
+        (("1.jsonl", "--to", "."), "Invalid value for '--to'"),
+        (("1.jsonl", "--junit", "no/j.xml"), "--junit: there is no folder"),
+    ):
+        done = report(*arguments)
+        assert done.exit_code == 2, done.output
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+    assert report("1.jsonl", "empty.jsonl").exit_code == 1

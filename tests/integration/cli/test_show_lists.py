@@ -1,0 +1,97 @@
+"""``conformance show``: what is installed, in all and by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+TOY = Path(__file__).parents[2] / "toy"
+
+
+def test_families_with_modules_that_are_excluded_and_uncovered(conformance):
+    done = conformance("show", "families", TOY_MODULES="novel")
+    assert done.code == 0, done
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["calm", "toy", "calm", "text", "8", "toy", "(3)"] in lines
+    assert ["toy", "helper", "no", "model"] in lines
+    assert ["toy", "novel"] in lines
+
+
+def test_families_as_json_say_what_applies(conformance):
+    listing = json.loads(conformance("show", "families", "--json").out)
+    calm = next(row for row in listing["families"] if row["family"] == "calm")
+    assert calm["engines"] == {"toy": ["repeat", "ragged", "staggered"]}
+    assert calm["left_out"] == {"toy": {}}
+    assert calm["window"] == 8
+    assert listing["excluded"] == [{"library": "toy", "module": "helper", "reason": "no model"}]
+    assert listing["uncovered"] == []
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("engines", ["toy", "toy", "9", "repeat, ragged, staggered"]),
+        ("scenarios", ["ragged", "the ragged ingredient", "toy"]),
+        ("plugins", ["toy", "toy 1.2.3", "abacus"]),
+    ],
+)
+def test_the_others(conformance, what, expected):
+    done = conformance("show", what)
+    assert any(all(part in line for part in expected) for line in done.out.splitlines()), done
+    assert json.loads(conformance("show", what, "--json").out)[what]
+
+
+def test_families_of_an_engine_are_loaded_and_described(conformance):
+    listing = json.loads(conformance("show", "families", "--engine", "toy", "--json").out)
+    calm = next(row for row in listing["families loaded"] if row["family"] == "calm")
+    assert calm["caches"] == "ToyCache"
+    assert calm["scenarios"] == ["repeat", "ragged", "staggered"]
+    assert listing["left out"] == []
+    assert listing["excluded"] == [{"module": "helper", "reason": "no model"}]
+
+
+def test_only_families_are_listed_by_engine(conformance):
+    done = conformance("show", "plugins", "--engine", "toy")
+    assert done.code == 2
+    assert "--engine goes with `conformance show families` only" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("wishes",), "show wishes: name families, engines, scenarios, plugins, or a case"),
+        (("--json",), "--json: name what to show"),
+        (("families", "--no-expectations"), "go with a CASE_ID"),
+        (("--engine", "toy"), "--engine goes with"),
+        (("toy/calm/ragged/float32/0", "--engine", "toy"), "--engine goes with"),
+    ],
+)
+def test_what_else_is_refused(conformance, arguments, sentence):
+    done = conformance("show", *arguments)
+    assert done.code == 2
+    assert sentence in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_without_an_argument_it_says_what_is_installed_and_what_to_type_next(conformance):
+    done = conformance("show")
+    assert done.code == 0, done
+    counts = [line.split()[:2] for line in done.out.split("\n\n")[0].splitlines()]
+    assert ["1", "engines"] in counts
+    assert ["3", "scenarios"] in counts
+    assert ["1", "plugins"] in counts
+    assert any(name == "families" and int(count) > 1 for count, name in counts)
+    assert "conformance show families|engines|scenarios|plugins" in done.out
+    assert len(done.out.splitlines()) < 24
+    assert max(map(len, done.out.splitlines())) < 80
+
+
+def test_a_broken_plugin_is_one_sentence(conformance, tmp_path):
+    broken = tmp_path / "toy_plugin.py"
+    broken.write_text("raise ImportError('the toy is in pieces')")
+    done = conformance("show", "families", PYTHONPATH=f"{tmp_path}:{TOY}")
+    assert done.code == 2
+    assert done.err == (
+        "conformance: plugin 'toy' (toy_plugin) could not be loaded: "
+        "ImportError: the toy is in pieces\n"
+    )
