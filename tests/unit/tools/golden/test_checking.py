@@ -140,7 +140,7 @@ def test_a_wrong_batch_fails(root):
 def test_what_fails_is_told_in_lines(root):
     assert checked(root).lines() == []
     label, *rest = checked(root, engine=AttendsToPadding).lines()
-    assert label == "toy/toy: the batch differs; the library alone still gives the golden"
+    assert label == "toy/toy: the batch differs; the single stream still gives the golden"
     assert "request 'two', step " in rest[0]
     assert "margin" in rest[0]
     assert len({line.partition(": ")[0] for line in rest}) == len(rest), "one line a comparison"

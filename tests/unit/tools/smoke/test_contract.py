@@ -141,7 +141,7 @@ class ClosesBadly(ContinuousBatching):
 
 
 BROKEN = {
-    with_events(lambda e: replace(e, request_id="ghost")): "a token of 'ghost', which nobody",
+    with_events(lambda e: replace(e, request_id="ghost")): "a token of 'ghost', which was not",
     with_events(lambda e: replace(e, token=np.int64(e.token))): "as a token of",
     with_events(lambda e: replace(e, token=VOCAB)): f"must give an int below {VOCAB}",
     with_events(lambda e: replace(e, logprobs=None)): "as nothing, must give a NumPy array",

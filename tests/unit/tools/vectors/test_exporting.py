@@ -88,7 +88,7 @@ class Session:
         engines={"counter": Counter},
         libraries={"shelf": Shelf()},
         scenarios={
-            name: Scenario(name, 1, "an ingredient", frozenset(), make, alone=name == "repeat")
+            name: Scenario(name, 1, "an ingredient", frozenset(), make, oracle_only=name == "repeat")
             for name, make in SCENARIOS.items()
         },
     )

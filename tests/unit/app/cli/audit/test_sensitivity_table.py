@@ -13,8 +13,8 @@ def heard(*signals, distinct=8, roundings=()):
     return Sensitivity(distinct, 1, 3.0, tuple(Signal(k, "x", n) for k, n in signals), roundings)
 
 
-LOUD = Measured("loud", heard(("drop", 1.0), ("slot", 0.5), ("slot", 0.25)))
-DEAF = Measured("deaf", heard(("drop", 5e-5)))
+SENSITIVE = Measured("loud", heard(("drop", 1.0), ("slot", 0.5), ("slot", 0.25)))
+INSENSITIVE = Measured("deaf", heard(("drop", 5e-5)))
 REFUSED = Measured("metal", None, problem="no Metal", unsupported=True)
 BROKEN = Measured("broken", None, problem="raised")
 
@@ -27,13 +27,13 @@ def row(item):
 
 
 def test_a_row_has_the_least_signal_of_each_kind():
-    assert row(LOUD) == ["loud", "1", "-", "0.25", "-", "1e-05", "25000", "8", "ok"]
+    assert row(SENSITIVE) == ["loud", "1", "-", "0.25", "-", "1e-05", "25000", "8", "ok"]
 
 
 @pytest.mark.parametrize(
     ("item", "status"),
     [
-        (DEAF, "DEAF"),
+        (INSENSITIVE, "INSENSITIVE"),
         (Measured("a", heard(("drop", 1.0), distinct=2)), "dull stream"),
         (
             Measured("a", heard(("drop", 1.0), roundings=(Rounding("chunks", 0.1),))),
@@ -49,15 +49,15 @@ def test_the_status_says_what_is_wrong(item, status):
 
 
 def test_the_verdict_names_who_is_not_good_enough():
-    assert verdict([LOUD, REFUSED]) == (
+    assert verdict([SENSITIVE, REFUSED]) == (
         "OK: 1 families move by at least 10 times their noise (1 unsupported here)"
     )
-    assert verdict([LOUD, DEAF, BROKEN]).startswith("FAILED: 2 of 3 families")
-    assert verdict([LOUD, DEAF, BROKEN]).endswith(": deaf, broken")
+    assert verdict([SENSITIVE, INSENSITIVE, BROKEN]).startswith("FAILED: 2 of 3 families")
+    assert verdict([SENSITIVE, INSENSITIVE, BROKEN]).endswith(": deaf, broken")
 
 
 def test_a_line_of_json_has_every_number():
-    line = json.loads(as_line(LOUD, dtype="float32", seed=3))
+    line = json.loads(as_line(SENSITIVE, dtype="float32", seed=3))
     assert (line["family"], line["dtype"], line["seed"]) == ("loud", "float32", 3)
     assert [signal["nats"] for signal in line["signals"]] == [1.0, 0.5, 0.25]
     assert json.loads(as_line(BROKEN, dtype="float32", seed=0))["status"] == "failed: raised"
