@@ -14,10 +14,10 @@ from conformance.core import import_paths
 if TYPE_CHECKING:
     from conformance.app.assertion import assert_batching_conforms
     from conformance.core.engine import Capability, Engine, Submission
+    from conformance.core.engine_options import EngineOptions
     from conformance.core.family import Facts, Family, load_family
     from conformance.core.faults import Fault
     from conformance.core.library import Library
-    from conformance.core.options import EngineOptions
     from conformance.core.schedule import Request, Schedule
     from conformance.core.trace import FinishReason, StepOutput, TokenEvent
     from conformance.core.verdict import Verdict
@@ -57,7 +57,7 @@ _MODULE_OF = {
         "core.family": "Facts Family load_family",
         "core.faults": "Fault",
         "core.library": "Library",
-        "core.options": "EngineOptions",
+        "core.engine_options": "EngineOptions",
         "core.schedule": "Request Schedule",
         "core.trace": "FinishReason StepOutput TokenEvent",
         "core.verdict": "Verdict",

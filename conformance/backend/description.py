@@ -9,7 +9,7 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.nn.layers.convolution import Conv1d
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
 
 _SCALINGS = ("rope_scaling", "rope_parameters")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
 
 
 @contextlib.contextmanager

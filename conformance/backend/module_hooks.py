@@ -17,7 +17,7 @@ import numpy as np
 from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten
 
-from conformance.backend.entries import leaves, places
+from conformance.backend.cache_entries import leaves, places
 
 # The counts that the caches of both libraries keep of each row, or of their storage.
 _COUNTS = (

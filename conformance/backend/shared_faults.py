@@ -7,7 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, wrap
 
 # Places as `conformance explain` names them.

@@ -3,13 +3,13 @@
 Pure functions of recordings: whatever needs a model or an engine belongs in ``judging/``.
 """
 
-from conformance.checks.base import Check, Play
 from conformance.checks.drafts import check_drafts
 from conformance.checks.failure import check_failure
 from conformance.checks.forced import check_forced
 from conformance.checks.free import check_free
 from conformance.checks.leak import check_leak
 from conformance.checks.nonfinite import check_nonfinite
+from conformance.checks.play import Check, Play
 from conformance.checks.policy import check_policy
 from conformance.checks.probe import check_probes
 from conformance.checks.protocol import check_protocol

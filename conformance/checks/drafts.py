@@ -7,7 +7,7 @@ work.
 
 from __future__ import annotations
 
-from conformance.checks.base import Play
+from conformance.checks.play import Play
 from conformance.core import numerics
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict

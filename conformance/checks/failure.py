@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.checks.base import Play
+from conformance.checks.play import Play
 from conformance.core.verdict import Finding, Verdict
 
 

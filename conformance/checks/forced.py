@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.checks.base import Play
+from conformance.checks.play import Play
 from conformance.core import numerics
 from conformance.core.numerics import Deviation, Envelope
 from conformance.core.trace import Mode, Stream, Trace

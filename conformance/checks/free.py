@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.checks.base import Play
-from conformance.checks.drawn import drawable
 from conformance.checks.forced import measure
+from conformance.checks.play import Play
+from conformance.checks.sampled import drawable
 from conformance.core import numerics
 from conformance.core.trace import Mode, Trace
 from conformance.core.verdict import Finding, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from conformance.checks.base import Play
+from conformance.checks.play import Play
 from conformance.core.schedule import Stage
 from conformance.core.trace import Step, Trace
 from conformance.core.verdict import Finding, Verdict

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.checks.base import Play
+from conformance.checks.play import Play
 from conformance.core.verdict import Finding, Verdict
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from conformance.checks.base import Play
 from conformance.checks.forced import common_steps
+from conformance.checks.play import Play
 from conformance.core import numerics
 from conformance.core.numerics import Deviation, Envelope
 from conformance.core.trace import Failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.checks.base import Play
+from conformance.checks.play import Play
 from conformance.core.schedule import Stage
 from conformance.core.trace import Mode, Stream, Trace
 from conformance.core.verdict import Finding, Verdict

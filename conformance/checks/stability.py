@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from conformance.checks.base import Play
+from conformance.checks.play import Play
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 

@@ -11,8 +11,8 @@ from itertools import groupby
 
 import msgspec
 
-from conformance.checks.base import Play
 from conformance.checks.forced import common_steps
+from conformance.checks.play import Play
 from conformance.core import numerics
 from conformance.core.schedule import Arrival
 from conformance.core.trace import Trace

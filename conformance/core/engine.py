@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
 

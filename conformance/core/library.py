@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import ForwardCall, Stream

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ScheduleError
-from conformance.core.options import EngineOptions
 
 
 class Stage(enum.StrEnum):

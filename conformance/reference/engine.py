@@ -18,11 +18,11 @@ import mlx.core as mx
 import numpy as np
 from mlx_lm.models.cache import make_prompt_cache
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
 from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.engine import Capability, Engine, Submission
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Processor, Sampler, Stage
 from conformance.core.trace import (
     CachedLayer,
@@ -32,7 +32,7 @@ from conformance.core.trace import (
     StepOutput,
     TokenEvent,
 )
-from conformance.reference import probes, quantized, sequence, speculative, validation
+from conformance.reference import drafting, invalid_calls, probes, quantized_caches, sequence
 from conformance.reference.caches import even
 from conformance.reference.caches.wrap import must_be_even
 from conformance.reference.forward import Feed, single_row
@@ -63,27 +63,27 @@ class ReferenceEngine(Engine):
     makers: ClassVar[Makers]
     whole_prompt: ClassVar[bool] = False
     pads: ClassVar[bool] = True
-    drafters: ClassVar[tuple[str, ...]] = (speculative.KIND,)
+    drafters: ClassVar[tuple[str, ...]] = (drafting.KIND,)
 
     def __init__(self, model: Any, options: EngineOptions, *, draft_model: Any = None) -> None:
-        validation.check_options(options)
+        invalid_calls.check_options(options)
         self.model = model
         self.options = options
         self.queue: list[sequence.Sequence] = []
         self.prefilling: list[sequence.Sequence] = []
         self.decoding: list[sequence.Sequence] = []
         self.finished: dict[str, sequence.Sequence] = {}
-        self._drafts = speculative.Drafts(draft_model or model, options.drafting)
+        self._drafts = drafting.Drafts(draft_model or model, options.drafting)
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """All of them or none: each is checked before the first is inserted."""
         live = {row.name for row in self._live()}
-        validation.check_requests([s.request for s in submissions], live | set(self.finished))
+        invalid_calls.check_requests([s.request for s in submissions], live | set(self.finished))
         self.queue += [self._row(submission) for submission in submissions]
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """Remove rows in any stage. Nothing else refers to them."""
-        validation.check_known(request_ids, {row.name for row in self._live()})
+        invalid_calls.check_known(request_ids, {row.name for row in self._live()})
         for rows in (self.queue, self.prefilling, self.decoding):
             rows[:] = [row for row in rows if row.name not in request_ids]
 
@@ -126,7 +126,7 @@ class ReferenceEngine(Engine):
     def layers(self) -> Sequence[CachedLayer]:
         """Of the rows that decode."""
         by_layer = zip(*(row.caches for row in self.decoding), strict=True)
-        return [quantized.described(caches) for caches in by_layer]
+        return [quantized_caches.described(caches) for caches in by_layer]
 
     def extract(self, request_id: str) -> Any:
         """A copy of the row's caches, its last token in them, and the tokens that they hold.
@@ -177,7 +177,7 @@ class ReferenceEngine(Engine):
         rows = list(self.decoding)
         drafts = self._drafts.propose(rows)
         events: list[TokenEvent] = []
-        verified, logits = speculative.verify(self.model, rows, drafts, feeds_of_prefill)
+        verified, logits = drafting.verify(self.model, rows, drafts, feeds_of_prefill)
         for row, chosen in zip(rows, verified, strict=True):
             for token, logprobs, reason in chosen:
                 events.append(self._event(row, token, logprobs, reason))
@@ -207,7 +207,7 @@ class ReferenceEngine(Engine):
             [],
         )
         if self.options.kv is not None:
-            caches = quantized.from_the_start(caches, self.options.kv, len(request.prompt))
+            caches = quantized_caches.from_the_start(caches, self.options.kv, len(request.prompt))
         forced = ForcedSampler(submission.forced) if submission.forced else None
         return sequence.Sequence(
             request=request,

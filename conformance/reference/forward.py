@@ -8,7 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
 from conformance.reference.caches import even
 from conformance.reference.caches.wrap import history, must_be_even, shapes, signature, wrap
 

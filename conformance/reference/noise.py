@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from conformance.core import numerics
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import VoidNoiseError
 from conformance.core.library import Library
 from conformance.core.numerics import Envelope
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.core.trace import Stream
 

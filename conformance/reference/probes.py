@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import msgspec
 
 from conformance.core.engine import Submission
+from conformance.core.engine_options import EngineOptions
 from conformance.core.invalid_call import watched
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.core.trace import ProbeResult
 from conformance.reference.sequence import Sequence

@@ -3,7 +3,7 @@
 Schedules and the witnesses that they reached their purpose; running them belongs in ``judging/``.
 """
 
-from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.ladder import LADDER
+from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 __all__ = ["LADDER", "Brief", "Scenario", "Witness"]

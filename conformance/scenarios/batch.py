@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from conformance.core.engine import Capability
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, text_request, together
+from conformance.scenarios.scenario import Brief, Scenario
 
 NONE: frozenset[Capability] = frozenset()
 # Batch sizes around those at which kernels change, including quantized kernels.

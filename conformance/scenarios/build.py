@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.core.schedule import Arrival, Media, Request, Stage, Trigger
-from conformance.scenarios.base import Brief
+from conformance.scenarios.scenario import Brief
 
 # Prompt lengths in tokens: one without prefill, then two, short, medium, long.
 ONE, TWO, SHORT, MEDIUM, LONG = 1, 2, 5, 11, 23

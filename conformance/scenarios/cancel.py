@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from conformance.core.engine import Capability
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Removal, Schedule, Stage
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
     LASTING,
     LONG,
@@ -20,6 +19,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.scenario import Brief, Scenario
 
 
 def _queued(brief: Brief) -> Schedule:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from conformance.core.schedule import Stage
 from conformance.core.trace import Trace
-from conformance.scenarios.base import Witness
+from conformance.scenarios.scenario import Witness
 
 
 @dataclass

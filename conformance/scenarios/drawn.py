@@ -14,7 +14,13 @@ from typing import Any
 import msgspec
 
 from conformance.core.engine import Capability
-from conformance.core.options import KV_GROUPS, Drafting, EngineOptions, KvQuant, PrefixCaching
+from conformance.core.engine_options import (
+    KV_GROUPS,
+    Drafting,
+    EngineOptions,
+    KvQuant,
+    PrefixCaching,
+)
 from conformance.core.schedule import (
     Arrival,
     Continuation,
@@ -25,7 +31,6 @@ from conformance.core.schedule import (
     Schedule,
     Trigger,
 )
-from conformance.scenarios.base import Brief
 from conformance.scenarios.build import (
     LONG,
     PIECE,
@@ -38,6 +43,7 @@ from conformance.scenarios.build import (
 )
 from conformance.scenarios.choices import Choices
 from conformance.scenarios.features import GRAMMAR, Feature
+from conformance.scenarios.scenario import Brief
 
 _STATES = 11  # of a grammar
 _BLOCK = 4  # tokens of a kept block, and of a draft

@@ -6,9 +6,9 @@ import enum
 from collections.abc import Iterable, Iterator
 
 from conformance.core.engine import Capability
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
-from conformance.scenarios.base import Brief
+from conformance.scenarios.scenario import Brief
 
 GRAMMAR = "grammar"
 """The kind of processor of the feature ``GRAMMAR``."""

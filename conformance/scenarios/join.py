@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Continuation, Schedule
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
     LASTING,
     LONG,
@@ -24,6 +23,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 # For families without a window: the bound, in tokens, of the library's caches.
 BOUND = 8

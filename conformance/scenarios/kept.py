@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from conformance.core.engine import Capability
-from conformance.core.options import EngineOptions, PrefixCaching
+from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Request, Schedule, Stage, Weigh
 from conformance.core.trace import Trace
-from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import LASTING, LONG, MEDIUM, SHORT, gone, text_request, together
+from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 FEW = 2  # output tokens
 # Rows of a batch whose buffers one short row might keep alive. The first is measured.

@@ -8,14 +8,14 @@ from conformance.scenarios import (
     join,
     kept,
     media,
-    options,
     prefix_caching,
     quantized,
+    request_options,
     solo,
     speculative,
     structured,
 )
-from conformance.scenarios.base import Scenario
+from conformance.scenarios.scenario import Scenario
 
 LADDER: tuple[Scenario, ...] = (
     solo.REPEAT,
@@ -37,13 +37,13 @@ LADDER: tuple[Scenario, ...] = (
     quantized.QUANTIZED,
     join.PROMPT_CACHE,
     kept.HELD,
-    options.STOP_SEQUENCES,
-    options.SAMPLERS,
+    request_options.STOP_SEQUENCES,
+    request_options.SAMPLERS,
     structured.STRUCTURED,
     speculative.SPECULATIVE,
     prefix_caching.PREFIX_CACHING,
     kept.KEPT,
     batch.WIDE,
-    options.INVALID,
+    request_options.INVALID,
     batch.THREADS,
 )

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
 from conformance.scenarios import media_witnesses as media_seen
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
     LASTING,
     LONG,
@@ -26,6 +25,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.scenario import Brief, Scenario
 
 
 def _takes_media(family: Family) -> str:

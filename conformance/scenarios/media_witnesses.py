@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.core.schedule import Stage
 from conformance.core.trace import Trace
-from conformance.scenarios.base import Witness
+from conformance.scenarios.scenario import Witness
 from conformance.scenarios.witnesses import last_rows_left, longest_leaves
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import itertools
 
 from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.family import Family
-from conformance.core.options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Media, Removal, Request, Schedule, Stage
 from conformance.scenarios import reuse_witnesses as reuse
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
     LONG,
     MEDIUM,
@@ -29,6 +28,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.scenario import Brief, Scenario
 
 # Tokens of a block. By default, prompts of less than 16 tokens get no snapshot.
 BLOCK = 4

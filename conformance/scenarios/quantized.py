@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.core.engine import Capability
+from conformance.core.engine_options import KV_GROUPS, EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
-from conformance.core.options import KV_GROUPS, EngineOptions, KvQuant
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.scenarios import quantized_witnesses as kept
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
     LONG,
     MEDIUM,
@@ -21,6 +20,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.scenario import Brief, Scenario
 
 # The start of TurboQuant: above the short prompts, in the middle of the others.
 START = 8

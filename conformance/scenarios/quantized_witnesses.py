@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from conformance.core.schedule import Stage
 from conformance.core.trace import Step, Trace
-from conformance.scenarios.base import Witness
+from conformance.scenarios.scenario import Witness
 
 
 def quantized() -> Witness:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from conformance.core.engine import Capability
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
-from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
     LONG,
     MEDIUM,
@@ -15,6 +14,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.scenario import Brief, Scenario
 
 
 def _repeat(brief: Brief) -> list[Schedule]:

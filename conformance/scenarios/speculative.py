@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.core.engine import Capability
+from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.family import Family
-from conformance.core.options import Drafting, EngineOptions
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
 from conformance.scenarios import draft_witnesses as drafts
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.base import Brief, Scenario
 from conformance.scenarios.build import (
     LASTING,
     LONG,
@@ -29,6 +28,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.scenario import Brief, Scenario
 
 # Tokens that are verified at once, and how many of each draft are right, row by row.
 BLOCK = 4

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.core.engine import Capability
+from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.grammar import Grammar
-from conformance.core.options import Drafting, EngineOptions
 from conformance.core.schedule import Arrival, Processor, Removal, Request, Schedule, Stage
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
     LASTING,
     LONG,
@@ -30,6 +29,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 _GRAMMAR = "grammar"
 _STATES = 11

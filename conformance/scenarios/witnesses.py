@@ -8,7 +8,7 @@ from itertools import pairwise
 from conformance.core.engine import Capability
 from conformance.core.schedule import Stage
 from conformance.core.trace import Trace
-from conformance.scenarios.base import Witness
+from conformance.scenarios.scenario import Witness
 
 # Nothing is padded if each prompt is prefilled by itself.
 TOGETHER = frozenset({Capability.TOGETHER})

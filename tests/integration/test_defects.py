@@ -10,15 +10,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
 from conformance.app.cli.choices import case_settings
+
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.checks.expectations import Defect, load_expectations
 from conformance.core.errors import NoScriptError
 from conformance.core.verdict import Verdict
 from conformance.scenarios import LADDER
 from conformance.tools.explore.replay import CORPUS
-from conformance.tools.repro.known import written
+from conformance.tools.repro.known_scripts import written
 from conformance.tools.repro.tables import found_before
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from conformance.app.cli.main import group
 from conformance.core.errors import ReleaseError
 from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
-from conformance.tools.releases import environments, package, running
+from conformance.tools.releases import environments, package, release_run
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 # Stands for this project in an environment: right from mlx-lm 0.31.3 on, broken in 0.32.0 and
@@ -139,7 +139,7 @@ def test_a_kept_environment_is_used_again(releases, monkeypatch):
 def test_a_release_with_results_is_not_run_again(releases, tmp_path, monkeypatch):
     folder = ("--json", str(tmp_path / "results"), "--resume")
     assert releases("mlx-lm==0.31.2", *folder).exit_code == 0
-    monkeypatch.setattr(running, "prepare", _refused)
+    monkeypatch.setattr(release_run, "prepare", _refused)
     done = releases("mlx-lm==0.31.2,0.31.3", *folder)
     assert "mlx-lm 0.31.2: 1 cases, from " in done.output
     assert "mlx-lm 0.31.3 asked for" in done.output

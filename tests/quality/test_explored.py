@@ -37,7 +37,7 @@ KNOWN = (
     ("B10.neighbour-in-prefill-removed", 80, 2, 2, "a prompt that is removed, and one beside it"),
     ("B10.prompts-of-the-neighbours", 80, 2, 2, "a prompt that is removed, and one beside it"),
     ("F11.step-done-again", 80, 2, 2, "a removal while another row decodes"),
-    ("B9.old-tokens-speak", 80, 2, 1, "a row that joins another"),
+    ("B9.old-tokens-reused", 80, 2, 1, "a row that joins another"),
     ("F1.sampler-inherited", 400, 2, 1, "a row with a sampler and one without"),
     ("D8.history-of-another-row", 200, 2, 1, "a row with a penalty beside another"),
     ("F14.match-goes-on-in-another-request", 300, 2, 1, "a stop sequence and a row beside it"),

@@ -16,7 +16,7 @@ from miniatures.plays import NOISE, Script
 
 from conformance import checks
 from conformance.checks import CHECKS
-from conformance.core.options import Drafting, EngineOptions
+from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.trace import (
     Failure,
     FinishReason,

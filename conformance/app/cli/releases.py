@@ -16,8 +16,8 @@ from conformance.report.jsonl import read_results, write_lines
 from conformance.run.selection import DTYPES
 from conformance.tools.releases.bisection import bisect
 from conformance.tools.releases.pins import Release, parse, parse_pins
-from conformance.tools.releases.running import Choice, Column, run
-from conformance.tools.releases.table import as_markdown, as_text, make_table
+from conformance.tools.releases.release_run import Choice, Column, run
+from conformance.tools.releases.release_table import as_markdown, as_text, make_table
 
 
 @click.command("releases")

@@ -15,7 +15,7 @@ from conformance.checks.expectations import Defect, Expectations
 from conformance.core.verdict import CaseId
 from conformance.report.jsonl import write_lines
 from conformance.tools.repro import Wanted, find, shown_by, with_plain_config
-from conformance.tools.repro.finding import SECONDS
+from conformance.tools.repro.search import SECONDS
 
 
 @click.command("repro")

@@ -17,7 +17,7 @@ from conformance.checks.expectations import Defect, Expectations
 from conformance.core.errors import ConformanceError, NoScriptError, ReproError
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
-from conformance.tools.repro.known import KnownScript, killed, script_of, written
+from conformance.tools.repro.known_scripts import KnownScript, killed, script_of, written
 from conformance.tools.repro.tables import (
     TABLE,
     found_before,

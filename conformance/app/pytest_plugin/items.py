@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conformance.app.pytest_plugin.failures import hang, harness_failure
+from conformance.app.pytest_plugin.missing_results import hang, harness_failure
 from conformance.app.pytest_plugin.options import PROBLEM, RESULT
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_crashes import TAINTED, traceback_target

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import conformance
-from conformance.app.pytest_plugin.failures import unjudged
+from conformance.app.pytest_plugin.missing_results import unjudged
 from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
 from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, PROBLEM, RESULT
 from conformance.app.pytest_plugin.setup import Setup, find_setup

@@ -21,7 +21,7 @@ from conformance.run.diagnosis import diagnose
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
 from conformance.run.session import Session
-from conformance.tools.checkpoints.goldens import Held, hold
+from conformance.tools.checkpoints.checkpoint_golden import Held, hold
 from conformance.tools.checkpoints.opening import open_checkpoint
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from conformance.app.pytest_plugin.failures import crashed, over_memory
 from conformance.app.pytest_plugin.memory_limit import SHARE_OF_REAL, MemoryWatch, fair_limit
+from conformance.app.pytest_plugin.missing_results import crashed, over_memory
 from conformance.app.pytest_plugin.nodeids import case_of
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.app.pytest_plugin.worker_crashes import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from conformance.core.options import KV_GROUPS
+from conformance.core.engine_options import KV_GROUPS
 
 if TYPE_CHECKING:
     from conformance.core.family import Family

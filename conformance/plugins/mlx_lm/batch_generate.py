@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from mlx_lm.generate import batch_generate
 
 from conformance.core.engine import Capability, Engine, Submission
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 

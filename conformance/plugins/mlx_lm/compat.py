@@ -13,8 +13,8 @@ from typing import Any
 
 from mlx_lm.generate import BatchGenerator
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Stage
 from conformance.plugins.mlx_lm.legacy import renamed
 from conformance.plugins.mlx_lm.legacy.whole_prompt_generator import WholePromptGenerator

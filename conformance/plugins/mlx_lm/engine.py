@@ -11,8 +11,8 @@ import numpy as np
 from conformance.backend.sampling import ForcedSampler, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Sampler, Stage
 from conformance.core.trace import FinishReason, KeptCache, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat

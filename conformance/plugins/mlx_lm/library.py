@@ -19,11 +19,11 @@ from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
-from conformance.backend.sensitivity import measure
+from conformance.backend.sensitivity_measure import measure
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError
 from conformance.core.family import Family
 from conformance.core.library import Coverage, Description, Library, Outline, Solo
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import ForwardCall, Stream

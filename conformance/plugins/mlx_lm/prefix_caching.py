@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.core.options import PrefixCaching
+from conformance.core.engine_options import PrefixCaching
 from conformance.core.schedule import Request
 from conformance.plugins.mlx_lm.compat import prompt_caches
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, make_prompt_cache
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
+from conformance.core.engine_options import KvQuant
 from conformance.core.errors import Unsupported
-from conformance.core.options import KvQuant
 
 
 def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:

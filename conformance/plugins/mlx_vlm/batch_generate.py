@@ -16,8 +16,8 @@ from mlx_vlm.prompt_utils import apply_chat_template
 from mlx_vlm.utils import prepare_inputs
 
 from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat

@@ -19,8 +19,8 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_vlm import utils
 
+from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions, KvQuant
 from conformance.core.schedule import Stage
 from conformance.plugins.mlx_vlm.legacy import processors
 from conformance.plugins.mlx_vlm.legacy.whole_prompt_generator import WholePromptGenerator

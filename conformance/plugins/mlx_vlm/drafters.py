@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.backend.checkpoint import library_errors, verify
+from conformance.core.engine_options import Drafting
 from conformance.core.errors import ModelError
 from conformance.core.family import Facts, Family
-from conformance.core.options import Drafting
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.loading import write_checkpoint
 from conformance.plugins.mlx_vlm.model import LoadedModel

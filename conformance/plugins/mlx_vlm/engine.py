@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from conformance.core.engine import Capability, Engine, Submission
-from conformance.core.options import Drafting, EngineOptions
+from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization

@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from conformance.backend import sensitivity as text_signals
+from conformance.backend import sensitivity_measure as text_signals
 from conformance.backend.checkpoint import library_errors
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity, Signal, change

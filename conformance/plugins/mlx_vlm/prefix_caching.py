@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from conformance.core.engine_options import PrefixCaching
 from conformance.core.errors import Unsupported
-from conformance.core.options import PrefixCaching
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.inputs import Inputs
 from conformance.plugins.mlx_vlm.model import LoadedModel

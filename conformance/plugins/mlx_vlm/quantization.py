@@ -20,7 +20,7 @@ from mlx.utils import tree_flatten
 from mlx_vlm.models import cache as caches
 from mlx_vlm.turboquant import TurboQuantKVCache, turboquant_enabled
 
-from conformance.core.options import KvQuant
+from conformance.core.engine_options import KvQuant
 from conformance.core.trace import CachedLayer
 from conformance.plugins.mlx_vlm import compat
 

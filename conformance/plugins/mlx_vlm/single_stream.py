@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 from mlx_vlm.models.cache import make_prompt_cache
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.core.trace import Stream
 from conformance.plugins.mlx_vlm import compat, inputs, quantization

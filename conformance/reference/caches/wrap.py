@@ -7,7 +7,7 @@ from typing import Any
 
 from mlx_lm.models import cache as library
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
 from conformance.reference.caches import even
 from conformance.reference.caches.arrays import RowwiseArrays
 from conformance.reference.caches.keys import RowwiseKeys, RowwiseQuantized, RowwiseWindow

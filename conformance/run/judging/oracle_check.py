@@ -8,7 +8,7 @@ import numpy as np
 
 from conformance.checks.forced import common_steps
 from conformance.core import numerics
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.picture import Picture
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import Finding, ScheduleResult, Verdict

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Arrival, Request, Schedule, Trigger
 
 Change = Callable[[Schedule], Schedule]

@@ -11,8 +11,8 @@ from conformance.backend.module_hooks import Pass
 from conformance.report.explanation import LayerError, Where
 from conformance.tools.explain.activations import errors
 from conformance.tools.explain.alignment import Alignment, Span, Strange
-from conformance.tools.explain.entries import EntryDifference, entry_differences
-from conformance.tools.explain.modules import differing, finite, layers
+from conformance.tools.explain.cache_differences import EntryDifference, entry_differences
+from conformance.tools.explain.module_errors import differing, finite, layers
 from conformance.tools.explain.recording import Recording
 
 

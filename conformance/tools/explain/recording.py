@@ -9,7 +9,7 @@ import msgspec
 
 from conformance.backend.module_hooks import Pass, record_calls
 from conformance.core.engine import Capability, Engine
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.core.trace import StepOutput, Stream, Trace
 from conformance.reference.subject import Subject

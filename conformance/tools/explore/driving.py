@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from conformance.core.engine import Capability, Engine
+from conformance.core.engine_options import EngineOptions
 from conformance.core.failures import failure_of
 from conformance.core.numerics import FACTOR
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
 from conformance.core.trace import Step, Stream, TokenEvent
 from conformance.core.verdict import Finding, Verdict

@@ -20,8 +20,8 @@ from conformance.run.session import Session
 from conformance.scenarios.choices import Seeded
 from conformance.scenarios.drawn import Space, draw_schedule
 from conformance.scenarios.features import Feature, together
-from conformance.tools.explore.choices import Drawn
 from conformance.tools.explore.driving import Drive
+from conformance.tools.explore.hypothesis_choices import Drawn
 from conformance.tools.explore.pending import PendingDiscovery, discovered
 from conformance.tools.explore.player import Clock, Player
 from conformance.tools.explore.results import (

@@ -10,10 +10,10 @@ import dataclasses
 import time
 
 from conformance.checks import CHECKS, Play
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.failures import failure_of
 from conformance.core.faults import Fault, Hits
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Schedule, to_json
 from conformance.core.verdict import CaseId, Finding, Verdict
 from conformance.reference.subject import Subject

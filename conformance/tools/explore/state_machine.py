@@ -15,12 +15,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Continuation, Request
 from conformance.scenarios.drawn import Space, draw_options, draw_request
 from conformance.scenarios.features import Feature
-from conformance.tools.explore.choices import Drawn
 from conformance.tools.explore.driving import Drive
+from conformance.tools.explore.hypothesis_choices import Drawn
 from conformance.tools.explore.player import Player
 
 MOST_REQUESTS = 5

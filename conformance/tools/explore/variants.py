@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Arrival, Request, Schedule, Trigger
 
 _PLAIN: dict[str, Any] = {

@@ -15,7 +15,7 @@ from conformance.core.library import Library
 from conformance.reference.subject import Subject
 from conformance.tools.golden.difference import Difference, in_short
 from conformance.tools.golden.format import Golden, load_golden
-from conformance.tools.golden.layout import PARTIAL, golden_files, golden_path, strangers
+from conformance.tools.golden.paths import PARTIAL, golden_files, golden_path, strangers
 from conformance.tools.golden.recipe import DTYPE, SEED, recipe_hash
 from conformance.tools.golden.regression import differences
 from conformance.tools.golden.update import load_subject

@@ -9,7 +9,7 @@ import msgspec
 
 from conformance.core.errors import GoldenError
 from conformance.tools.golden.format import Verification, load_golden, parse_golden, to_text
-from conformance.tools.golden.layout import PARTIAL
+from conformance.tools.golden.paths import PARTIAL
 
 
 def put_verified(path: Path, verification: Verification) -> None:

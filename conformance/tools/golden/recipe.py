@@ -13,8 +13,8 @@ import msgspec
 from conformance.core.errors import GoldenError
 from conformance.core.family import Family
 from conformance.core.schedule import Media, Request
-from conformance.scenarios.base import Brief, ComposeFn
 from conformance.scenarios.build import LONG, MEDIUM, SHORT, TWO, media_request, text_request
+from conformance.scenarios.scenario import Brief, ComposeFn
 from conformance.tools.golden.format import FORMAT
 
 DTYPE, SEED = "float32", 0

@@ -15,8 +15,8 @@ import numpy as np
 
 from conformance.checks.expectations import Expectations
 from conformance.core import numerics
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ConformanceError, GoldenError
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.core.verdict import Verdict
 from conformance.reference.subject import Subject

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from conformance.core.faults.base import Fault
+from conformance.core.faults.declaration import Fault
 from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, Verdict
 
 # They accuse nothing: a batch that is good can have them.

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import AdoptionError, ModelError
 from conformance.core.family import Facts, Family
 from conformance.core.library import Library
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Media, Request
 from conformance.tools.new_family.processing import proposals
 from conformance.tools.new_family.shrink import Shrunk

@@ -3,9 +3,9 @@
 Scripts of upstream defects that were written by hand belong to ``docs/defects/``.
 """
 
-from conformance.tools.repro.finding import Wanted, find, with_plain_config
 from conformance.tools.repro.found import Found
 from conformance.tools.repro.script import MOST_LINES, write_scripts
+from conformance.tools.repro.search import Wanted, find, with_plain_config
 from conformance.tools.repro.trying import Tried, shown_by, try_script
 
 __all__ = [

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.errors import NoScriptError, ReproError
-from conformance.core.options import EngineOptions, PrefixCaching
 from conformance.tools.repro.found import Found
 from conformance.tools.repro.refusing import Reason
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ScheduleError
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Arrival, Removal, Request, Schedule, Trigger, validate
 from conformance.tools.explore.variants import with_requests, without_item
 

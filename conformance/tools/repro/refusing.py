@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import NoScriptError
-from conformance.core.options import EngineOptions
 from conformance.core.verdict import CaseId
 from conformance.reference.subject import Subject
 from conformance.tools.repro.calls import unsupported_calls

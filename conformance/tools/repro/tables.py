@@ -11,7 +11,7 @@ import msgspec
 from conformance.checks.expectations import Defect
 from conformance.checks.expectations.loading import OWN
 from conformance.core.errors import ReproError
-from conformance.tools.repro.known import KnownScript
+from conformance.tools.repro.known_scripts import KnownScript
 
 TABLE = "table.jsonl"
 """The table's name in the folder that scripts are written to."""

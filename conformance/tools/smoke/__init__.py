@@ -3,6 +3,6 @@
 Judging outputs in depth belongs to the scenarios and ``checks/``.
 """
 
-from conformance.tools.smoke.running import Smoke, State, smoke
+from conformance.tools.smoke.smoke_run import Smoke, State, smoke
 
 __all__ = ["Smoke", "State", "smoke"]

@@ -16,9 +16,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.failures import says_unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 

@@ -23,7 +23,7 @@ from conformance.run.judging.judge import brief_for
 from conformance.run.session import Session
 from conformance.scenarios import Scenario
 from conformance.tools.golden.format import Golden, Provenance, parse_golden, to_text
-from conformance.tools.vectors.format import (
+from conformance.tools.vectors.contents import (
     FORMAT,
     GOLDEN,
     MANIFEST,
@@ -35,8 +35,8 @@ from conformance.tools.vectors.format import (
     ScenarioFile,
     sealed,
 )
-from conformance.tools.vectors.goldens import Recorder
 from conformance.tools.vectors.portable import portable
+from conformance.tools.vectors.single_streams import Recorder
 
 Report = Callable[[str], object]
 

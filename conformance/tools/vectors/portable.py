@@ -7,7 +7,7 @@ from collections.abc import Set
 import msgspec
 
 from conformance.core.schedule import Arrival, Processor, Request, Sampler, Schedule, triggers
-from conformance.tools.vectors.format import LeftOut
+from conformance.tools.vectors.contents import LeftOut
 
 # Arguments of mlx-lm's processors that any engine can support: see docs/vectors.md.
 _PLAIN_PROCESSORS = {

@@ -12,7 +12,7 @@ import msgspec
 from conformance.core.errors import ScheduleError, VectorsError
 from conformance.core.schedule import validate
 from conformance.tools.golden.format import Recorded, parse_golden
-from conformance.tools.vectors.format import (
+from conformance.tools.vectors.contents import (
     FORMAT,
     GOLDEN,
     MANIFEST,

@@ -8,7 +8,7 @@ import time
 
 import jsonschema
 
-from conformance.report.schema import published_schema
+from conformance.report.result_schema import published_schema
 
 
 def test_each_case_is_a_line_of_the_published_schema(toy_run):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from conformance.app.cli.main import group
 from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.tools.checkpoints.given import Given
 
 

@@ -14,7 +14,7 @@ from conformance.backend.shared_faults import (
     ring_as_line,
     rotated_at,
 )
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 
 
 class Batch:

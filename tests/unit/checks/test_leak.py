@@ -5,7 +5,7 @@ import pytest
 from miniatures.plays import Script
 
 from conformance.checks.leak import check_leak
-from conformance.core.options import Drafting, EngineOptions
+from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import Failure, ForwardCall, KeptCache
 from conformance.core.verdict import Verdict

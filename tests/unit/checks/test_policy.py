@@ -8,8 +8,8 @@ from miniatures.right import ContinuousBatching
 
 from conformance.checks import Play
 from conformance.checks.policy import check_policy
+from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.numerics import flat_envelope
-from conformance.core.options import EngineOptions, KvQuant
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.trace import Failure, FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.core.verdict import Verdict

@@ -7,9 +7,9 @@ from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 
 from conformance.core.engine import Engine
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.failures import failure_of, machine_problem, says_unsupported
-from conformance.core.options import EngineOptions
 
 
 @pytest.mark.parametrize(

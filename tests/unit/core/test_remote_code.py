@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conformance.core import remote_code as sealing
+from conformance.core import remote_code
 from conformance.core.errors import Unsupported
 from conformance.core.remote_code import sealed
 
@@ -134,9 +134,9 @@ def test_in_the_folder_itself_programs_still_make_code(folder, monkeypatch):
 
 def test_an_environment_inside_the_folder_is_not_its_code(folder, monkeypatch):
     monkeypatch.setattr(sys, "prefix", str(folder / ".venv"))
-    sealing._sealed_folders.cache_clear()
+    remote_code._sealed_folders.cache_clear()
     (folder / ".venv").mkdir()
     (folder / ".venv" / "fine.py").write_text("x = 1\n")
     with sealed(folder, trusted=False):
         load(folder / ".venv" / "fine.py")
-    sealing._sealed_folders.cache_clear()
+    remote_code._sealed_folders.cache_clear()

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ScheduleError
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import (
     Arrival,
     Continuation,

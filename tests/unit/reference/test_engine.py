@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.core.engine import Submission
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Sampler, Stage
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Padded

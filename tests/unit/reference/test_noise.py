@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from miniatures.library import InsensitiveLibrary, OverflowingLibrary, ToyLibrary
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import VoidNoiseError
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS
 from conformance.reference.oracle import MIN_STEPS, Oracle

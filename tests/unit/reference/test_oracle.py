@@ -10,7 +10,7 @@ from miniatures.library import (
     ToyLibrary,
 )
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Arrival, Continuation, Processor, Request, Sampler, Schedule
 from conformance.core.trace import FinishReason, Stream
 from conformance.reference.oracle import MIN_STEPS, Oracle, cut

@@ -5,7 +5,7 @@ import pytest
 from mlx_lm.models.cache import ArraysCache
 
 from conformance.core.engine import Submission
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import FinishReason
 from conformance.reference.engine import Makers

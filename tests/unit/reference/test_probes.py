@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.core.engine import Submission
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.reference import probes
 from conformance.reference.engine import Makers
@@ -30,7 +30,7 @@ def test_each_invalid_call_is_refused_and_changes_nothing(engine, kind):
 
 
 def test_a_call_that_is_taken_and_what_it_changes_is_reported(engine, monkeypatch):
-    monkeypatch.setattr("conformance.reference.validation.check_requests", lambda *args: None)
+    monkeypatch.setattr("conformance.reference.invalid_calls.check_requests", lambda *args: None)
     result = engine.probe("zero_max_tokens")
     assert result.error is None
     assert [change.partition(":")[0] for change in result.changed] == ["queue"]

@@ -6,8 +6,8 @@ import pytest
 from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
 from conformance.report.history import State, histories, state_of
 from conformance.tools.releases.pins import Release
-from conformance.tools.releases.running import Column
-from conformance.tools.releases.table import as_markdown, as_text, make_table
+from conformance.tools.releases.release_run import Column
+from conformance.tools.releases.release_table import as_markdown, as_text, make_table
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 

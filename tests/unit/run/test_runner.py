@@ -7,8 +7,8 @@ from miniatures.library import ToyLibrary
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import (
     Arrival,
     Continuation,

@@ -5,7 +5,7 @@ from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
 from conformance.core.engine import Capability
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Arrival, Request, Schedule, from_json, to_json
 from conformance.core.schedule import validate as valid
 from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
 from conformance.core.trace import CachedLayer, Mode, Step, StepOutput, Trace
 from conformance.scenarios import quantized_witnesses as kept

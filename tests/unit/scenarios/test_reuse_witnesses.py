@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from conformance.core.options import EngineOptions, PrefixCaching
+from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
 from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.scenarios import reuse_witnesses as seen

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.core.engine import Capability
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Arrival, Media, Request, Schedule, Stage
 from conformance.core.trace import (
     FinishReason,

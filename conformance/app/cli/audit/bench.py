@@ -15,7 +15,7 @@ from conformance.app.cli.options import cores, globs, jobs_option, json_lines
 from conformance.core.errors import ConformanceError
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DEFAULT_ENGINES, Selection
-from conformance.tools.bench import measuring as bench
+from conformance.tools.bench import ratios
 from conformance.tools.bench.throughput import Throughput, measure_throughput
 
 
@@ -55,7 +55,7 @@ def command(
     selection = Selection(engines or DEFAULT_ENGINES, families, scenarios)
     console = Console()
     libraries = {registry.engines[n].library for n in registry.engines}
-    covered = [bench.measure_coverage(registry, name) for name in sorted(libraries)]
+    covered = [ratios.measure_coverage(registry, name) for name in sorted(libraries)]
     for row in covered:
         console.print(
             f"coverage  {row.library}: {row.modules} modules, {row.covered} with a family "
@@ -63,14 +63,14 @@ def command(
         )
     overhead = speedup = None
     if "overhead" not in skip:
-        overhead = bench.measure_overhead(registry, selection)
+        overhead = ratios.measure_overhead(registry, selection)
         console.print(
             f"overhead  {overhead.ratio:.2f}: {overhead.wall:.1f} s of wall time, "
             f"{overhead.forward:.1f} s in model calls, {overhead.cases} cases in one process"
         )
         console.print(_phase_table(overhead))
     if "speedup" not in skip:
-        speedup = bench.measure_speedup(registry, selection, jobs=jobs or cores())
+        speedup = ratios.measure_speedup(registry, selection, jobs=jobs or cores())
         console.print(
             f"speed-up  {speedup.ratio:.2f}: {speedup.one:.1f} s with 1 process, "
             f"{speedup.many:.1f} s with {speedup.jobs}, {speedup.cases} cases"
@@ -99,7 +99,7 @@ def _speeds(console: Console, registry: Registry, selection: Selection) -> list[
     return found
 
 
-def _phase_table(overhead: bench.Overhead) -> Table:
+def _phase_table(overhead: ratios.Overhead) -> Table:
     table = Table("phase", "seconds", "in model calls", "rest", "rest of wall time", box=None)
     for phase in overhead.phases:
         rest = phase.wall - phase.forward

@@ -16,10 +16,10 @@ from rich.table import Table
 from conformance.app.cli.options import json_lines, writable
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
+from conformance.tools.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows
 from conformance.tools.caches.discovery import Found, discover
 from conformance.tools.caches.finding import FindingError
-from conformance.tools.caches.known import CacheDefect, explain, load_cache_defects, shows
-from conformance.tools.caches.machine import Outcome, explore
+from conformance.tools.caches.sequences import Outcome, explore
 
 
 @click.command("caches")

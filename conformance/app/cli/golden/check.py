@@ -18,7 +18,7 @@ from conformance.core.library import Library
 from conformance.run.registry import build_registry
 from conformance.tools.golden.checking import Checked, check, folder_problems
 from conformance.tools.golden.exemptions import load_without
-from conformance.tools.golden.layout import find_folder
+from conformance.tools.golden.paths import find_folder
 
 
 @click.command("check")

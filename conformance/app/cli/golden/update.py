@@ -21,7 +21,7 @@ from conformance.core.library import Library
 from conformance.run.registry import build_registry
 from conformance.tools.golden.changes import Kind
 from conformance.tools.golden.exemptions import load_without
-from conformance.tools.golden.layout import find_folder, golden_path
+from conformance.tools.golden.paths import find_folder, golden_path
 from conformance.tools.golden.update import Proposal, accept, propose
 
 

@@ -23,15 +23,15 @@ from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.report.jsonl import ResultFile, write_lines
 from conformance.run.registry import build_registry, select
-from conformance.tools.golden.layout import find_folder
-from conformance.tools.golden.transformers_check.provenance import write_verified
-from conformance.tools.golden.transformers_check.results import (
+from conformance.tools.golden.paths import find_folder
+from conformance.tools.golden.transformers_check.check_results import (
     Reading,
     Result,
     State,
     encode,
     totals,
 )
+from conformance.tools.golden.transformers_check.provenance import write_verified
 from conformance.tools.golden.transformers_check.table import markdown, placed
 from conformance.tools.golden.transformers_check.work import (
     check_installed,

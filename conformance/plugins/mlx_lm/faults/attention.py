@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.backend.shared_faults import ATTENTION_MODULE, masked_with
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap, wrap_each
 from conformance.plugins.mlx_lm.faults.tools import ATTENTION, KV_CACHES, mlx_lm_fault
 

@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, CacheList
 
 from conformance.backend.shared_faults import RECURRENT_MODULE, differs
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap, wrap_each
 from conformance.plugins.mlx_lm.faults.tools import (
     ATTENTION,

@@ -8,8 +8,8 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import BatchKVCache, KVCache, TokenBuffer
 
-from conformance.backend.entries import leaves
-from conformance.core.faults.base import Hits
+from conformance.backend.cache_entries import leaves
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.mlx_lm.faults.tools import ATTENTION, FULL, ROPE, generate, mlx_lm_fault
 

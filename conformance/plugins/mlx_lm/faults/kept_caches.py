@@ -9,7 +9,7 @@ from typing import Any
 from mlx_lm.models import cache as caches
 from mlx_lm.models.cache import LRUPromptCache, PromptTrie
 
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.plugins.mlx_lm.faults.tools import FULL, mlx_lm_fault
 

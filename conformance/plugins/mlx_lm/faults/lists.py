@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from conformance.backend.shared_faults import OUTPUT, kept_by_place
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
 
@@ -58,7 +58,7 @@ def logprobs_short(hits: Hits) -> Patch:
     return wrap(_BATCH, "extend", extend)
 
 
-@_fault("B9.old-tokens-speak", fault_class="cancellation", kills=("prompt_cache", "cancelled"))
+@_fault("B9.old-tokens-reused", fault_class="cancellation", kills=("prompt_cache", "cancelled"))
 def old_tokens_speak(hits: Hits) -> Patch:
     """A batch that was emptied keeps its tokens, and those who join next produce them."""
     left: list[Any] = []

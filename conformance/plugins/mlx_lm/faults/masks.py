@@ -10,7 +10,7 @@ from mlx_lm.models import deepseek_v32
 from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache
 
 from conformance.backend.shared_faults import ATTENTION_MODULE, of_row_0
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, before, together, wrap, wrap_each
 from conformance.plugins.mlx_lm.faults.tools import (
     ATTENTION,

@@ -11,7 +11,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.backend.shared_faults import ATTENTION_MODULE, RECURRENT_MODULE
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, wrap_each
 from conformance.plugins.mlx_lm.faults.tools import ATTENTION, RECURRENT, mlx_lm_fault
 

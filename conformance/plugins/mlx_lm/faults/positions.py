@@ -7,9 +7,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
 from conformance.backend.shared_faults import differs, of_row_0, rotated_at
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, wrap, wrap_each
 from conformance.plugins.mlx_lm.faults.tools import (
     ATTENTION,

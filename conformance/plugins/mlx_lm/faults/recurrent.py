@@ -10,7 +10,7 @@ from mlx_lm.models import cache as caches
 from mlx_lm.models.cache import ArraysCache
 
 from conformance.backend.shared_faults import differs
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, wrap
 from conformance.plugins.mlx_lm.faults.tools import RECURRENT, mlx_lm_fault
 

@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx_lm.models.cache import BatchRotatingKVCache
 
 from conformance.backend.shared_faults import differs, ring_as_line
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, wrap
 from conformance.plugins.mlx_lm.faults.tools import ROTATING, mlx_lm_fault
 

@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx_lm import sample_utils
 
 from conformance.backend.shared_faults import OUTPUT, differs, kept_by_place
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, wrap
 from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from conformance.backend.shared_faults import OUTPUT, kept_by_place
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, after
 from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
 

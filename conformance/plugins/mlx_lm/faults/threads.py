@@ -7,7 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
 

@@ -11,7 +11,7 @@ import mlx.core as mx
 from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache
 
 from conformance.backend.shared_faults import differs
-from conformance.core.faults.base import Hits, fault
+from conformance.core.faults.declaration import Hits, fault
 from conformance.core.faults.patching import Patch, Right, replace, wrap_each
 
 # The attribute `mlx_lm.generate` is the function of that name.

@@ -1,5 +1,5 @@
 """Historic defects, put into the installed mlx-vlm at run time."""
 
-from conformance.core.faults.base import Fault, faults_in
+from conformance.core.faults.declaration import Fault, faults_in
 
 FAULTS: tuple[Fault, ...] = faults_in(__name__)

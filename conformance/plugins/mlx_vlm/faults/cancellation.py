@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from conformance.backend.shared_faults import OUTPUT, length_as_stop
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.mlx_vlm.faults.tools import generator_class, mlx_vlm_fault, prompt_class
 

@@ -11,7 +11,7 @@ import mlx.core as mx
 from conformance.backend.attributes import Attributes
 from conformance.backend.module_hooks import aside
 from conformance.backend.shared_faults import ATTENTION_MODULE, RECURRENT_MODULE, differs
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, after
 from conformance.plugins.mlx_vlm.faults.tools import PADDED, mlx_vlm_fault, part, prompt_class
 

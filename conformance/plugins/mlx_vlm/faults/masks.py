@@ -13,7 +13,7 @@ from conformance.backend.shared_faults import (
     differs,
     masked_with,
 )
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.plugins.mlx_vlm.faults.embeddings import last_logits
 from conformance.plugins.mlx_vlm.faults.tools import (

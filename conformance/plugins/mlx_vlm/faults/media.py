@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.backend.shared_faults import differs
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, wrap
 from conformance.plugins.mlx_vlm.faults.tools import MEDIUM, MROPE, mlx_vlm_fault, part
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, wrap
 from conformance.plugins.mlx_vlm.faults.tools import mlx_vlm_fault, part
 

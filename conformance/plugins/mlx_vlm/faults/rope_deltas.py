@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.backend.shared_faults import ROTATION, differs, kept_by_place
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, wrap
 from conformance.plugins.mlx_vlm.faults.tools import (
     MROPE,

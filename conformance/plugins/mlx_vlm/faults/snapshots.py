@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from conformance.backend.shared_faults import ring_as_line
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, wrap
 from conformance.plugins.mlx_vlm.faults.tools import (
     MEDIUM,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, wrap_each
 from conformance.plugins.mlx_vlm.faults.tools import cache_class, mlx_vlm_fault, part
 

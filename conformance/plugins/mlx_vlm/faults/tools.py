@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from conformance.core.faults.base import fault
+from conformance.core.faults.declaration import fault
 
 mlx_vlm_fault = partial(fault, engine="mlx_vlm")
 

@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 import mlx.core as mx
 
 from conformance.backend.shared_faults import OUTPUT
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, before, together, wrap
 from conformance.plugins.reference_engine.faults.tools import reference_fault
-from conformance.reference import speculative
+from conformance.reference import drafting
 from conformance.reference.engine import ReferenceEngine
 from conformance.reference.sequence import Sequence as Row
 
@@ -64,7 +64,7 @@ def mask_of_stale_candidates(hits: Hits) -> Patch:
             processor(mx.array(list(tokens)), logits[None])
         return chosen
 
-    return together(wrap(speculative, "verify", verify), wrap(Row, "choose", choose))
+    return together(wrap(drafting, "verify", verify), wrap(Row, "choose", choose))
 
 
 @_fault("E2.mask-from-prompt-tokens")
@@ -92,7 +92,7 @@ def mask_from_prompt_tokens(hits: Hits) -> Patch:
         hits.hit()
         return right(row, logits, [*tokens[:-1], token])
 
-    return together(wrap(speculative, "verify", verify), wrap(Row, "choose", choose))
+    return together(wrap(drafting, "verify", verify), wrap(Row, "choose", choose))
 
 
 def _dropped_by_a_join(losing: Callable[[list[Any], list[Any]], list[Any]], hits: Hits) -> Patch:

@@ -10,11 +10,11 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.backend.shared_faults import ATTENTION_MODULE, OUTPUT
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, before, replace, together, wrap
 from conformance.plugins.reference_engine.faults.tools import ATTENTION, reference_fault
+from conformance.reference import drafting
 from conformance.reference import forward as passes
-from conformance.reference import speculative
 from conformance.reference.caches.keys import RowwiseKeys
 from conformance.reference.engine import ReferenceEngine
 from conformance.reference.forward import Feed
@@ -41,7 +41,7 @@ class _Mixed:
             with replace(self, "decoding", len(rows) if others else 0):
                 return right(model, rows, drafts, others)
 
-        return wrap(speculative, "verify", verify)
+        return wrap(drafting, "verify", verify)
 
 
 @_fault("E3.plan-of-all-rows", needs=(ATTENTION,), where=ATTENTION_MODULE)
@@ -107,8 +107,8 @@ def lengths_not_refreshed(hits: Hits) -> Patch:
 
     return together(
         before(ReferenceEngine, "decode", decode),
-        wrap(speculative.Drafts, "_draft", draft),
-        wrap(speculative, "forward", forward),
+        wrap(drafting.Drafts, "_draft", draft),
+        wrap(drafting, "forward", forward),
     )
 
 
@@ -155,4 +155,4 @@ def logits_by_row_number(hits: Hits) -> Patch:
         )
         return [*wrong, *prompts]
 
-    return together(mixed.noted(), wrap(speculative, "forward", forward))
+    return together(mixed.noted(), wrap(drafting, "forward", forward))

@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 
 import mlx.core as mx
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
 from conformance.backend.sampling import GrammarProcessor
 from conformance.backend.shared_faults import OUTPUT
-from conformance.core.faults.base import Hits
+from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.reference_engine.faults.tools import reference_fault
-from conformance.reference import speculative
+from conformance.reference import drafting
 from conformance.reference.forward import Feed
 from conformance.reference.sequence import Sequence as Row
 
@@ -38,7 +38,7 @@ def rejected_drafts_stay(hits: Hits) -> Patch:
         hits.hit_if(count < len(feed.tokens))
         return again
 
-    return wrap(speculative, "_settle", settle)
+    return wrap(drafting, "_settle", settle)
 
 
 def _rejected(draft: Sequence[int], chosen: Sequence[Any]) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ def rejected_drafts_in_grammar(hits: Hits) -> Patch:
                 processor.grammar.advance([*known, *accepted, *rejected])
         return chosen
 
-    return wrap(speculative, "_accepted", accepted)
+    return wrap(drafting, "_accepted", accepted)
 
 
 @_output("E6.rejected-drafts-in-penalties", fault_class="samplers")
@@ -82,7 +82,7 @@ def rejected_drafts_in_penalties(hits: Hits) -> Patch:
         hits.hit()
         return right(row, logits, [*tokens, *more])
 
-    return together(after(speculative, "_accepted", note), wrap(Row, "choose", choose))
+    return together(after(drafting, "_accepted", note), wrap(Row, "choose", choose))
 
 
 @_fault("E7.last-accepted-missing")
@@ -98,7 +98,7 @@ def last_accepted_missing(hits: Hits) -> Patch:
         row.caches = caches
         return [Feed(caches, feed.tokens[:-1])]
 
-    return wrap(speculative, "_settle", settle)
+    return wrap(drafting, "_settle", settle)
 
 
 @_fault("E7.draft-lacks-accepted", where="output:*")
@@ -112,7 +112,7 @@ def draft_lacks_accepted(hits: Hits) -> Patch:
                 hits.hit()
                 row.draft_fed += 1
 
-    return before(speculative.Drafts, "_draft", skip)
+    return before(drafting.Drafts, "_draft", skip)
 
 
 def _not_rolled_back(spoil: Callable[[Any, Any, int], bool], hits: Hits) -> Patch:
@@ -137,7 +137,7 @@ def _not_rolled_back(spoil: Callable[[Any, Any, int], bool], hits: Hits) -> Patc
                     vars(mine).update(vars(tried))
         return result
 
-    return together(after(speculative, "_trial", note), wrap(speculative, "verify", verify))
+    return together(after(drafting, "_trial", note), wrap(drafting, "verify", verify))
 
 
 @_fault(

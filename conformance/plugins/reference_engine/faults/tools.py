@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from conformance.core.faults.base import fault
+from conformance.core.faults.declaration import fault
 
 # The engine in which prompts and rows that decode share a pass.
 reference_fault = partial(fault, engine="reference_mixed")

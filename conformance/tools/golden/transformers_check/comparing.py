@@ -6,7 +6,7 @@ import numpy as np
 
 from conformance.core import numerics
 from conformance.core.numerics import Envelope
-from conformance.tools.golden.transformers_check.results import Reading
+from conformance.tools.golden.transformers_check.check_results import Reading
 
 # Of a difference over its noise. Implementations that agree stay below 1.6; an epsilon of 1e-5 in
 # place of 1e-6, the smallest defect that was found, gives 3.5 and more (see docs/verification.md).

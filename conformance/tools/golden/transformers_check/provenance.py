@@ -9,9 +9,9 @@ import msgspec
 
 from conformance.tools.golden.files import put_verified, write_whole
 from conformance.tools.golden.format import Verification, load_golden, to_text
-from conformance.tools.golden.layout import golden_path
+from conformance.tools.golden.paths import golden_path
+from conformance.tools.golden.transformers_check.check_results import Result, State
 from conformance.tools.golden.transformers_check.inputs import STEPS
-from conformance.tools.golden.transformers_check.results import Result, State
 
 
 def write_verified(root: Path, results: Sequence[Result]) -> str:

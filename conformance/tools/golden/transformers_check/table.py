@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from conformance.tools.golden.transformers_check.results import Reading, Result, State, totals
+from conformance.tools.golden.transformers_check.check_results import Reading, Result, State, totals
 
 BEGIN = "<!-- begin: written by `conformance golden verify --markdown` -->"
 END = "<!-- end -->"

@@ -12,17 +12,22 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ConformanceError, ModelError
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.library import Library
 from conformance.core.numerics import Envelope
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.reference.noise import PERTURBED_RUNS, ULPS
 from conformance.tools.golden.transformers_check import comparing, transformers_model
+from conformance.tools.golden.transformers_check.check_results import (
+    Explained,
+    Reading,
+    Result,
+    State,
+)
 from conformance.tools.golden.transformers_check.inputs import STEPS, changed, prompt_of
 from conformance.tools.golden.transformers_check.known_differences import Change, Known
-from conformance.tools.golden.transformers_check.results import Explained, Reading, Result, State
 
 # A model in which a smaller share of parameters has an effect would agree with any weights.
 LEAST_EFFECTIVE = 0.5

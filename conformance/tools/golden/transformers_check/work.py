@@ -10,8 +10,8 @@ from pathlib import Path
 from conformance.core.errors import ConformanceError, ResultError, Unsupported
 from conformance.core.family import Family
 from conformance.core.library import Library
+from conformance.tools.golden.transformers_check.check_results import Result, decode
 from conformance.tools.golden.transformers_check.known_differences import Known, load_known
-from conformance.tools.golden.transformers_check.results import Result, decode
 
 
 def check_installed() -> None:

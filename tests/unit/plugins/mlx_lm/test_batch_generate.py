@@ -3,8 +3,8 @@
 import pytest
 
 from conformance.core.engine import Submission
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import FinishReason
 from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate

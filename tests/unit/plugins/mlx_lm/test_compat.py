@@ -3,8 +3,8 @@
 import pytest
 from mlx_lm.generate import BatchGenerator
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Stage
 from conformance.plugins.mlx_lm import compat
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.core.engine import Capability, Submission
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import (
     Arrival,
     Continuation,

@@ -6,8 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Processor, Request, Sampler
 from conformance.plugins.mlx_lm.library import MlxLm
 

@@ -9,7 +9,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from conformance.backend.calibration import calibrate, write_recipe
-from conformance.backend.sensitivity import measure
+from conformance.backend.sensitivity_measure import measure
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Recipe, WeightRule, load_families, load_family, parse_family
 from conformance.plugins.mlx_lm import inventory

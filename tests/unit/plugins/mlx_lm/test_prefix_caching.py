@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 from conformance.core.engine import Submission
+from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.errors import Unsupported
 from conformance.core.family import load_family
-from conformance.core.options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Arrival, Request, Schedule, Stage, Trigger
 from conformance.plugins.mlx_lm import inventory
 from conformance.plugins.mlx_lm.engine import MlxLmEngine

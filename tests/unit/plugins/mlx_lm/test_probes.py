@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.plugins.mlx_lm import compat, probes
-from conformance.scenarios.options import _PROBE_GROUPS
+from conformance.scenarios.request_options import _PROBE_GROUPS
 
 
 @pytest.fixture

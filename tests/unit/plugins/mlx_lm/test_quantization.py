@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, RotatingKVCache
 
+from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
 from conformance.core.family import load_family
-from conformance.core.options import EngineOptions, KvQuant
 from conformance.core.schedule import Request
 from conformance.plugins import mlx_lm as plugin
 from conformance.plugins.mlx_lm import quantization

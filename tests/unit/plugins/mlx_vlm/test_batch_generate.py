@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from conformance.core.engine import Capability, Submission
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Media, Request, Stage
 from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
 from conformance.plugins.mlx_vlm.inputs import compose

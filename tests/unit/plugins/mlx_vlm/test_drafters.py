@@ -5,7 +5,7 @@ import pytest
 from miniatures.vision import findings, load_subject
 from mlx_vlm.speculative import dflash
 
-from conformance.core.options import Drafting
+from conformance.core.engine_options import Drafting
 from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.scenarios.speculative import SPECULATIVE

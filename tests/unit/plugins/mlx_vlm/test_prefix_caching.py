@@ -7,8 +7,8 @@ import pytest
 from miniatures.vision import findings, load_subject
 from mlx_vlm import apc
 
+from conformance.core.engine_options import PrefixCaching
 from conformance.core.errors import Unsupported
-from conformance.core.options import PrefixCaching
 from conformance.core.schedule import Media, Request
 from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm import prefix_caching

@@ -6,8 +6,8 @@ from mlx_vlm import turboquant
 from mlx_vlm.generate import ar
 from mlx_vlm.models import cache as caches
 
+from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.family import load_family
-from conformance.core.options import EngineOptions, KvQuant
 from conformance.core.phases import Phases
 from conformance.core.schedule import Request
 from conformance.core.verdict import Verdict

@@ -6,7 +6,7 @@ from miniatures.library import TiedLibrary, subject
 from miniatures.right import AllAtOnce, ContinuousBatching
 from miniatures.wrong import DriftsALittle, NanInPadding, RoundsOtherwise, SaysUnsupported
 
-from conformance.core.options import Drafting
+from conformance.core.engine_options import Drafting
 from conformance.core.schedule import Schedule
 from conformance.core.trace import Mode
 from conformance.run.judging.judge import brief_for

@@ -5,7 +5,7 @@ import runpy
 import pytest
 
 from conformance.core.errors import CheckpointError, ConformanceError, ModelError, Unsupported
-from conformance.scenarios.base import Brief
+from conformance.scenarios.scenario import Brief
 from conformance.tools.checkpoints import preflight
 from conformance.tools.checkpoints.given import Given
 from conformance.tools.checkpoints.opening import open_checkpoint

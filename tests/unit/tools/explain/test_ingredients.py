@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.core.options import EngineOptions, KvQuant
+from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.schedule import (
     Arrival,
     Continuation,

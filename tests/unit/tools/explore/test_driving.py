@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Stage, Trigger
 from conformance.core.verdict import Verdict
 from conformance.tools.explore.driving import Drive

@@ -1,6 +1,6 @@
 """Pairs that can be and are not are counted as none; a witness once seen stays seen."""
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Removal, Schedule
 from conformance.scenarios.build import produced, text_request, together
 from conformance.scenarios.features import Feature

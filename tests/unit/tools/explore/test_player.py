@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import Finding, Verdict
 from conformance.scenarios.build import produced, text_request, together

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import (
     Arrival,
     Continuation,

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from miniatures.library import family
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import GoldenError
 from conformance.core.family import Recipe
-from conformance.core.options import EngineOptions
 from conformance.scenarios.build import LONG
 from conformance.tools.golden.recipe import brief_of, golden_requests, recipe_hash
 

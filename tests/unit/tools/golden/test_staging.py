@@ -13,8 +13,8 @@ from miniatures.library import (
 )
 
 from conformance.checks.expectations import Defect, Expectations
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import GoldenError
-from conformance.core.options import EngineOptions
 from conformance.core.verdict import Verdict
 from conformance.tools.golden.format import Verification, parse_golden, to_text
 from conformance.tools.golden.recipe import recipe_hash

@@ -2,7 +2,7 @@
 
 import itertools
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import (
     Arrival,
     Media,

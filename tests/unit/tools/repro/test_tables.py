@@ -10,7 +10,7 @@ from conformance.core.errors import ReproError
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.verdict import Verdict
 from conformance.tools.repro.found import Kind, Reduction, Symptom
-from conformance.tools.repro.known import KnownScript
+from conformance.tools.repro.known_scripts import KnownScript
 from conformance.tools.repro.tables import TABLE, found_before, read_table, table_lines, without
 
 DOCS = Path(__file__).parents[4] / "docs"

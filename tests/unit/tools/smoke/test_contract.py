@@ -8,8 +8,8 @@ from miniatures.model import VOCAB, ToyModel
 from miniatures.right import AllAtOnce, ContinuousBatching
 
 from conformance.core.engine import Submission
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import StepOutput, TokenEvent
 from conformance.tools.smoke.contract import Broken, Wrong, keep_contract

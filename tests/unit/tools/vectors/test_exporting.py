@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from conformance.core.engine import Engine
+from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported, VectorsError
 from conformance.core.family import Facts, Family
 from conformance.core.library import Coverage, Library
 from conformance.core.numerics import Envelope
-from conformance.core.options import EngineOptions, KvQuant
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.trace import Stream
 from conformance.core.verdict import CaseId
@@ -88,7 +88,9 @@ class Session:
         engines={"counter": Counter},
         libraries={"shelf": Shelf()},
         scenarios={
-            name: Scenario(name, 1, "an ingredient", frozenset(), make, oracle_only=name == "repeat")
+            name: Scenario(
+                name, 1, "an ingredient", frozenset(), make, oracle_only=name == "repeat"
+            )
             for name, make in SCENARIOS.items()
         },
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.core.options import Drafting, EngineOptions, KvQuant
+from conformance.core.engine_options import Drafting, EngineOptions, KvQuant
 from conformance.core.schedule import (
     Arrival,
     Continuation,

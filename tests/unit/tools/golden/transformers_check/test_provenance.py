@@ -5,9 +5,14 @@ import pytest
 from conformance.core.errors import GoldenError
 from conformance.core.schedule import Request
 from conformance.tools.golden.format import Golden, Provenance, Recorded, load_golden, to_text
-from conformance.tools.golden.layout import golden_path
+from conformance.tools.golden.paths import golden_path
+from conformance.tools.golden.transformers_check.check_results import (
+    Explained,
+    Reading,
+    Result,
+    State,
+)
 from conformance.tools.golden.transformers_check.provenance import write_verified
-from conformance.tools.golden.transformers_check.results import Explained, Reading, Result, State
 
 STREAM = Reading(1.0, 2e-5, 1e-5)
 VERSIONS = {"transformers and torch": "transformers 5.23.0, torch 2.13.0"}

@@ -1,6 +1,11 @@
 """The tables of all results."""
 
-from conformance.tools.golden.transformers_check.results import Explained, Reading, Result, State
+from conformance.tools.golden.transformers_check.check_results import (
+    Explained,
+    Reading,
+    Result,
+    State,
+)
 from conformance.tools.golden.transformers_check.table import BEGIN, END, markdown, placed
 
 GOOD, BAD = Reading(1.25, 1e-5, 1e-5), Reading(400.0, 4e-3, 1e-5, 0)

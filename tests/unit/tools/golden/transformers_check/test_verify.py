@@ -11,8 +11,8 @@ from safetensors.numpy import load_file, save_file
 from conformance.core.errors import ModelError
 from conformance.run.registry import build_registry
 from conformance.tools.golden.transformers_check import transformers_model, verify
+from conformance.tools.golden.transformers_check.check_results import State
 from conformance.tools.golden.transformers_check.known_differences import Adjustment, Cause, Known
-from conformance.tools.golden.transformers_check.results import State
 
 REGISTRY = build_registry()
 LIBRARY = REGISTRY.libraries["mlx_lm"]

@@ -13,7 +13,7 @@ from conformance.core.library import Library
 from conformance.tools.checkpoints.folder import look
 from conformance.tools.checkpoints.preflight import room
 from conformance.tools.golden.checking import check
-from conformance.tools.golden.layout import golden_path
+from conformance.tools.golden.paths import golden_path
 from conformance.tools.golden.recipe import DTYPE
 from conformance.tools.golden.update import accept, propose
 

@@ -7,7 +7,7 @@ from conformance.backend.module_hooks import ModuleCall, Pass
 from conformance.core.trace import Trace
 from conformance.tools.explain.activations import by_position
 from conformance.tools.explain.alignment import Span
-from conformance.tools.explain.modules import differing
+from conformance.tools.explain.module_errors import differing
 from conformance.tools.explain.recording import Level, Recording
 
 # In the order in which the calls end.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from conformance.report.history import History, State, histories
 from conformance.report.matrix import GLYPHS
-from conformance.tools.releases.running import Column
+from conformance.tools.releases.release_run import Column
 
 _LONGEST = 160
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance.core.errors import GoldenError
-from conformance.tools.golden.layout import find_folder, golden_files, golden_path, strangers
+from conformance.tools.golden.paths import find_folder, golden_files, golden_path, strangers
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from conformance.core.errors import ConformanceError, NoScriptError
 from conformance.core.verdict import CaseId
 from conformance.run.registry import Registry
 from conformance.run.session import Session
-from conformance.tools.repro.finding import Wanted, find, gathered, with_plain_config
 from conformance.tools.repro.found import Reduction
 from conformance.tools.repro.refusing import Reason
 from conformance.tools.repro.script import fits
+from conformance.tools.repro.search import Wanted, find, gathered, with_plain_config
 from conformance.tools.repro.trying import Tried, shown_by
 
 # Cases of an entry that are tried, and how long each is made smaller.

@@ -16,10 +16,10 @@ import mlx.core as mx
 import numpy as np
 from mlx_lm.models import cache as library
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
 from conformance.backend.module_hooks import aside
+from conformance.core.engine_options import Drafting
 from conformance.core.errors import Unsupported
-from conformance.core.options import Drafting
 from conformance.core.trace import FinishReason
 from conformance.reference.forward import Feed, forward
 from conformance.reference.sequence import Sequence

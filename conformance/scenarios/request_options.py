@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conformance.core.engine import Capability
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Probe, Processor, Request, Sampler, Schedule
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.base import Brief, Scenario, Witness
 from conformance.scenarios.build import (
     LASTING,
     LONG,
@@ -22,6 +21,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 # Capabilities for requests that choose their tokens differently from the one beside them.
 _SAMPLING = frozenset({Capability.SAMPLERS, Capability.LATE_JOIN})

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conformance.checks.drawn import drawable
+from conformance.checks.sampled import drawable
 from conformance.core.schedule import Sampler
 
 # 0.4, 0.3, 0.15, 0.1, 0.05

@@ -7,13 +7,15 @@ import jsonschema
 import pytest
 
 from conformance.core.verdict import Verdict, encode
-from conformance.report.schema import derived_schema, published_schema
+from conformance.report.result_schema import derived_schema, published_schema
 
 VALIDATOR = jsonschema.Draft202012Validator(published_schema())
 
 
 def test_the_published_schema_follows_from_the_code():
-    message = "python -c 'from conformance.report.schema import *; print(schema_text(), end=\"\")'"
+    message = (
+        "python -c 'from conformance.report.result_schema import *; print(schema_text(), end=\"\")'"
+    )
     assert published_schema() == derived_schema(), f"write it anew: {message}"
 
 

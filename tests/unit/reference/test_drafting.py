@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from conformance.core.engine import Submission
+from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.options import Drafting, EngineOptions
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
-from conformance.reference import speculative
+from conformance.reference import drafting
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Mixed, Padded, Solo
 
@@ -23,8 +23,8 @@ class Plain:
 ENGINES = [type(base.__name__, (Plain, base), {}) for base in (Solo, Padded, Mixed)]
 
 
-def drafting(*right, block=4, **options):
-    return EngineOptions(drafting=Drafting(speculative.KIND, block, right), **options)
+def with_drafts(*right, block=4, **options):
+    return EngineOptions(drafting=Drafting(drafting.KIND, block, right), **options)
 
 
 def play(engine, streams, drafted, steps=99):
@@ -48,7 +48,7 @@ def submissions(model, solo, prompts, count):
 @pytest.mark.parametrize("right", [RIGHT, (4,), (0,), ()], ids=str)
 def test_it_is_lossless_whatever_is_drafted(model, solo, tiny, engine_class, right):
     draft = tiny(*model.layers, seed=1)
-    options = drafting(*right, prefill_step_size=3, completion_batch_size=3)
+    options = with_drafts(*right, prefill_step_size=3, completion_batch_size=3)
     engine = engine_class(model, options, draft_model=draft)
     engine.insert(submissions(model, solo, PROMPTS, 7))
     streams, drafted = {}, []
@@ -70,7 +70,7 @@ def test_right_drafts_save_passes_and_wrong_ones_cost_none(tiny, solo):
     counts = {}
     for right in (4, 0):
         model = tiny("keys")
-        engine = ENGINES[1](model, drafting(right), draft_model=tiny("keys", seed=1))
+        engine = ENGINES[1](model, with_drafts(right), draft_model=tiny("keys", seed=1))
         engine.insert(submissions(model, solo, {"a": PROMPTS["a"]}, 9))
         model.calls.clear()
         play(engine, {}, [])
@@ -80,7 +80,7 @@ def test_right_drafts_save_passes_and_wrong_ones_cost_none(tiny, solo):
 
 def test_a_model_drafts_for_itself_what_it_then_accepts(tiny, solo):
     model = tiny("keys", "state")
-    engine = ENGINES[1](model, drafting())
+    engine = ENGINES[1](model, with_drafts())
     engine.insert(submissions(model, solo, {"a": PROMPTS["a"]}, 8))
     streams, drafted = {}, []
     play(engine, streams, drafted)
@@ -100,7 +100,7 @@ def test_processors_and_stops_know_nothing_of_rejected_drafts(tiny, solo):
     class Watched(Padded):
         makers = Makers(lambda sampler: None, lambda processors: [watch])
 
-    engine = Watched(model, drafting(*RIGHT), draft_model=tiny("keys", seed=1))
+    engine = Watched(model, with_drafts(*RIGHT), draft_model=tiny("keys", seed=1))
     engine.insert(submissions(model, solo, {"a": PROMPTS["a"]}, 9))
     streams = {}
     play(engine, streams, [])
@@ -112,7 +112,7 @@ def test_a_stop_within_a_draft_ends_the_request_there(tiny, solo):
     model = tiny("keys")
     tokens, _ = solo(model, PROMPTS["a"], 9)
     request = Request("a", PROMPTS["a"], 9, stop=(tuple(tokens[1:3]),))
-    engine = ENGINES[1](model, drafting(4), draft_model=tiny("keys", seed=1))
+    engine = ENGINES[1](model, with_drafts(4), draft_model=tiny("keys", seed=1))
     engine.insert([Submission(request, hints=tuple(tokens))])
     streams = {}
     play(engine, streams, [])
@@ -124,7 +124,7 @@ def test_drafts_that_stay_in_the_cache_show(tiny, solo, monkeypatch):
     """What these tests look at does change when a rejected draft is not taken back."""
     model = tiny("keys")
     monkeypatch.setattr("mlx_lm.models.cache.KVCache.trim", lambda self, count: count)
-    engine = ENGINES[1](model, drafting(1), draft_model=tiny("keys", seed=1))
+    engine = ENGINES[1](model, with_drafts(1), draft_model=tiny("keys", seed=1))
     engine.insert(submissions(model, solo, {"a": PROMPTS["a"]}, 9))
     streams = {}
     play(engine, streams, [])
@@ -140,7 +140,7 @@ def test_other_drafters_are_refused_in_words(tiny):
 @pytest.mark.parametrize(("engine_class", "pads"), [(ENGINES[0], False), (ENGINES[1], True)])
 def test_drafts_are_padded_but_by_the_engine_that_never_pads(tiny, solo, engine_class, pads):
     model = tiny("keys")
-    engine = engine_class(model, drafting(*RIGHT), draft_model=tiny("keys", seed=1))
+    engine = engine_class(model, with_drafts(*RIGHT), draft_model=tiny("keys", seed=1))
     prompts = dict.fromkeys("abcd", PROMPTS["a"])
     # One row may produce but two tokens, so that its draft is shorter than the others'.
     short = Submission(Request("short", PROMPTS["a"], 2), hints=(1, 2))

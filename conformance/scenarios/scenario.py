@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Media, Request, Schedule
 from conformance.core.trace import Stream, Trace
 

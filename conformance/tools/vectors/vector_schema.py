@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from conformance.report.schema import DIALECT, cleaned
+from conformance.report.result_schema import DIALECT, cleaned
 from conformance.tools.golden.format import Golden
-from conformance.tools.vectors.format import Manifest, ScenarioFile
+from conformance.tools.vectors.contents import Manifest, ScenarioFile
 from conformance.tools.vectors.records import Record
 
 TRACE, VECTORS = "trace.schema.json", "vectors.schema.json"

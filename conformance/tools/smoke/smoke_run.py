@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conformance.core.engine import Engine
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.failures import failure_of, says_unsupported
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, Verdict
 from conformance.reference.subject import Subject

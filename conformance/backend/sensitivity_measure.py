@@ -14,6 +14,7 @@ import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
+from conformance.backend.cache_entries import leaves, places
 from conformance.backend.checkpoint import library_errors
 from conformance.backend.disturb import (
     copy_cache,
@@ -23,7 +24,6 @@ from conformance.backend.disturb import (
     shifted_offsets,
     shifted_rope,
 )
-from conformance.backend.entries import leaves, places
 from conformance.core.family import Family
 from conformance.core.sensitivity import (
     Rounding,

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from conformance.core.errors import ExpectationError
+from conformance.tools.caches.cache_defects import explain, load_cache_defects, shows
 from conformance.tools.caches.discovery import discover
 from conformance.tools.caches.finding import FindingError, Problem
-from conformance.tools.caches.known import explain, load_cache_defects, shows
 
 ROOT = Path(__file__).parents[4]
 DEFECTS = load_cache_defects()

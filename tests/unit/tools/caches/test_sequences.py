@@ -7,9 +7,9 @@ import pytest
 from mlx_lm.models import cache as lm
 from mlx_vlm.models import cache as vlm
 
+from conformance.tools.caches.cache_defects import explain, load_cache_defects
 from conformance.tools.caches.discovery import discover
-from conformance.tools.caches.known import explain, load_cache_defects
-from conformance.tools.caches.machine import explore, replay
+from conformance.tools.caches.sequences import explore, replay
 
 FOUND = {found.name: found for found in discover()}
 DEFECTS = load_cache_defects()

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from conformance.core.faults.base import Fault, Hits, fault, faults_in
+from conformance.core.faults.declaration import Fault, Hits, fault, faults_in
 
 
 def needing(*needs):
@@ -74,7 +74,7 @@ def test_a_fault_is_made_of_the_function_that_injects_it():
 
 
 DECLARED = """
-from conformance.core.faults.base import fault
+from conformance.core.faults.declaration import fault
 
 def declare(name):
     def inject(hits):
@@ -90,7 +90,9 @@ ELSE = declare
 def test_all_modules_of_a_package_are_searched_in_the_order_of_definition(tmp_path, monkeypatch):
     package = tmp_path / "planted_faults"
     package.mkdir()
-    text = "from conformance.core.faults.base import faults_in\nFAULTS = faults_in(__name__)\n"
+    text = (
+        "from conformance.core.faults.declaration import faults_in\nFAULTS = faults_in(__name__)\n"
+    )
     (package / "__init__.py").write_text(text)
     (package / "tools.py").write_text("")
     for name in ("b", "a"):

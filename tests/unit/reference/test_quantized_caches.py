@@ -11,10 +11,10 @@ from mlx_lm.models.cache import (
 )
 
 from conformance.core.engine import Submission
+from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
-from conformance.core.options import EngineOptions, KvQuant
 from conformance.core.schedule import Request
-from conformance.reference import quantized
+from conformance.reference import quantized_caches
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Mixed, Padded, Solo
 
@@ -42,7 +42,7 @@ def test_each_row_is_what_a_quantized_single_stream_is(tiny, solo, engine_class,
             streams.setdefault(event.request_id, []).append(event)
         quantized_layers.append(tuple(layer.quantized for layer in engine.layers()))
     for name, prompt in PROMPTS.items():
-        caches = quantized.from_the_start(make_prompt_cache(model), kv, len(prompt))
+        caches = quantized_caches.from_the_start(make_prompt_cache(model), kv, len(prompt))
         want = solo(model, prompt, 4, caches)[1]
         got = np.stack([event.logprobs for event in streams[name]])
         assert np.abs(got - want).max() < 1e-3
@@ -53,11 +53,11 @@ def test_each_row_is_what_a_quantized_single_stream_is(tiny, solo, engine_class,
 
 def test_what_keeps_all_keys_is_quantized_if_the_prompt_is_long_enough():
     caches = [KVCache(), RotatingKVCache(4), CacheList(KVCache(), RotatingKVCache(4))]
-    made = quantized.from_the_start(caches, FROM_FIVE, 5)
+    made = quantized_caches.from_the_start(caches, FROM_FIVE, 5)
     assert [type(cache) for cache in made] == [QuantizedKVCache, RotatingKVCache, CacheList]
     assert type(made[2][0]) is QuantizedKVCache
     assert made[0].bits == 4
-    assert quantized.from_the_start(caches, FROM_FIVE, 4) == caches
+    assert quantized_caches.from_the_start(caches, FROM_FIVE, 4) == caches
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_what_keeps_all_keys_is_quantized_if_the_prompt_is_long_enough():
 )
 def test_what_it_cannot_quantize_it_refuses(caches, kv):
     with pytest.raises(Unsupported, match="not supported"):
-        quantized.from_the_start(caches, kv, 9)
+        quantized_caches.from_the_start(caches, kv, 9)

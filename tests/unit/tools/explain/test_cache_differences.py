@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.backend.module_hooks import CacheState
-from conformance.tools.explain.entries import entry_differences
+from conformance.tools.explain.cache_differences import entry_differences
 
 DONE = 3
 KEYS = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 4, 2)  # of positions 0 to 3

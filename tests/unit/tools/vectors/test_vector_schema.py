@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from conformance.tools.vectors.parsing import read_trace
-from conformance.tools.vectors.schema import TRACE, VECTORS, derived_schema, published_schema
+from conformance.tools.vectors.vector_schema import TRACE, VECTORS, derived_schema, published_schema
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "vectors.md"
 
 
 @pytest.mark.parametrize("name", [TRACE, VECTORS])
 def test_the_published_schema_follows_from_the_code(name):
-    make = f"from conformance.tools.vectors.schema import *; print(schema_text({name!r}), end='')"
+    module = "conformance.tools.vectors.vector_schema"
+    make = f"from {module} import *; print(schema_text({name!r}), end='')"
     assert published_schema(name) == derived_schema(name), f"write it anew: {make}"
 
 

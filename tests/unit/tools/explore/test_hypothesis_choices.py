@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.tools.explore.choices import Drawn
+from conformance.tools.explore.hypothesis_choices import Drawn
 
 
 def least(holds):

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from conformance.core.errors import ResultError
-from conformance.tools.golden.transformers_check.results import (
+from conformance.tools.golden.transformers_check.check_results import (
     Explained,
     Reading,
     Result,

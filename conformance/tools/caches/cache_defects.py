@@ -16,7 +16,7 @@ from conformance.checks.expectations import loading as expectations
 from conformance.core.errors import ExpectationError
 from conformance.tools.caches.discovery import Found
 from conformance.tools.caches.finding import WHATS, FindingError
-from conformance.tools.caches.machine import replay
+from conformance.tools.caches.sequences import replay
 
 # Below the folder of expectations: a file beside the others would be read as one of theirs.
 OWN = expectations.OWN / "caches" / "known.toml"

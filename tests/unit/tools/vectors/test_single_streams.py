@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import GoldenError
 from conformance.core.numerics import Deviation, Envelope
-from conformance.core.options import EngineOptions
 from conformance.core.schedule import Arrival, Continuation, Request, Schedule
 from conformance.core.trace import Stream
 from conformance.reference.noise import PERTURBED_RUNS, THOROUGH_RUNS
 from conformance.reference.oracle import OracleCheck
-from conformance.tools.vectors.goldens import Recorder
+from conformance.tools.vectors.single_streams import Recorder
 
 
 class Oracle:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance.core.options import EngineOptions
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request
-from conformance.reference.validation import check_known, check_options, check_requests
+from conformance.reference.invalid_calls import check_known, check_options, check_requests
 
 GOOD = Request("good", (1, 2, 3), 4)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from mlx_lm.models.cache import CacheList, KVCache
 
-from conformance.backend.entries import leaves
+from conformance.backend.cache_entries import leaves
+from conformance.core.engine_options import KvQuant
 from conformance.core.errors import Unsupported
-from conformance.core.options import KvQuant
 from conformance.core.trace import CachedLayer
 
 

@@ -14,8 +14,8 @@ from conformance.core.schedule import Request
 from conformance.core.trace import Stream
 from conformance.reference.oracle import cut
 from conformance.tools.golden.format import Recorded
+from conformance.tools.vectors.contents import Exported
 from conformance.tools.vectors.conversion import trace_of
-from conformance.tools.vectors.format import Exported
 from conformance.tools.vectors.parsing import Run
 from conformance.tools.vectors.records import Token
 from conformance.tools.vectors.sparse_logprobs import row, row_pair

@@ -7,11 +7,11 @@ from miniatures.library import family
 from miniatures.right import ContinuousBatching
 from syrupy.data import Snapshot, SnapshotCollection
 
-from conformance.app.pytest_plugin.goldens import GoldenExtension
+from conformance.app.pytest_plugin.golden_snapshots import GoldenExtension
 from conformance.core.errors import GoldenError
 from conformance.tools.golden.checking import check
 from conformance.tools.golden.format import load_golden, to_text
-from conformance.tools.golden.layout import golden_path
+from conformance.tools.golden.paths import golden_path
 from conformance.tools.golden.update import propose
 
 
