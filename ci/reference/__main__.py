@@ -18,12 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import formats
 import options
 
-from conformance.core.engine import Capability, Engine
-from conformance.core.faults import Fault
-from conformance.core.library import Library
+from conformance import Capability, Engine, Fault, Library, Scenario
 from conformance.run import hookspecs
 from conformance.run.registry import Registry, build_registry
-from conformance.scenarios import Scenario
 
 HERE = Path(__file__).parent
 TARGET = HERE.parents[1] / "docs" / "reference"
@@ -93,7 +90,6 @@ def _part(kind: type) -> dict[str, Any]:
     ]
     return {
         "name": kind.__name__,
-        "module": kind.__module__,
         "text": inspect.getdoc(kind) or "",
         "methods": methods,
     }

@@ -1,4 +1,7 @@
-"""Everything that uses mlx itself, for any library built on it: calls, noise, memory, device."""
+"""Everything that uses mlx itself, for any library built on it: calls, noise, memory, device.
+
+What knows mlx-lm or mlx-vlm belongs to their plugins; data without mlx belongs in ``core/``.
+"""
 
 import os
 

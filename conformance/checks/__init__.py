@@ -1,6 +1,6 @@
 """The checks: each looks for one kind of error in a played schedule and returns findings.
 
-Pure functions of recordings: whatever needs a model or an engine belongs in ``judging/``.
+Pure functions of recordings: what needs a model or an engine belongs in ``run/judging/``.
 """
 
 from conformance.checks.drafts import check_drafts

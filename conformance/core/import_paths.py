@@ -1,4 +1,4 @@
-"""Module paths of the package: those that stay short, and where those of version 0.1 went.
+"""Module paths of the package: those that stay short, and where those of the first tree went.
 
 Installed by ``conformance/__init__.py``, before any other module of the package is imported.
 """
@@ -29,7 +29,7 @@ SHORT = {
 }
 """Paths that plugins and command lines use, with the modules that they stand for."""
 
-# To be dropped with version 0.3: by then nobody imports a path of 0.1.
+# For one release: who imports a path from before the new order of folders learns where it is.
 _MOVED_TO = {
     "app": "cli",
     "app.assertion": "proving",
@@ -47,7 +47,7 @@ _MOVED_TO = {
     "tools.new_family": "adoption",
 }
 MOVED = {old: folder for folder, names in _MOVED_TO.items() for old in names.split()}
-"""Modules and folders of version 0.1 that others may import, and the folder that has each."""
+"""Modules and folders of the first tree that others may import, and the folder of each."""
 
 
 class PathFinder(importlib.abc.MetaPathFinder):
@@ -62,7 +62,7 @@ class PathFinder(importlib.abc.MetaPathFinder):
         """The module that a short path stands for; ``None`` for every other path.
 
         Raises:
-            ModuleNotFoundError: the path is one of version 0.1; names the folder that has it now.
+            ModuleNotFoundError: the path is one of the first tree; names its folder now.
         """
         package, _, rest = fullname.partition(".")
         if package != PACKAGE or not rest:

@@ -1,6 +1,6 @@
 """Output of a run for people and CI systems, made from results only: no model, no pytest.
 
-HTML pages are in ``html/``; what decides a verdict belongs in ``checks/`` or ``judging/``.
+Pages are in ``pages/``; what decides a verdict belongs in ``checks/`` or ``run/judging/``.
 """
 
 from conformance.report.evidence import evidence_text

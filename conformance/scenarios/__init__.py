@@ -1,6 +1,6 @@
 """The scenario ladder: each rung adds one ingredient to the previous rung.
 
-Schedules and the witnesses that they reached their purpose; running them belongs in ``judging/``.
+Schedules and the witnesses that they reached their purpose; playing them is in ``run/``.
 """
 
 from conformance.scenarios.ladder import LADDER

@@ -206,7 +206,7 @@ def _media(brief: Brief, kind: str) -> Schedule:
     return _one_by_one(f"{kind}_in_turn", requests)
 
 
-def _speaks_of_text(family: Family) -> str:
+def _of_text(family: Family) -> str:
     kind = family.facts.required
     return f"no two requests share a prefix: each has its own {kind}" if kind else ""
 
@@ -235,5 +235,5 @@ PREFIX_CACHING = Scenario(
         reuse.removed(Stage.DECODE),
         seen.follow_up(),
     ),
-    applies=_speaks_of_text,
+    applies=_of_text,
 )

@@ -43,6 +43,15 @@ def without_docstring(root: Path) -> list[str]:
     ]
 
 
+def without_scope(root: Path) -> list[str]:
+    """Folders of conformance/ whose docstring does not say, too, what belongs elsewhere."""
+    return [
+        f"{path.relative_to(root)} says what is there, but not what belongs elsewhere"
+        for path, text in modules(root / "conformance")
+        if path.name == "__init__.py" and "\n\n" not in (ast.get_docstring(ast.parse(text)) or "")
+    ]
+
+
 def modules(folder: Path) -> list[tuple[Path, str]]:
     """All Python files below a folder with their text."""
     return [(path, path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))]
@@ -82,3 +91,13 @@ def test_tests_need_a_docstring_too(tmp_path):
     (tmp_path / "tests" / "unit").mkdir(parents=True)
     (tmp_path / "tests" / "unit" / "test_x.py").write_text("import x\n", encoding="utf-8")
     assert without_docstring(tmp_path) == ["tests/unit/test_x.py has no docstring"]
+
+
+def test_each_folder_says_what_belongs_elsewhere(tmp_path):
+    assert without_scope(ROOT) == []
+    path = tmp_path / "conformance" / "inner" / "__init__.py"
+    path.parent.mkdir(parents=True)
+    path.write_text('"""What is there."""\n', encoding="utf-8")
+    assert len(without_scope(tmp_path)) == 1
+    path.write_text('"""What is there.\n\nThe rest is elsewhere.\n"""\n', encoding="utf-8")
+    assert without_scope(tmp_path) == []

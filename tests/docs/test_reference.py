@@ -25,6 +25,7 @@ def test_no_page_is_there_that_nothing_writes():
         ("cli.md", "## conformance golden update"),
         ("pytest.md", "| `--conformance-family GLOB` | `conformance_family` |"),
         ("hooks.md", "| `conformance_engines()` |"),
+        ("hooks.md", "from conformance import Engine"),
         ("formats.md", "| `request_ids` | list of string | yes |"),
         ("scenarios.md", "| 50 | [`ragged`](#ragged) |"),
         ("faults.md", "[mlx-vlm #1030](https://github.com/Blaizzy/mlx-vlm/issues/1030)"),

@@ -82,7 +82,7 @@ def conformance(start):
 
 @pytest.fixture
 def toy_run(conformance):
-    """``conformance run`` on toy families; in one process unless told otherwise."""
+    """``conformance run`` on toy families; in one process by default."""
 
     def run(*arguments, **variables):
         jobs = [] if "--jobs" in arguments else ["--jobs", "1"]

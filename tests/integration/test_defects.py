@@ -239,7 +239,7 @@ def test_how_a_script_ends_is_judged(script, text, active, problem):
     assert bool(problem) == bool(found)
 
 
-def test_a_written_script_that_does_not_show_the_defect_is_told(setup):
+def test_a_written_script_that_does_not_show_the_defect_is_reported(setup):
     """Prompts of one length have no padding, which this defect needs."""
     entry = next(entry for entry in WRITTEN if entry.id == "mamba-padded-state")
     made = FOUND[entry.id]

@@ -67,18 +67,18 @@ def test_where_none_is_meant_there_are_none(goldens, made, arguments):
 def test_a_wrong_batch_fails_with_its_comparison_and_the_command_that_reruns_it(goldens, made):
     done = goldens("--conformance-engine", "padded", "--conformance-family", "calm")
     assert done.code == 1, done
-    meaning = "the batch differs; the library alone still gives the golden"
+    meaning = "the batch differs; the single stream still gives the golden"
     assert f"toy/calm: {meaning}\n    batched against golden (padded, batch " in done.out
     assert "single stream against golden" not in done.out
     assert "rerun: conformance golden check --engine 'toy*' --family calm" in done.out
     assert "Traceback" not in done.out
 
 
-def test_other_weights_are_reported_as_the_librarys_change_of_mind(goldens, made):
+def test_other_weights_are_reported_as_the_librarys_change(goldens, made):
     done = goldens(TOY_SCALES="large=1.01", TOY_SAME_RECIPE="1")
     assert done.code == 1
     assert "1 failed, 2 passed" in done.out, done
-    assert "toy/loud: the library changed its mind, alone and in the batch" in done.out
+    assert "toy/large: the library's output changed, single-stream and batched alike" in done.out
 
 
 def test_what_is_stale_missing_edited_or_an_orphan_is_reported(goldens, made):
@@ -89,7 +89,9 @@ def test_what_is_stale_missing_edited_or_an_orphan_is_reported(goldens, made):
     done = goldens(TOY_SCALES="large=1.01", TOY_FAMILIES="calm large new")
     assert "4 failed" in done.out, done
     assert "golden/toy/calm.json: field 'digest' does not fit the content" in done.out
-    assert "golden/toy/loud.json: stale: the family's config, weights recipe or prompts" in done.out
+    assert (
+        "golden/toy/large.json: stale: the family's config, weights recipe or prompts" in done.out
+    )
     assert "golden/toy/new.json: missing; `conformance golden update` makes it" in done.out
     assert "gone.json: an orphan: library 'toy' has no family 'gone'" in done.out
     assert "notes.txt: no golden by its name" in done.out

@@ -85,7 +85,7 @@ def test_a_defect_in_it_is_found(defect):
         ("s.request.request_id, tokens[-1]", "'nobody', tokens[-1]", State.BROKEN),
     ],
 )
-def test_smoke_tells_a_broken_adapter_from_a_wrong_engine(right, wrong, state):
+def test_smoke_distinguishes_a_broken_adapter_from_a_wrong_engine(right, wrong, state):
     registry = build_registry([plugin(ENGINE.replace(right, wrong))])
     assert smoke(registry, "static_batch", "llama").state is state
 

@@ -160,8 +160,8 @@ verdicts = {{ ragged = "crash" }}
 def test_a_defect_that_ends_its_process_is_reported_and_the_others_are_tried(repro, tmp_path):
     source = (CONFIGS / "small_model.py").read_text()
     deadly = source.replace("rows, length, _ = x.shape", "rows, length, _ = deadly(x).shape")
-    dies = "\n\ndef deadly(x):\n    return x if len(x) == 1 else __import__('os').abort()\n"
-    (tmp_path / "small_model.py").write_text(deadly + dies)
+    crash = "\n\ndef deadly(x):\n    return x if len(x) == 1 else __import__('os').abort()\n"
+    (tmp_path / "small_model.py").write_text(deadly + crash)
     facts = {"library": "mlx_lm", "module": "small", "tokens": [1, 240]}
     facts |= {"model_file": "small_model.py", "notes": "A batch ends the process."}
     (tmp_path / "small.json").write_text(json.dumps(CONFIG | {"conformance": facts}))
@@ -174,7 +174,7 @@ def test_a_defect_that_ends_its_process_is_reported_and_the_others_are_tried(rep
     assert "Traceback" not in done.stderr
     table = (tmp_path / "found" / "table.jsonl").read_text().splitlines()
     groups = {row["entry"]: row["group"] for row in map(json.loads, table)}
-    assert groups == {"calm": Reason.GREEN, "deadly": Reason.DIED}
+    assert groups == {"calm": Reason.GREEN, "deadly": Reason.CRASHED}
 
 
 @pytest.mark.parametrize(

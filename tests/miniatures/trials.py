@@ -48,7 +48,7 @@ class Trials:
         return CaseId(self.engine, family, scenario, "float32", 0)
 
 
-def tells_what_it_is(fault, engine, scenarios):
+def describes_itself(fault, engine, scenarios):
     """Whether the record of a fault is whole."""
     return (
         bool(re.fullmatch(r"[A-F]\d+\.[a-z0-9-]+", fault.name))

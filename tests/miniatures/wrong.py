@@ -42,7 +42,7 @@ class RepeatsToken(ContinuousBatching):
         return events * 2 if again else events
 
 
-class SpeaksAfterFinish(ContinuousBatching):
+class YieldsAfterFinish(ContinuousBatching):
     """A row that ended emits one more token while others go on."""
 
     def decode_step(self):
@@ -54,7 +54,7 @@ class SpeaksAfterFinish(ContinuousBatching):
         self.held = [TokenEvent(row.name, row.todo[0], np.zeros(32)) for row in ended]
 
 
-class SpeaksAfterRemoval(ContinuousBatching):
+class YieldsAfterRemoval(ContinuousBatching):
     """A row that was removed in decode gives out the token that was already computed."""
 
     def remove(self, request_ids):
@@ -75,7 +75,7 @@ class CallsEveryEndStop(ContinuousBatching):
         return FinishReason.STOP if super().reason(row) else None
 
 
-class SpeaksForAStranger(ContinuousBatching):
+class YieldsForAStranger(ContinuousBatching):
     """After a removal the next token is given to an id that nobody has."""
 
     def remove(self, request_ids):
@@ -470,10 +470,10 @@ class RoundsOtherwise(ContinuousBatching):
 WRONG = (
     LosesFirstToken,
     RepeatsToken,
-    SpeaksAfterFinish,
-    SpeaksAfterRemoval,
+    YieldsAfterFinish,
+    YieldsAfterRemoval,
     CallsEveryEndStop,
-    SpeaksForAStranger,
+    YieldsForAStranger,
     HidesLogprobs,
     AttendsToPadding,
     NanInPadding,

@@ -156,7 +156,7 @@ def _explore_all(units: list[ExploreUnit], corpus: Path | None, jobs: int | None
     """Explore, and print what is found of each family as soon as it is there."""
     console, found = Console(highlight=False), []
     with console.status("exploring") as status:
-        for _, more in as_they_come(_work, units, jobs=jobs, died=_crashed):
+        for _, more in as_they_come(_work, units, jobs=jobs, on_crash=_crashed):
             found.append(more)
             for line in lines(more):
                 console.print(line, soft_wrap=True, markup=False)

@@ -27,10 +27,10 @@ def lines(found: Explored) -> Iterator[str]:
         f"{again}{unsteady}"
     )
     for discovery in found.discoveries:
-        yield from _told(discovery)
+        yield from _discovered(discovery)
 
 
-def _told(found: Discovery) -> Iterator[str]:
+def _discovered(found: Discovery) -> Iterator[str]:
     size = len(found.schedule.requests)
     requests = "1 request" if size == 1 else f"{size} requests"
     yield (

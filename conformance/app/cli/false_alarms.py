@@ -34,7 +34,7 @@ def look_for_false_alarms(
     console = Console(highlight=False)
     with console.status("playing") as status:
         while units := allotment.units():
-            for more in in_processes(_work, units, jobs=jobs, died=_crashed):
+            for more in in_processes(_work, units, jobs=jobs, on_crash=_crashed):
                 allotment.take(more)
                 alarms = sum(len(item.alarms) for item in allotment.found)
                 status.update(f"{allotment.rows} of {cases} rows, {alarms} alarms")

@@ -31,12 +31,12 @@ _LOOK_SECONDS = 0.25
 
 
 def in_processes(
-    work: Callable[[T], R], items: Sequence[T], *, jobs: int | None, died: Callable[[T], R]
+    work: Callable[[T], R], items: Sequence[T], *, jobs: int | None, on_crash: Callable[[T], R]
 ) -> Iterator[R]:
     """What ``as_they_come`` gives, in the order of the items."""
     ready: dict[int, R] = {}
     following = 0
-    for index, result in as_they_come(work, items, jobs=jobs, died=died):
+    for index, result in as_they_come(work, items, jobs=jobs, on_crash=on_crash):
         ready[index] = result
         while following in ready:
             yield ready.pop(following)
@@ -44,7 +44,7 @@ def in_processes(
 
 
 def as_they_come(
-    work: Callable[[T], R], items: Sequence[T], *, jobs: int | None, died: Callable[[T], R]
+    work: Callable[[T], R], items: Sequence[T], *, jobs: int | None, on_crash: Callable[[T], R]
 ) -> Iterator[tuple[int, R]]:
     """The index of each item and ``work`` of it, as soon as it is there.
 
@@ -53,7 +53,7 @@ def as_they_come(
 
     Args:
         jobs: processes; ``None`` for one a core. With 1, all is done in this process.
-        died: the result of an item that crashed its process, even by itself.
+        on_crash: the result of an item that crashed its process, even by itself.
     """
     workers = min(jobs or cores(), len(items))
     if jobs == 1 or workers == 0:
@@ -66,7 +66,7 @@ def as_they_come(
             # Which of several at work crashed its process only a run by itself shows.
             single = {index: left.pop(index)}
             if len(suspects) == 1 or (yield from _side_by_side(work, single, 1)):
-                yield index, died(items[index])
+                yield index, on_crash(items[index])
 
 
 def _side_by_side(

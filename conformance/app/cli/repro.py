@@ -39,8 +39,8 @@ from conformance.tools.repro.search import SECONDS
     "--python",
     default=sys.executable,
     metavar="FILE",
-    help="Interpreter that the script is tried with, for example of an environment with the "
-    "library alone. Default: this one.",
+    help="Interpreter that the script is tried with, for example of an environment with only "
+    "the library. Default: this one.",
 )
 @click.option("--known", metavar="GLOB", help="Write and try scripts of known defects instead.")
 @click.option(
@@ -129,7 +129,7 @@ def _entry(known: Expectations | None, case: CaseId, schedule: str | None) -> De
         entry
         for entry in known.defects
         if case.scenario in entry.verdicts
-        and entry.speaks_of(case.engine, case.family)
+        and entry.is_about(case.engine, case.family)
         and (schedule is None or entry.claims(case.scenario, schedule))
     ]
     return about[0] if len(about) == 1 else None

@@ -69,7 +69,7 @@ def known_scripts(
     made = read_folder(folder) if folder is not None else {}
     left = [entry for entry in ordered if not tried and not tried_before(made, entry)]
     work = [_Try(setup.settings, entry.id, python) for entry in left]
-    found = as_they_come(_tried, work, jobs=jobs, died=_died)
+    found = as_they_come(_tried, work, jobs=jobs, on_crash=_crashed)
     console, total = Console(stderr=True), len(left)
     for _, item in track(found, "trying scripts", total=total, console=console, disable=total < 2):
         made[item.entry] = item
@@ -123,7 +123,7 @@ def _script(setup: Setup, entry: Defect, python: str) -> KnownScript:
     return script_of(setup.session, entry, before=before, python=python)
 
 
-def _died(work: _Try) -> KnownScript:
+def _crashed(work: _Try) -> KnownScript:
     return killed(_entry(_setup(work.settings), work.entry))
 
 

@@ -158,7 +158,7 @@ def _run(
 ) -> int:
     """Run the suite and print what came of it; the exit code."""
     setup = make_setup(settings)
-    for line in (*setup.told, *setup.sweep()):
+    for line in (*setup.notes, *setup.sweep()):
         click.echo(line, err=True)
     if not setup.cases:
         return _nothing(settings, output)

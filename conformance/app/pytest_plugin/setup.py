@@ -29,15 +29,15 @@ from conformance.tools.checkpoints.opening import open_checkpoint
 class Setup:
     """The registry, what is selected of it, and the known defects.
 
-    ``expectations`` is ``None`` where every case is judged as if no defect were known. ``told`` are
-    sentences about a checkpoint for the user, before it is run.
+    ``expectations`` is ``None`` where every case is judged as if no defect were known. ``notes``
+    are sentences about a checkpoint for the user, before it is run.
     """
 
     settings: Settings
     registry: Registry
     selection: Selection
     expectations: Expectations | None
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @functools.cached_property
     def cases(self) -> tuple[CaseId, ...]:
@@ -164,12 +164,12 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         seeds=tuple(_seed(text) for text in given.seeds) or (0,),
         shard=Shard.parse(given.shard),
     )
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if given.checkpoint is not None:
         if given.families:
             raise ConformanceError("--model is a family of its own: leave --family out")
         opened = open_checkpoint(registry, given.checkpoint, given.engines, selection.dtypes)
-        registry, told = opened.registry, opened.notes
+        registry, notes = opened.registry, opened.notes
         selection = dataclasses.replace(
             selection,
             engines=opened.engines,
@@ -181,7 +181,7 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         registry=registry,
         selection=dataclasses.replace(selection, dtypes=selection.dtypes or ("float32",)),
         expectations=_expectations(given.expectations) if given.use_expectations else None,
-        told=told,
+        notes=notes,
     )
 
 

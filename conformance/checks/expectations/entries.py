@@ -72,7 +72,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether that release of the package has the defect."""
         return SpecifierSet(self.versions).contains(version, prereleases=True)
 
-    def speaks_of(self, engine: str, family: str) -> bool:
+    def is_about(self, engine: str, family: str) -> bool:
         """Whether the entry covers that family on that engine."""
         return (
             matches(engine, self.engines)
@@ -84,7 +84,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether the entry covers the case."""
         return (
             result.scenario in self.verdicts
-            and self.speaks_of(result.engine, result.family)
+            and self.is_about(result.engine, result.family)
             and matches(result.dtype, (*self.dtypes, *self.may_show_in))
             and result.device.startswith(self.device)
             and self.active(result)

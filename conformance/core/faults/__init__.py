@@ -1,4 +1,7 @@
-"""Named, switchable defects: a check that catches none of them proves nothing."""
+"""What a fault is, how it is declared, and how it patches code: named, switchable defects.
+
+The faults themselves are in ``faults/`` of each plugin, what runs them in ``tools/mutation/``.
+"""
 
 from conformance.core.faults.declaration import Fault, Hits, fault, faults_in
 from conformance.core.faults.patching import replace

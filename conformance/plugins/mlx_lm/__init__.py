@@ -1,1 +1,4 @@
-"""The mlx-lm plugin: families, the single stream, and two batched engines."""
+"""The mlx-lm plugin: its library, two batched engines, families, and faults around it.
+
+``legacy/`` is for old releases. What any library on mlx needs is in ``backend/``.
+"""

@@ -14,8 +14,8 @@ from conformance.reference.caches import layout
 class RowwiseArrays(ArraysCache):
     """States are stacked when the pass begins and split when it ends.
 
-    A subclass, because models check ``isinstance``. ``lengths`` tell a model where each row's
-    tokens end; they stay unset if all rows have one length, so that nothing is gathered needlessly.
+    A subclass, because models check ``isinstance``. ``lengths`` gives a model where each row's
+    tokens end; it stays unset if all rows have one length, so that nothing is gathered needlessly.
     A new row has zeros where others have a state, which is the initial state of all models but one
     (``mlx_lm/models/recurrent_gemma.py:157``).
     """

@@ -28,7 +28,7 @@ _APART = frozenset({"invalid"})
 def clean(expectations: Expectations, engine: str, family: str) -> bool:
     """Whether no known defect of the library can show in a family's schedules."""
     return not any(
-        entry.speaks_of(engine, family) and not _APART.issuperset(entry.verdicts)
+        entry.is_about(engine, family) and not _APART.issuperset(entry.verdicts)
         for entry in expectations.defects
         if "*" not in entry.families
     )
@@ -39,7 +39,7 @@ def left_out(expectations: Expectations, engine: str, family: str) -> tuple[Feat
     scenarios = {
         scenario
         for entry in expectations.defects
-        if "*" in entry.families and entry.speaks_of(engine, family)
+        if "*" in entry.families and entry.is_about(engine, family)
         for scenario in entry.verdicts
         if set(entry.wanted(scenario)) != {Verdict.POLICY}
     }
@@ -56,7 +56,7 @@ def verdicts(expectations: Expectations, engine: str, family: str) -> tuple[Verd
     found = {
         verdict
         for entry in expectations.defects
-        if entry.speaks_of(engine, family)
+        if entry.is_about(engine, family)
         for scenario in entry.verdicts
         for verdict in entry.wanted(scenario)
     }

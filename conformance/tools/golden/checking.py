@@ -90,7 +90,7 @@ def folder_problems(
 
     Args:
         families: all that are registered, by library and name.
-        libraries: the ones to speak of.
+        libraries: those to report on.
         writing: others write goldens meanwhile, so a partial file is nothing strange.
     """
     files = golden_files(root)
@@ -172,7 +172,7 @@ def check(
         problems += _weights(subject, golden, golden_path(root, *names))
         found = differences(subject, mine, golden, expectations)
     except Exception as error:  # noqa: BLE001 - whatever a library raises is a problem of this one
-        text = str(error) if isinstance(error, ConformanceError) else _told(error)
+        text = str(error) if isinstance(error, ConformanceError) else _on_one_line(error)
         return Checked(*names, (*problems, f"{library.name}/{family.name}: {text}"))
     unknown = [difference for difference in found if not difference.known]
     return Checked(*names, tuple(problems), found, in_short(unknown))
@@ -189,5 +189,5 @@ def _weights(subject: Subject, golden: Golden, path: Path) -> list[str]:
     ]
 
 
-def _told(error: Exception) -> str:
+def _on_one_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -114,7 +114,7 @@ def _known(subject: Subject, found: Difference, expectations: Expectations) -> I
         return
     for entry in expectations.defects:
         active = entry.package in versions and entry.in_release(versions[entry.package])
-        if active and entry.speaks_of(found.engine, family) and _expects(entry, found):
+        if active and entry.is_about(found.engine, family) and _expects(entry, found):
             yield entry.id
 
 

@@ -181,7 +181,7 @@ def known_disagreements(subject: Subject, expectations: Expectations) -> Iterato
     versions = subject.library.versions()
     for entry in expectations.defects:
         if (
-            entry.speaks_of(subject.library.name, subject.family.name)
+            entry.is_about(subject.library.name, subject.family.name)
             and entry.package in versions
             and entry.in_release(versions[entry.package])
             and Verdict.ORACLE in (entry.wanted("repeat") if "repeat" in entry.verdicts else ())

@@ -1,4 +1,4 @@
-"""Mutation testing: injected defects that checks must detect, right runs that they must pass.
+"""Mutation testing: injected defects that checks must detect.
 
-The defects themselves belong to the plugins and ``faults/``.
+The defects themselves are in the plugins, their base in ``core/faults/``.
 """

@@ -213,7 +213,7 @@ def without(registry: Registry, unit: Unit, why: str) -> tuple[Trial, ...]:
 
 def crashed(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
     """The trials of faults that ended their process: they survive, as no check could report."""
-    return _untried(registry, unit, Outcome.SURVIVED, "its process died")
+    return _untried(registry, unit, Outcome.SURVIVED, "its process crashed")
 
 
 def _untried(registry: Registry, unit: Unit, outcome: Outcome, why: str) -> tuple[Trial, ...]:

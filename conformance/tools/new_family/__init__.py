@@ -1,4 +1,4 @@
 """Makes a tiny family of a full-size model: reads its config, shrinks it, checks it, writes it.
 
-What a family is at run time (its file, its facts) belongs to ``family.py`` and to the plugins.
+What a family is at run time, its file and facts, belongs to ``core/family.py`` and the plugins.
 """

@@ -75,7 +75,7 @@ class Reduction(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     """What a search finds: all else that a script is written of is read from the model.
 
     Attributes:
-        schedule: the small one; its moments are told by step numbers.
+        schedule: the small one; its events happen at step numbers.
         symptom: how it fails.
         left_out: paths of the config's fields that the library assumes anyway.
     """

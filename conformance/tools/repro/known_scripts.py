@@ -60,7 +60,7 @@ def ways(registry: Registry, entry: Defect) -> Iterator[CaseId]:
     dtype = "float32" if matches("float32", entry.dtypes) else entry.dtypes[0]
     for engine in registry.engines.values():
         for family in sorted(registry.families_of(engine), key=lambda f: len(str(f.config))):
-            if not entry.speaks_of(engine.name, family.name):
+            if not entry.is_about(engine.name, family.name):
                 continue
             able = {scenario.name for scenario in registry.scenarios_for(engine, family)}
             for scenario in entry.verdicts:
@@ -111,15 +111,15 @@ def _again(
     except ConformanceError:  # another release: a search may find another case
         return None
     return msgspec.structs.replace(
-        before, lines=text.count("\n"), said=_loudest(tried.output), script=text
+        before, lines=text.count("\n"), said=_symptom_line(tried.output), script=text
     )
 
 
 def killed(entry: Defect) -> KnownScript:
     """An entry that ended the process in which its cases were played."""
     version = importlib.metadata.version(entry.package)
-    words = "the process in which its cases were played died"
-    return KnownScript(entry.id, reason=words, group=Reason.DIED, version=version)
+    words = "the process in which its cases were played crashed"
+    return KnownScript(entry.id, reason=words, group=Reason.CRASHED, version=version)
 
 
 def _tried(session: Session, entry: Defect, version: str, python: str, cases: int) -> KnownScript:
@@ -174,13 +174,13 @@ def _made(session: Session, case: CaseId, entry: Defect, python: str) -> KnownSc
         schedule=found.schedule.name,
         requests=len(found.requests),
         lines=text.count("\n"),
-        said=_loudest(tried.output),
+        said=_symptom_line(tried.output),
         script=text,
         reduction=found.reduction,
     )
 
 
-def _loudest(output: str) -> str:
+def _symptom_line(output: str) -> str:
     """The line of the output that says most: the one with the largest difference, or the error."""
     lines = output.splitlines()[:-1]
     return max(lines, key=lambda line: ("Error" in line, _nats(line)), default="")

@@ -19,14 +19,14 @@ _ENGINES = (*LIBRARIES, "mlx_vlm_batch_generate")
 
 
 class Reason(enum.StrEnum):
-    """Why there is no script; the texts are kept in ``docs/repro/table.jsonl``."""
+    """Why there is no script; the texts are kept in ``expectations/scripts/table.jsonl``."""
 
     RELEASE = "the entry is of other releases or devices"
-    DIED = "the library ends the whole process"
+    CRASHED = "the library ends the whole process"
     # Judged by a reader of the script: two defects that differ in numbers alone look the same.
     OTHER = "what it shows is another known defect of the same family"
     GREEN = "no case of it fails when it is played once"
-    STEPS = "it does not fail when its moments are told by step numbers"
+    STEPS = "it does not fail when its events happen at step numbers"
     LONG = "it would be longer than 60 lines"
     DRAWN = "it does not show with the weights and pixels that a script draws"
     ENGINE = "no words for its engine"

@@ -31,7 +31,7 @@ class State(enum.StrEnum):
 
     FINE = "fine"
     UNSUPPORTED = "unsupported"
-    MODEL = "model fails alone"
+    MODEL = "model fails single-stream"
     WRONG = "engine wrong"
     BROKEN = "adapter broken"
 
@@ -111,7 +111,10 @@ def _state(
     outcome = judge_batched(subject, kind, scenario, [schedule])
     bad = [finding for finding in outcome.findings if not finding.verdict.good]
     if not bad:
-        return State.FINE, f"{len(requests)} rows gave what each gives alone ({outcome.verdict})"
+        return (
+            State.FINE,
+            f"{len(requests)} rows gave what each gives single-stream ({outcome.verdict})",
+        )
     verdict = worst(bad)
     finding = next(found for found in bad if found.verdict is verdict)
     if verdict is Verdict.UNSUPPORTED:

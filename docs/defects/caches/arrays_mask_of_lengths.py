@@ -2,7 +2,7 @@
 
 It looks at ``lengths`` only where ``left_padding`` is None (mlx_vlm/models/cache.py:1284), and
 merge() of empty caches sets ``left_padding`` to zeros (line 1302): the padding of the next prefill
-then counts as real in recurrent layers. Mended by both, as in mlx-lm.
+then counts as real in recurrent layers. Fixed by both, as in mlx-lm.
 """
 
 import sys

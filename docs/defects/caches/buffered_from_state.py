@@ -1,7 +1,7 @@
 """BufferedRotatingKVCache cannot be made from its own state.
 
 The setter of ``state`` reads ``self.offset`` (mlx_vlm/models/cache.py:2320), which from_state()
-(line 218) sets only afterwards, with ``meta_state``. Mended by taking ``start_position`` from
+(line 218) sets only afterwards, with ``meta_state``. Fixed by taking ``start_position`` from
 meta_state alone, which holds it.
 """
 

@@ -2,7 +2,7 @@
 
 is_trimmable() (mlx_vlm/models/cache.py:2284) is always true, but a compaction (line 2221) drops all
 that the next window does not need: trimmed right after it, the cache lacks the first keys of the
-window, without a word. Mended by is_trimmable() and trim() that go by ``start_position``, or by a
+window, without an error. Fixed by is_trimmable() and trim() that go by ``start_position``, or by a
 compaction that leaves ``buffer_size`` in front.
 """
 

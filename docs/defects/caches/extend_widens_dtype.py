@@ -2,7 +2,7 @@
 
 It stands ``mx.array([])`` for the keys that are not there (mlx_vlm/models/cache.py:1710, and 2064
 in BatchRotatingKVCache); that is float32, and so is what it is joined with: a cache of bfloat16
-doubles in size. Mended by zeros of the other batch's dtype, as in mlx-lm.
+doubles in size. Fixed by zeros of the other batch's dtype, as in mlx-lm.
 """
 
 import sys

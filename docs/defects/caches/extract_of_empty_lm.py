@@ -2,7 +2,7 @@
 
 extract() (mlx_lm/models/cache.py:1051) slices what is None: so do
 BatchRotatingKVCache and ArraysCache (line 671).
-Mended by giving an empty stream, as merge() takes one.
+Fixed by giving an empty stream, as merge() takes one.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 extract() (mlx_vlm/models/cache.py:1732) slices what is None: so do
 BatchRotatingKVCache and ArraysCache (line 1268).
-Mended by giving an empty stream, as merge() takes one.
+Fixed by giving an empty stream, as merge() takes one.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 from_state() (mlx_lm/models/cache.py:166) makes the object without __init__, and the setters do not
 set ``_lengths`` (read at line 1177) and ``_right_padding`` (line 962): the next update or
-finalize() raises an AttributeError. Mended by setting them with the state.
+finalize() raises an AttributeError. Fixed by setting them with the state.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 from_state() (mlx_vlm/models/cache.py:218) makes the object without __init__, and the setters do not
 set ``_lengths`` (read at line 2005), ``_right_padding`` (line 1675) and TurboQuant's codecs
-(mlx_vlm/turboquant.py:6623): the next verb raises an AttributeError. Mended by setting them with
+(mlx_vlm/turboquant.py:6623): the next verb raises an AttributeError. Fixed by setting them with
 the state.
 """
 

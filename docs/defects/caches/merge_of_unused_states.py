@@ -2,7 +2,7 @@
 
 merge() (mlx_lm/models/cache.py:709) takes the first cache that has the state, by next() without a
 default: a state that no row has ends in StopIteration, though others are there. A layer that uses
-but one of its states is merged so when a prefix is reused. Mended by leaving such a state None, as
+but one of its states is merged so when a prefix is reused. Fixed by leaving such a state None, as
 mlx-vlm does.
 """
 

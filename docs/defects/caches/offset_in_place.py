@@ -2,7 +2,7 @@
 
 ``self.offset += n`` (mlx_vlm/models/cache.py:1602, 1920, 2440; mlx_vlm/turboquant.py:6674) changes
 the array itself: a model that reads ``cache.offset``, updates, and rotates its queries by what it
-read, rotates them too far. Mended by ``self.offset = self.offset + n``, as in mlx-lm.
+read, rotates them too far. Fixed by ``self.offset = self.offset + n``, as in mlx-lm.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 Between prepare() and finalize() ``_update_in_place`` (mlx_lm/models/cache.py:1177) raises. But
 PromptProcessingBatch.prompt makes such pieces: prompts of 2 tokens and 1 (one column beside
-padding), or of n * prefill_step_size + 2. Mended by ``_update_concat`` while ``_lengths`` is set,
+padding), or of n * prefill_step_size + 2. Fixed by ``_update_concat`` while ``_lengths`` is set,
 as in mlx-vlm.
 """
 

@@ -1,7 +1,7 @@
 """BatchPoolingCache.make_mask adds an offset that is a number twice.
 
 ``query_pos = offset + mx.arange(offset + 1, ...)`` (mlx_vlm/models/cache.py:3375): queries see
-pooled tokens of their future. An array of offsets is added once. Mended by one of the two.
+pooled tokens of their future. An array of offsets is added once. Fixed by one of the two.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Quantized caches do not tell how much they hold.
+"""Quantized caches do not report how much they hold.
 
 BatchQuantizedKVCache (mlx_vlm/models/cache.py:2346) has no ``nbytes``; that of its base class
 (line 207) raises NotImplementedError. That of QuantizedKVCache (line 497) fails before the first
-update. Mended by the sum over the arrays, 0 without any.
+update. Fixed by the sum over the arrays, 0 without any.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 Several tokens after single ones: ``_update_concat`` first puts the ring in order, but the mask was
 made before that, with ``_idx`` of the ring (mlx_lm/models/cache.py:1322), so its padding of short
-rows is one or more columns too wide: such a row does not see its first keys. Mended by the number
+rows is one or more columns too wide: such a row does not see its first keys. Fixed by the number
 of columns that will be there, ``keys.shape[2]``, while the ring is rotated.
 """
 

@@ -3,7 +3,7 @@
 Several tokens after single ones (the verification of drafts after a prefill that ended with one
 token): ``_update_concat`` (mlx_vlm/models/cache.py:1836) first puts the ring in order, but the mask
 was made before that, with ``_idx`` of the ring (line 2005), so its padding of short rows is one or
-more columns too wide: such a row does not see its first keys. Mended by the number of columns
+more columns too wide: such a row does not see its first keys. Fixed by the number of columns
 that will be there, ``keys.shape[2]``, while the ring is rotated.
 """
 

@@ -2,7 +2,7 @@
 
 ``state`` asks keys for their shape where they are None (mlx_vlm/models/cache.py:1960).
 ``meta_state`` holds texts, and ``bool("False")`` is true (line 1978): every restored cache counts
-as a ring that has gone round. Mended by a test for None, and by ``v[3] == "True"``.
+as a ring that has gone round. Fixed by a test for None, and by ``v[3] == "True"``.
 """
 
 import sys

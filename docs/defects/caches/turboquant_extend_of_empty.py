@@ -2,7 +2,7 @@
 
 Where one side has no keys, the other side's stay as they are (mlx_vlm/turboquant.py:6764, 6771),
 with offsets and padding of all rows: fewer rows of keys than of offsets, and the next update
-raises. Mended by zeros for the rows without keys, as in the other batch caches.
+raises. Fixed by zeros for the rows without keys, as in the other batch caches.
 """
 
 import sys

@@ -1,7 +1,8 @@
-"""TurboQuant caches tell less than they hold.
+"""TurboQuant caches report less than they hold.
 
-``nbytes`` (mlx_vlm/turboquant.py:6896, and 6558 alone) counts the columns in use; the arrays grow
-by 256 columns at a time. Plain caches count what is allocated. Mended by counting the arrays.
+``nbytes`` (mlx_vlm/turboquant.py:6896, and 6558 single-stream) counts the columns in use; the
+arrays grow by 256 columns at a time. Plain caches count what is allocated. Fixed by counting the
+arrays.
 """
 
 import sys

@@ -4,7 +4,7 @@ mlx_lm/models/deepseek_v3.py:146 multiplies the queries with the rotary keys as 
 gave them. Of a QuantizedKVCache that is a tuple of codes, scales and biases, so
 ``generate_step(kv_bits=8)`` raises with the second piece of a prompt, or with the first token. The
 other models that cache the latent (deepseek_v32, glm4_moe_lite, kimi_linear, longcat_flash,
-mistral4) have the same line. Mended by mx.dequantize there, or by a cache that refuses to be
+mistral4) have the same line. Fixed by mx.dequantize there, or by a cache that refuses to be
 quantized.
 """
 

@@ -1,10 +1,10 @@
 """gemma4_text: quantized keys that layers share fail in attention.
 
 mlx_lm/models/gemma4_text.py:549 gives the layers that share another layer's keys and values no
-cache. scaled_dot_product_attention tells quantized keys by the cache's ``bits``, so there the
+cache. scaled_dot_product_attention recognizes quantized keys by the cache's ``bits``, so there the
 tuples of codes, scales and biases go to mx.fast.scaled_dot_product_attention, which raises
 TypeError.
-Mended by handing the owner's cache on with its keys.
+Fixed by handing the owner's cache on with its keys.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 mlx_lm/models/recurrent_gemma.py:157 leaves the first token of a sequence unscaled, but takes the
 absence of a state for the sign of it. A new row that joins rows with a state gets zeros for a state
-(``ArraysCache.extend``, ``merge``), and is then scaled. Mended by going by each row's own position.
+(``ArraysCache.extend``, ``merge``), and is then scaled. Fixed by going by each row's own position.
 """
 
 import sys

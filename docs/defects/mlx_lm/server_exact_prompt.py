@@ -4,7 +4,7 @@ mlx_lm/models/cache.py:1656 answers such a prompt with the whole cache and no to
 mlx_lm/server.py:848 then takes all segments of the prompt away, and insert_segments
 (mlx_lm/generate.py:1698) raises; nobody catches it, so the server's generation thread ends. The
 plainest way there: an answer ended at max_tokens, and prompt and answer are sent to be gone on
-with. Mended by leaving the last token to compute: trimmed off the cache, or, where the cache
+with. Fixed by leaving the last token to compute: trimmed off the cache, or, where the cache
 cannot be trimmed, with the next shorter cache that is kept. Upstream pull requests 1581 and 1887.
 """
 

@@ -5,7 +5,7 @@ mlx_vlm/apc.py:559). Which tokens are media, the generator reads from the config
 it was given (mlx_vlm/generate/ar.py:2628): the server gives it the language model, whose config has
 no image_token_id, so there are none. Prefill is then cut at a checkpoint (ar.py:2005) though the
 model's ``chunked_prefill_policy`` says no, and what is seen both ways in an image sees half of it.
-Mended by the config of the whole model, or by no checkpoint where pieces are forbidden.
+Fixed by the config of the whole model, or by no checkpoint where pieces are forbidden.
 """
 
 import sys

@@ -4,7 +4,7 @@ make_warm_batch_kv_cache_multi (mlx_vlm/apc.py:4250) takes heads, width and dtyp
 layer 0, and makes from them the zeros of cold rows and of shorter prefixes for the keys *and
 values* of all layers (lines 4263 to 4277). Where values are narrower than keys (deepseek's latent
 attention, minicpm3, youtu_llm) or layers have other numbers of heads (nemotron_nas, openelm), the
-rows do not fit together. Mended by asking each layer's own keys and values.
+rows do not fit together. Fixed by asking each layer's own keys and values.
 """
 
 import sys

@@ -6,7 +6,7 @@ an ``image_ref``, which the server gives only where there are no ``pixel_values`
 (mlx_vlm/server/generation.py:1225), line 461 answers 0. The processors of deepseekocr,
 deepseekocr_2 and unlimited_ocr give ``[crops, whole images]``: two pages of one size with the same
 question are one prompt, and the second is answered with the keys and values of the first, also
-another user's. Mended by a key of each array of the list.
+another user's. Fixed by a key of each array of the list.
 """
 
 import sys

@@ -5,7 +5,7 @@ The server's key of a request counts ``input_features`` as its sound and no othe
 nemotron_h_nano_omni and minicpmo give theirs as ``audio_input_ids``, ``input_values``,
 ``sound_clips`` and ``audio_features``: two recordings of equal
 length with the same text are one prompt, and the second is answered with the keys and values of
-the first, also another user's. Mended by a key of all that the processor gives.
+the first, also another user's. Fixed by a key of all that the processor gives.
 """
 
 import sys

@@ -3,7 +3,7 @@
 ArraysCache.extract (mlx_vlm/models/cache.py:1268) slices every entry, also those that are None.
 longcat_flash_ngram keeps its last tokens in such a cache and fills it only after all layers have
 run, where the prompt gave embeddings not at all: the first checkpoint of any prompt raises.
-Mended by passing None on, as ``filter`` does four lines above.
+Fixed by passing None on, as ``filter`` does four lines above.
 """
 
 import sys

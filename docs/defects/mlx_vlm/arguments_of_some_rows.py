@@ -3,7 +3,7 @@
 mlx_vlm/generate/ar.py:833-847 puts each argument together over those rows that have it and forgets
 which they were. Requests of text have none of ``mm_token_type_ids``, ``visual_pos_masks`` and the
 like: one mask for two rows broadcasts over both, so the text row is treated as if it held its
-neighbour's image; two masks for three rows end the batch. Mended by zeros for rows without.
+neighbour's image; two masks for three rows end the batch. Fixed by zeros for rows without.
 """
 
 import sys

@@ -4,7 +4,7 @@ mlx_vlm/models/bailing_moe_linear/language.py:454 takes the attention cache's of
 layers. In a batch that is an array which update_and_fetch increases in place
 (mlx_vlm/models/cache.py:1602): linear layers after the first attention layer rotate their queries
 and keys one call too far, by the whole prompt in prefill and by one in each decode step, so that
-what a prompt leaves in the state stands at wrong distances. No padding is needed. Mended by a
+what a prompt leaves in the state stands at wrong distances. No padding is needed. Fixed by a
 copy.
 """
 

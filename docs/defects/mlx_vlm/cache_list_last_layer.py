@@ -4,7 +4,7 @@
 than two because it is sensitive. For a ``CacheList`` (a state beside keys and values, as in
 falcon_h1) ``to_batch_cache`` calls itself without that answer (mlx_vlm/generate/ar.py:976, 978), so
 the caches inside are always quantized. ``maybe_quantize_kv_cache`` leaves the last layer alone.
-Mended by ``to_batch_cache(sub_c, quantize)``.
+Fixed by ``to_batch_cache(sub_c, quantize)``.
 """
 
 import sys

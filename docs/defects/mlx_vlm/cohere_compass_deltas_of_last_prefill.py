@@ -1,7 +1,7 @@
 """cohere_compass: texts decode at the positions of the image that was prefilled last.
 
 Texts have no rope deltas of their own, so mlx_vlm/models/cohere_compass/language.py:707 gives them
-those that the last prefill left on the model (:607). Mended by returning them for texts, too.
+those that the last prefill left on the model (:607). Fixed by returning them for texts, too.
 """
 
 import sys

@@ -3,7 +3,7 @@
 The mask of pooled keys is the pool cache's (mlx_vlm/models/deepseek_v4/language.py:980, and line
 731 for the indexer); without a cache there is none, and every token attends to all pooled keys,
 also those that hold later tokens. Training and perplexity are hit, generation always has a cache.
-Mended by the same mask from the positions alone.
+Fixed by the same mask from the positions alone.
 """
 
 import sys

@@ -5,7 +5,7 @@ window of a call has none before it (mlx_vlm/models/deepseek_v4/language.py:403)
 there, also where earlier calls had tokens, and PoolingCache keeps only what fills no window yet.
 So the first pooled key of every piece of a prompt and *all* that are made in decoding lack half of
 what they are made of, and the answer depends on how the prompt was cut. (deepseek_v41 keeps a
-state.) Mended by keeping the last full window in the cache.
+state.) Fixed by keeping the last full window in the cache.
 """
 
 import sys

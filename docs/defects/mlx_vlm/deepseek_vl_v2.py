@@ -3,11 +3,11 @@
 1. The processor's labels and masks go to the batch generator beside the embeddings, and
    mlx_vlm/generate/ar.py:847 concatenates each over the rows: two prompts with images that are
    prefilled together end the batch if their lengths differ, though the language model takes no
-   notice of either. Mended by handing on only what the language model takes.
+   notice of either. Fixed by handing on only what the language model takes.
 2. mlx_vlm/models/deepseek_vl_v2/deepseek_vl_v2.py:325 takes the number of tiles for that of images
    and looks up each in the table of crops, past its end (line 333). What lies there is stray: a
    negative product takes tiles away (line 336), down to none at all, and then the embeddings
-   have no image (line 344). Mended by ``images_spatial_crop.shape[1]``.
+   have no image (line 344). Fixed by ``images_spatial_crop.shape[1]``.
 """
 
 import sys

@@ -5,7 +5,7 @@ After each step the model reads what the corner and the size of a box would be, 
   every row whose token is a coordinate's (line 420).
 - Sizes are read from all rows, but written as one (line 426): with two rows or more a size's token
   in any of them raises ValueError, and all requests of the batch are lost.
-Mended by a corner of each row and by one embedding a row.
+Fixed by a corner of each row and by one embedding a row.
 """
 
 import sys

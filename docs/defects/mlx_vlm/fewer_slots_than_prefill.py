@@ -3,7 +3,7 @@
 mlx_vlm/generate/ar.py:3119 waits until slots for a whole prefill batch are free: with
 completion_batch_size below prefill_batch_size, 8 by default, that never comes, and ``next()``
 answers for ever with no prompt and no token. Nor are all slots ever used where there are more: with
-the defaults, 32 and 8, a request beside 25 rows at work waits until one of them ends. Mended by
+the defaults, 32 and 8, a request beside 25 rows at work waits until one of them ends. Fixed by
 taking as many as there is room for, as mlx-lm does (mlx_lm/generate.py:1832).
 """
 

@@ -3,7 +3,7 @@
 mlx_vlm/models/gemma3n/language.py:137 takes the cache's offset after the layer that owns it has
 added the new tokens: queries are rotated by the length of the piece too much, so logits depend on
 how a prompt is cut. And line 134 shares only where there is a cache: a pass without one attends to
-the layer's own keys, which the checkpoint was not trained with. Mended by the offset from before,
+the layer's own keys, which the checkpoint was not trained with. Fixed by the offset from before,
 and by handing keys and values from layer to layer.
 """
 

@@ -2,7 +2,7 @@
 
 mlx_vlm/models/glm_moe_dsa/language.py:357 calls ``DSV32Model.cast_predicate(self)``, which is a
 property there (deepseek_v32/language.py:586), so mlx_vlm/convert.py:318 raises for every model of
-this family that is given a dtype. Mended by ``DSV32Model.cast_predicate.fget(self)``, as
+this family that is given a dtype. Fixed by ``DSV32Model.cast_predicate.fget(self)``, as
 deepseek_v32/language.py:625 has it.
 """
 

@@ -4,7 +4,7 @@ mlx_vlm/models/hunyuan_vl/language.py:440-459 asks row 0 whether a call is the f
 the offset of a padded row is negative, so a padded batch gets no positions at all, while attention
 (:212) asks the longest row and wants them. :459 takes the positions of whatever was embedded or
 prefilled last. Pieces after the first get plain positions (:212-230), and in decode all rows get
-the one position of the longest row (:206, :227). Mended by positions with rows and parts, handed
+the one position of the longest row (:206, :227). Fixed by positions with rows and parts, handed
 along with each request and used in each call.
 """
 

@@ -3,7 +3,7 @@
 batch_generate embeds prompts with images of one size together. internvl_chat
 (mlx_vlm/models/internvl_chat/internvl_chat.py:101) and kimi_k25 (kimi_k25.py:121) take the columns
 of the image tokens of all rows and write all features into each row. paligemma's vision encoder
-(paligemma/vision.py:49) returns the first image only. Mended by a merge that goes row by row, as
+(paligemma/vision.py:49) returns the first image only. Fixed by a merge that goes row by row, as
 pixtral's.
 """
 

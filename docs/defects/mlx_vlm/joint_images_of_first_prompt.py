@@ -4,7 +4,7 @@ mlx_vlm/utils.py:2060 hands the processor one flat list of images for a list of 
 processors of pixtral (processing_pixtral.py:87) and mistral3 (processing_mistral3.py:98) take a
 flat list for the images of one prompt: the second prompt's image token stays one token. Those of
 gemma3 (processing_gemma3.py:76) and smolvlm (processing_smolvlm.py:175) do too, and refuse it.
-Mended by handing on a list of images for each prompt.
+Fixed by handing on a list of images for each prompt.
 """
 
 import sys

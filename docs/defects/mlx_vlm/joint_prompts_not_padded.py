@@ -3,7 +3,7 @@
 The processors of llava_next (processing_llava_next.py:136), granite_vision
 (processing_granite_vision.py:115), granite4_vision (processing_granite4_vision.py:109) and llama4
 (processing_llama4.py:226) pop "padding" and tokenize without it. mlx_vlm/utils.py:2078 then makes
-an array of rows of other lengths, which raises. Mended by handing padding on to the tokenizer.
+an array of rows of other lengths, which raises. Fixed by handing padding on to the tokenizer.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ from mlx_vlm.models.llama4.processing_llama4 import Llama4Processor
 from mlx_vlm.models.llava_next.processing_llava_next import LlavaNextProcessor
 
 
-class AskedError(Exception):
-    """The tokenizer was asked; what it was told is known."""
+class CalledError(Exception):
+    """The tokenizer was called, and its arguments are known."""
 
 
 def main() -> int:
@@ -30,16 +30,16 @@ def main() -> int:
         ("granite4_vision", Granite4VisionProcessor),
         ("llama4", Llama4Processor),
     ):
-        told: dict = {}
+        given: dict = {}
 
-        def tokenizer(_: list[str], told: dict = told, **kwargs: object) -> dict:
-            told.update(kwargs)
-            raise AskedError
+        def tokenizer(_: list[str], given: dict = given, **kwargs: object) -> dict:
+            given.update(kwargs)
+            raise CalledError
 
         fake = SimpleNamespace(tokenizer=tokenizer, image_token="<image>")
-        with contextlib.suppress(AskedError):
+        with contextlib.suppress(CalledError):
             processor.__call__(fake, images=None, text=["a", "a b c"], padding=True)
-        got = told.get("padding", False)
+        got = given.get("padding", False)
         wrong += not got
         print(f"{name}: the tokenizer is asked to pad, expected True, got {got}")
     return 1 if wrong else 0

@@ -4,7 +4,7 @@ LanguageModel.rollback_speculative_cache (mlx_vlm/models/laguna/language.py:519)
 counts and says that ``requires_uniform_batch_acceptance`` must be set on the drafter or the target,
 by which the rounds take the least count for all rows. Neither laguna's model nor its drafter
 (mlx_vlm/speculative/drafters/laguna_dflash) sets it, as gemma4, nemotron_h and qwen3_5 do.
-Mended by setting it.
+Fixed by setting it.
 """
 
 import sys
@@ -23,15 +23,15 @@ def main() -> int:
     print(f"gemma4: {getattr(Gemma4, FLAG, False)}")
     print(f"laguna: {getattr(Laguna, FLAG, False)}")
     print(f"its drafter: {any(getattr(c, FLAG, False) for c in drafters)}")
-    told = getattr(Laguna, FLAG, False) or any(getattr(c, FLAG, False) for c in drafters)
+    is_set = getattr(Laguna, FLAG, False) or any(getattr(c, FLAG, False) for c in drafters)
     try:
         Laguna.rollback_speculative_cache(None, [], None, [3, 0], 4)
-        said = "rolled back"
+        outcome = "rolled back"
     except RuntimeError as error:
-        said = f"RuntimeError: {error}"
-    print(f"rows that accept 3 and 0 tokens: {said}")
+        outcome = f"RuntimeError: {error}"
+    print(f"rows that accept 3 and 0 tokens: {outcome}")
     print("expected: the flag set, or unequal counts taken")
-    return 1 if said != "rolled back" and not told else 0
+    return 1 if outcome != "rolled back" and not is_set else 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ NgramEmbedding (mlx_vlm/models/longcat_flash_sparse/language.py:85) keeps the la
 batch as the context of what comes next, whatever the rows' own lengths. Rows that reuse prefixes
 are padded on the right (mlx_vlm/generate/ar.py:2738), and the cache knows their lengths. Besides,
 the context is only as wide as what was seen: rows of one or two tokens cannot join others
-(ArraysCache.extend raises). Mended by a context of full width that ends where each row does.
+(ArraysCache.extend raises). Fixed by a context of full width that ends where each row does.
 """
 
 import sys

@@ -3,7 +3,7 @@
 ``ChunkedKVCache`` (mlx_vlm/models/cache.py:1335) has no ``size`` of its own; its base class says 0
 (line 197), and ``BatchKVCache.merge`` (line 1738) goes by that: the rows come out empty. A prefix
 from the prefix cache is so lost in llama4's chunked layers and kept in the others, and their mask,
-made from the former, does not fit. Mended by counting what the cache holds.
+made from the former, does not fit. Fixed by counting what the cache holds.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 mlx_vlm/models/minicpmv4_6/minicpmv4_6.py:258 keeps positions on the language model and hands none
 along, so a padded batch is given the offset of each row plus 0, 1, 2 and so on; the offset is
-negative by the padding, but mlx_vlm/models/qwen3_5/language.py:1688 raises it to 0. Mended by
+negative by the padding, but mlx_vlm/models/qwen3_5/language.py:1688 raises it to 0. Fixed by
 returning position ids and rope deltas from get_input_embeddings, as qwen3_5 does.
 """
 

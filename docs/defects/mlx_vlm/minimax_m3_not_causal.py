@@ -3,7 +3,7 @@
 mlx_vlm/models/minimax_m3_vl/language.py:1494 merges the causal mask into the padding mask only
 where there are no query positions, and with several rows there always are. The block mask brings
 causality along, but up to sparse_block_size * sparse_topk_blocks keys (2048 in released models)
-the indexer gives none (line 1592). Mended by ``causal=True``.
+the indexer gives none (line 1592). Fixed by ``causal=True``.
 """
 
 import sys
@@ -47,12 +47,12 @@ def main() -> int:
     changed = mx.array([[*prompt[:-1], 63]] * 2)
     other = model(changed, cache=caches(model, [0, 0])).logits[0]
     apart = mx.abs(rows - alone).max(axis=-1)
-    heard = mx.abs(rows - other).max(axis=-1)[:-1]
+    moved = mx.abs(rows - other).max(axis=-1)[:-1]
     print(f"mlx-vlm {version('mlx-vlm')}, minimax_m3: {len(prompt)} tokens, twice in one batch")
     print("logits against one row alone, by position:", [round(x, 3) for x in apart.tolist()])
-    print("what another last token moves before it:", [round(x, 3) for x in heard.tolist()])
+    print("what another last token moves before it:", [round(x, 3) for x in moved.tolist()])
     print("expected: 0 everywhere")
-    return 1 if max(apart.max().item(), heard.max().item()) > 1e-3 else 0
+    return 1 if max(apart.max().item(), moved.max().item()) > 1e-3 else 0
 
 
 if __name__ == "__main__":

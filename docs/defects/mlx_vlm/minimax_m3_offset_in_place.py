@@ -3,7 +3,7 @@
 mlx_vlm/models/minimax_m3_vl/language.py:1451 keeps ``cache.offset``, in a batch cache an array
 that update_and_fetch increases in place, and hands it to the indexer afterwards (line 1497): index
 queries and keys of a decode step get the position of the next token, other blocks are kept.
-Mended by a copy, ``rope_offset = offset + 0``.
+Fixed by a copy, ``rope_offset = offset + 0``.
 """
 
 import sys

@@ -1,10 +1,10 @@
 """minimax_m3: two ways in which rows of a batch get wrong positions.
 
 mlx_vlm/models/minimax_m3_vl/language.py:2108 and 1971 raise negative offsets to 0: where a
-prefill piece begins within a row's left padding, its tokens in that piece come too late. Mended by
+prefill piece begins within a row's left padding, its tokens in that piece come too late. Fixed by
 leaving them negative. And line 2080 counts from 0 while the model knows no rope deltas, as after
 prompts that were prefilled alone: the first decode step of rows that were joined then has
-position 0. Mended by asking for the offset of the cache instead.
+position 0. Fixed by asking for the offset of the cache instead.
 """
 
 import sys

@@ -3,7 +3,7 @@
 mlx_vlm/models/mllama/language.py:147 rotates all rows by ``cache_position_offset``, the columns of
 the batch's cache. Keys keep the column at which they were written; when a longer row leaves
 (BatchKVCache.filter drops the padding) or joins (extend adds some) the next columns are others, and
-queries are too near to the row's keys or too far from them. Mended by ``cache.offset``, as
+queries are too near to the row's keys or too far from them. Fixed by ``cache.offset``, as
 ``cache_position_offset`` itself says (mlx_vlm/models/base.py:269).
 """
 

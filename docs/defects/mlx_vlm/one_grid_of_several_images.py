@@ -4,7 +4,7 @@
 batch. ``image_grid_thw`` of one request is ``[images, 3]``: with as many images as the batch has
 rows it keeps one grid for the row's index, else the first. ernie4_5_moe_vl makes positions from the
 grids while it prefills (models/ernie4_5_moe_vl/language.py:478) and reads beyond the array for the
-second image: stray memory. Mended by knowing which arguments have rows.
+second image: stray memory. Fixed by knowing which arguments have rows.
 """
 
 import sys

@@ -3,7 +3,7 @@
 To embed a text makes the language model forget its rope deltas (mlx_vlm/models/paddleocr_vl/
 paddleocr_vl.py:34). With none, mlx_vlm/models/paddleocr_vl/language.py:432 takes any forward pass
 for the beginning of a prompt, whatever the cache's offset: what follows a prefix from the prefix
-cache is rotated as if it stood at position 0. Mended by adding the offset even without deltas.
+cache is rotated as if it stood at position 0. Fixed by adding the offset even without deltas.
 """
 
 import sys

@@ -3,7 +3,7 @@
 mlx_vlm/models/paddleocr_vl/processing_paddleocr_vl.py:207-231 puts the images into one array, as if
 they were the frames of one, and notes one grid: the processor then looks for the second image's
 grid in vain. Images of other sizes do not even fit into the array (:199). So a request with two
-images fails, and so does batch_generate with two prompts. Mended by a grid for each image.
+images fails, and so does batch_generate with two prompts. Fixed by a grid for each image.
 """
 
 import sys

@@ -3,9 +3,9 @@
 Prompts must be prefilled whole: chunked_prefill_policy says so, but it is a method of Model
 (mlx_vlm/models/paligemma/paligemma.py:37), and the server hands the language model to
 BatchGenerator (mlx_vlm/server/generation.py:1793), which has none. So all tokens but the last are
-prefilled without it. Mended by the policy on the language model. And where prompts are attended
+prefilled without it. Fixed by the policy on the language model. And where prompts are attended
 both ways no mask is made (mlx_vlm/models/paligemma/language.py:236), so the shorter rows of a batch
-attend to their padding, in decode too. Mended by a mask of the padding.
+attend to their padding, in decode too. Fixed by a mask of the padding.
 """
 
 import sys

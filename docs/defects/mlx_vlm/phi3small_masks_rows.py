@@ -2,7 +2,7 @@
 
 mlx_vlm/models/phi3small/language.py:263 writes ``out[ids] = -inf``: ids of unused tokens, from
 100256 to 100351, pick *rows of the batch*. No batch has so many: the write goes past the end of
-the array, and ends the process (on a GPU it may go anywhere). Mended by ``out[..., ids]``, as
+the array, and ends the process (on a GPU it may go anywhere). Fixed by ``out[..., ids]``, as
 mlx-lm has it. Here the ids are replaced by one that is small enough to look at the result.
 """
 

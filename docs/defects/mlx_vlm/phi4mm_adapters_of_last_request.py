@@ -4,7 +4,7 @@
 the base weights with the adapters for images or for sounds into the language model. Requests that
 decode go on with other weights than those that made their keys, and a text after a sound is
 answered with the sound's adapters, as text alone sets nothing back (line 82). Any server that
-loads a checkpoint with its adapters is hit. Mended by adapters that are chosen row by row.
+loads a checkpoint with its adapters is hit. Fixed by adapters that are chosen row by row.
 """
 
 import sys

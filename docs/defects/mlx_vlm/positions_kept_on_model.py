@@ -7,7 +7,7 @@ ernie4_5_moe_vl/language.py:603). So
 - a padded batch that finds none there counts positions over the padding too; decode does not;
 - a prompt that is prefilled after another one was embedded gets the other one's positions;
 - of a prompt in pieces only the first has those of the image (glm_ocr has them all).
-Mended by returning both from get_input_embeddings, as qwen2_vl does.
+Fixed by returning both from get_input_embeddings, as qwen2_vl does.
 """
 
 import sys

@@ -2,9 +2,9 @@
 
 With padding on the left, mlx_vlm/models/qwen3_5/language.py:1304-1371 runs each row by itself, and
 puts the rows' caches together with ``merge``, which knows neither the ``lengths`` nor the right
-padding that ``prepare`` told the batch's caches. All later pieces of the prompt are then taken for
+padding that ``prepare`` gave the batch's caches. All later pieces of the prompt are then taken for
 real in every row, and so is the padding. Rows that reuse prefixes of unequal length and have
-unequal rests are padded on both sides (mlx_vlm/generate/ar.py:2738). Mended by handing both on.
+unequal rests are padded on both sides (mlx_vlm/generate/ar.py:2738). Fixed by handing both on.
 """
 
 import sys

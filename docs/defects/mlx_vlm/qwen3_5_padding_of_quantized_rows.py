@@ -4,7 +4,7 @@ In a decode step of left-padded rows the attention mask is the mark ``"left_padd
 (mlx_vlm/models/qwen3_5/language.py:234). ``_qwen3_5_left_padded_attention`` gives up for caches
 with ``bits`` (line 830), and the attention goes on with the mask that was already set to ``None``
 (line 953): nothing hides the padded columns. All models built on this one have it.
-Mended by a mask from the cache where the special path gives up.
+Fixed by a mask from the cache where the special path gives up.
 """
 
 import sys

@@ -3,7 +3,7 @@
 mlx_vlm/models/qwen3_vl_moe/language.py:119 and qwen3_omni_moe/language.py:133 take the tokens and
 the largest offset as the number of keys. Where each row of a batch has padding (rows that reuse
 prefixes, or rows whose longest was removed), the cache has more columns than that, the mask fewer,
-and attention raises. qwen3_vl takes the number of keys itself, which mends it.
+and attention raises. qwen3_vl takes the number of keys itself, which fixes it.
 """
 
 import sys

@@ -3,7 +3,7 @@
 The batch's mask is then the word "left_padded_decode". With it mlx_vlm/models/qwen4_exp/
 language.py:1112 hands the step to qwen3_5's attention, without the blocks that the indexer has
 chosen, and :1874 adds them to masks that are None, "causal" or an array only. So rows beyond
-indexer_budget attend to all tokens, in decode and only beside a shorter row. Mended by a mask of
+indexer_budget attend to all tokens, in decode and only beside a shorter row. Fixed by a mask of
 the padding, joined with the blocks.
 """
 

@@ -3,7 +3,7 @@
 Its recurrent state, hyper-connections and n-grams know nothing of padding:
 mlx_vlm/models/qwen4_exp/language.py:1626 prefills the rows of a batch one by one, each without its
 padding, but only where there are two or more. A padded row whose longer neighbours were cancelled
-while they were prefilled goes through with its padding. Mended by asking for a batch cache, not for
+while they were prefilled goes through with its padding. Fixed by asking for a batch cache, not for
 two rows.
 """
 
@@ -60,8 +60,8 @@ def main() -> int:
         delta = mx.zeros((len(rows), 1), mx.int32)
         real = mx.cumsum(mx.arange(len(rows[0])) >= mx.array(padding)[:, None], axis=1)
         positions = mx.stack([mx.maximum(real - 1, 0)] * 3)
-        told = {"position_ids": positions, "rope_deltas": delta}
-        return model(mx.array(rows), cache=cache, **told).logits[-1, -1]
+        given = {"position_ids": positions, "rope_deltas": delta}
+        return model(mx.array(rows), cache=cache, **given).logits[-1, -1]
 
     want, padded = short([SHORT], [0]), [0] * PAD + SHORT
     beside = mx.abs(short([LONG, padded], [0, PAD]) - want).max().item()

@@ -2,7 +2,7 @@
 
 mlx_vlm/models/recurrent_gemma/language.py:127 leaves the first token of a sequence unscaled and
 takes the absence of a state for the sign of it. A row without a prefix beside rows that reuse one
-gets zeros for a state (ArraysCache.merge, mlx_vlm/models/cache.py:1311), and is scaled. Mended by
+gets zeros for a state (ArraysCache.merge, mlx_vlm/models/cache.py:1311), and is scaled. Fixed by
 going by each row's own position.
 """
 

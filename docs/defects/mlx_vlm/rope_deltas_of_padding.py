@@ -3,7 +3,7 @@
 batch_generate embeds a padded batch at once. get_rope_index takes the deltas from the padded
 length (mlx_vlm/models/qwen2_vl/language.py:389, with padding's own position 1 among the maxima),
 then mlx_vlm/generate/ar.py:3550 gives each row its ids without padding, but these deltas: decode
-goes on that many positions too early. Mended by the delta of the row without its padding.
+goes on that many positions too early. Fixed by the delta of the row without its padding.
 """
 
 import sys

@@ -5,7 +5,7 @@ rows or more; so do qwen2_vl:431, qwen3_vl_moe:552, qwen3_omni_moe:546, qwen3_5:
 glm4v_moe:561, glm_ocr:465, paddleocr_vl:412, ernie4_5_moe_vl:591 and falcon_ocr:372. A batch of
 one row has a vector of one offset; then ``cache_position_offset`` answers with the columns of the
 batch, padding included, so the row goes on at later positions than those of its cached keys. It
-comes to that when the longer prompts that are prefilled with a short one are cancelled. Mended by
+comes to that when the longer prompts that are prefilled with a short one are cancelled. Fixed by
 asking whether the offset is an array, not how long it is.
 """
 
@@ -26,7 +26,7 @@ PADDING, COLUMNS = 4, 6
 
 
 def positions(family: str, rows: int) -> list[int]:
-    """What the next token of row 0 is told of its position, in a batch of so many rows."""
+    """The position that the next token of row 0 is given, in a batch of so many rows."""
     cls = import_module(f"mlx_vlm.models.{family}.language").LanguageModel
     model = cls.__new__(cls)
     nn.Module.__init__(model)
@@ -34,8 +34,8 @@ def positions(family: str, rows: int) -> list[int]:
     model.args = SimpleNamespace(tie_word_embeddings=False, full_attention_interval=1)
     noted: list[mx.array] = []
 
-    def decoder(ids: mx.array, **told: mx.array) -> mx.array:
-        noted.append(told["position_ids"])
+    def decoder(ids: mx.array, **given: mx.array) -> mx.array:
+        noted.append(given["position_ids"])
         return mx.zeros((*ids.shape, 1))
 
     decoder.fa_idx, decoder.embed_tokens = 0, SimpleNamespace(weight=mx.zeros(1))
@@ -45,9 +45,9 @@ def positions(family: str, rows: int) -> list[int]:
     done = mx.zeros((rows, 1, COLUMNS, 1))
     cache[0].update_and_fetch(done, done)
     model(mx.ones((rows, 1), mx.int32), cache=cache, rope_deltas=model._rope_deltas)
-    told = noted[0][None] if noted[0].ndim == 2 else noted[0]
+    given = noted[0][None] if noted[0].ndim == 2 else noted[0]
     axis = -1 if family == "ernie4_5_moe_vl" else 0
-    return mx.moveaxis(told, axis, 0)[:, 0].flatten().tolist()
+    return mx.moveaxis(given, axis, 0)[:, 0].flatten().tolist()
 
 
 def main() -> int:

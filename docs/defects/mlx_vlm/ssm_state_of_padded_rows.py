@@ -5,7 +5,7 @@ ssm_attn (mlx_vlm/models/ssm.py): without ``lengths`` the new state is that of t
 min(lengths, 256) - 1 of a piece that may be narrower: past the end of the array. And line 160 lets
 the state before the piece decay by all columns, padding included. Right padding comes from prefix
 caching (mlx_vlm/generate/ar.py:2738) when prompts of unequal rests are prefilled together.
-Mended by ``lengths`` everywhere, columns limited to the piece, and no time step where nothing is.
+Fixed by ``lengths`` everywhere, columns limited to the piece, and no time step where nothing is.
 """
 
 import sys

@@ -2,8 +2,8 @@
 
 mlx_vlm/models/zaya1_vl/language.py:73 keeps the last columns of the batch, and line 246 the last
 column, as what comes before the next token. In a batch with reused prefixes the rows are padded on
-the right (mlx_vlm/generate/ar.py:2738), and ``prepare(lengths=...)`` has told the cache: nobody
-looks. Mended by taking the columns that end at each row's own length, as lfm2 does.
+the right (mlx_vlm/generate/ar.py:2738), and ``prepare(lengths=...)`` has set them: nobody
+looks. Fixed by taking the columns that end at each row's own length, as lfm2 does.
 """
 
 import sys

@@ -5,8 +5,7 @@ The entry point in ``pyproject.toml`` names this module; its marked functions ar
 
 from pathlib import Path
 
-from conformance.core.family import load_family
-from conformance.run.hookspecs import hookimpl
+from conformance import hookimpl, load_family
 from conformance_example.one_by_one import OneByOne
 
 

@@ -6,8 +6,7 @@ import mlx.core as mx
 import numpy as np
 from mlx_lm.generate import generate_step
 
-from conformance.core.engine import Capability, Engine
-from conformance.core.trace import FinishReason, StepOutput, TokenEvent
+from conformance import Capability, Engine, FinishReason, StepOutput, TokenEvent
 
 
 class OneByOne(Engine):

@@ -49,7 +49,7 @@ def test_a_crash_is_a_verdict_and_the_rest_is_run(toy_run, tmp_path):
     assert log.read_text().count("toy/fatal/ragged") == 1, "it is not given to the next worker"
 
 
-def test_a_lone_worker_that_dies_is_replaced(toy_run):
+def test_a_lone_worker_that_crashes_is_replaced(toy_run):
     done = toy_run("--family", "fatal", "--jobs", "2", "--json", "r.jsonl")
     assert done.verdicts()["fatal/staggered"] == "exact"
 

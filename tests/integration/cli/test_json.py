@@ -31,7 +31,7 @@ def test_nothing_else_is_left(toy_run):
     assert [path.name for path in done.folder.iterdir()] == ["r.jsonl"]
 
 
-def test_a_missing_folder_is_told_before_the_run(toy_run, tmp_path):
+def test_a_missing_folder_is_reported_before_the_run(toy_run, tmp_path):
     done = toy_run("--family", "calm", "--json", "no/r.jsonl", TOY_LOG=str(tmp_path / "log"))
     assert done.code == 2
     assert done.err == f"conformance: --json: there is no folder {tmp_path / 'no'}\n"

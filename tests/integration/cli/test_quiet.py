@@ -3,7 +3,7 @@
 FAMILIES = ("--family", "broken", "--family", "calm")
 
 
-def test_a_quiet_run_tells_failures_and_its_last_line(toy_run):
+def test_a_quiet_run_shows_failures_and_its_last_line(toy_run):
     good = toy_run("--family", "calm", "--quiet")
     assert good.code == 0, good
     assert good.out.startswith("OK: 3 cases, all as expected, in ")
@@ -16,11 +16,11 @@ def test_a_quiet_run_tells_failures_and_its_last_line(toy_run):
     assert "totals" not in bad.out
 
 
-def test_a_verbose_run_tells_each_case_with_workers_too(toy_run):
+def test_a_verbose_run_shows_each_case_with_workers_too(toy_run):
     done = toy_run(*FAMILIES, "--verbose", "--jobs", "2")
-    told = {line.split("  ")[0] for line in done.out.splitlines() if "/float32/0  0.50 s" in line}
-    assert len(told) == 6, done
-    assert {"exact: toy/calm/staggered/float32/0", "diverged: toy/broken/ragged/float32/0"} < told
+    lines = {line.split("  ")[0] for line in done.out.splitlines() if "/float32/0  0.50 s" in line}
+    assert len(lines) == 6, done
+    assert {"exact: toy/calm/staggered/float32/0", "diverged: toy/broken/ragged/float32/0"} < lines
 
 
 def test_a_verbose_run_shows_every_family(toy_run):

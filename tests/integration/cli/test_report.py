@@ -38,7 +38,7 @@ def test_files_are_put_together(toy_run, conformance):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("bad.jsonl", "--html", "r"), "bad.jsonl, line 1"),
         (("empty.jsonl", "--html", "r"), "no results in empty.jsonl"),
@@ -46,12 +46,12 @@ def test_files_are_put_together(toy_run, conformance):
         (("bad.jsonl", "--html", "bad.jsonl"), "not a report of this project"),
     ],
 )
-def test_mistakes_end_in_one_sentence(conformance, tmp_path, arguments, told):
+def test_mistakes_end_in_one_sentence(conformance, tmp_path, arguments, message):
     (tmp_path / "bad.jsonl").write_text("{}\n")
     (tmp_path / "empty.jsonl").write_text("\n")
     done = conformance("report", *arguments)
     assert done.code == 2
-    assert told in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
     assert not (tmp_path / "r").exists()
 

@@ -98,7 +98,7 @@ def test_what_is_worse_than_before_comes_first_and_ends_with_1(report, files, tm
     assert "no regression" in worse.stdout
 
 
-def test_an_expectation_that_no_shard_met_is_told_of_a_whole_run(report, files, tmp_path):
+def test_an_expectation_that_no_shard_met_is_reported_of_a_whole_run(report, files, tmp_path):
     (tmp_path / "known").mkdir()
     (tmp_path / "known" / "toy.toml").write_text(
         'package = "toy"\n[[defect]]\nid = "padding"\nfamilies = ["gone"]\nversions = ">=1"\n'

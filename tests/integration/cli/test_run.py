@@ -8,7 +8,7 @@ def test_all_as_expected_ends_with_0(toy_run):
     assert done.err == ""
 
 
-def test_an_unexpected_verdict_ends_with_1_and_is_told_in_five_parts(toy_run):
+def test_an_unexpected_verdict_ends_with_1_and_is_reported_in_five_parts(toy_run):
     done = toy_run("--family", "broken")
     assert done.code == 1, done
     message = done.out[done.out.index("\ndiverged: toy/broken/ragged/float32/0\n  what") :]
@@ -42,4 +42,4 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(toy_run):
     assert "\x1b" not in done.out
     assert "\r" not in done.out
     before = done.out.index("\ndiverged: toy/broken/ragged/float32/0\n")
-    assert before < done.out.index("what:"), "an unexpected verdict is told as soon as it is there"
+    assert before < done.out.index("what:"), "an unexpected verdict is shown as soon as it is there"

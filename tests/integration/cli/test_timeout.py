@@ -17,4 +17,4 @@ def test_a_worker_that_no_signal_reaches_is_ended(toy_run):
     assert done.code == 1, done
     assert done.verdicts()["frozen/ragged"] == "hang"
     assert done.verdicts()["frozen/staggered"] == "exact"
-    assert "toy_plugin.py" in done.out, "it is told where it hung"
+    assert "toy_plugin.py" in done.out, "the report has where it hung"

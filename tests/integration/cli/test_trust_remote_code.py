@@ -34,7 +34,7 @@ def change(hostile):
 
 
 def test_nothing_is_run_by_workers_that_start_in_the_folder(start, hostile, tmp_path):
-    """Python looks for modules in the current folder first; workers are told not to."""
+    """Python looks for modules in the current folder first; workers do not."""
     code = f"import os; os.chdir({str(hostile)!r}); from conformance.app.cli import main; main()"
     options = ("--model", ".", "--scenario", "repeat", "--jobs", "2")
     kept = ("--cache-dir", tmp_path / "cache", "--json", tmp_path / "r.jsonl")
@@ -45,8 +45,8 @@ def test_nothing_is_run_by_workers_that_start_in_the_folder(start, hostile, tmp_
 
 
 def test_a_tokenizer_that_is_code_is_refused(hostile, change, tmp_path):
-    told = {"tokenizer_class": "T", "auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}}
-    change("tokenizer_config.json", **told)
+    config = {"tokenizer_class": "T", "auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}}
+    change("tokenizer_config.json", **config)
     options = ("--cache-dir", str(tmp_path / "cache"), "--jobs", "1")
     done = CliRunner().invoke(group, ["run", "--model", str(hostile), *options])
     assert done.exit_code == 2, done.output

@@ -80,11 +80,11 @@ def test_prompts_can_be_given(model, monkeypatch):
     seen = []
     call = llama.Model.__call__
 
-    def heard(self, inputs, *args, **more):
+    def recorded(self, inputs, *args, **more):
         seen.extend(inputs.flatten().tolist())
         return call(self, inputs, *args, **more)
 
-    monkeypatch.setattr(llama.Model, "__call__", heard)
+    monkeypatch.setattr(llama.Model, "__call__", recorded)
     assert_batching_conforms(model, scenarios=["repeat"], prompts=[[301, 302, 303], [304, 305]])
     assert {301, 302, 303, 304, 305} <= set(seen)
 

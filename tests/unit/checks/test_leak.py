@@ -22,7 +22,7 @@ def test_bytes_held_at_the_end():
     assert (found.verdict, found.mode, found.got) == (Verdict.LEAK, "free", "4096 bytes")
 
 
-def test_an_engine_that_cannot_tell_its_bytes_leaks_none():
+def test_an_engine_that_cannot_report_its_bytes_leaks_none():
     script = Script()
     script.forced.held = None
     assert check_leak(script.play()) == []

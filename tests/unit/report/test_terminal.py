@@ -50,7 +50,7 @@ def test_few_families_are_all_shown(result):
     assert "in every scenario" not in text
 
 
-def test_of_many_families_only_those_with_something_to_tell(result):
+def test_of_many_families_only_those_with_something_to_report(result):
     bad = result("e/bad/ragged/d/0", Verdict.DIVERGED)
     known = result("e/known/ragged/d/0", Verdict.DRIFT, expected=True)
     refused = result("e/refused/ragged/d/0", Verdict.UNSUPPORTED, expected=True)

@@ -86,7 +86,7 @@ def results(*families, engine="toy"):
     return [results_by_hand.make_result(f"{engine}/{f}/repeat/float32/0") for f in families]
 
 
-def test_a_family_is_told_with_its_caches(full_registry, monkeypatch):
+def test_a_family_is_listed_with_its_caches(full_registry, monkeypatch):
     monkeypatch.setattr("conformance.run.registry.equipped", lambda family, engine: family)
     outline = SimpleNamespace(kinds={"caches": frozenset({"B", "A"})})
     found = take_inventory(full_registry(lambda family: outline), results("one", "gone"))

@@ -1,4 +1,7 @@
-"""``conformance audit``: whether the checks would notice a defect, and what a run costs."""
+"""``conformance audit``: whether the checks would notice a defect, and what a run costs.
+
+Trials and measurements are made in ``tools/``; here are options and tables.
+"""
 
 from __future__ import annotations
 

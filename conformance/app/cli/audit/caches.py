@@ -75,7 +75,7 @@ def command(
         shown = [outcome.name for outcome in outcomes if entry.id in outcome.known]
         if shown:
             console.print(f"known: {entry.id} in {', '.join(shown)}", soft_wrap=True)
-    _tell(console, failures, uncovered, stale)
+    _show(console, failures, uncovered, stale)
     ctx.exit(1 if failures or uncovered or stale else 0)
 
 
@@ -125,7 +125,7 @@ def _table(chosen: Sequence[Found], outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def _tell(
+def _show(
     console: Console,
     failures: Sequence[FindingError],
     uncovered: Sequence[str],

@@ -86,7 +86,7 @@ def _measure_all(
 ) -> Iterator[Measured]:
     """Each family's measurement, in order, as soon as it is there."""
     one = partial(measure_one, dtype=dtype, seed=seed, write=write)
-    return in_processes(one, subjects, jobs=jobs, died=_crashed)
+    return in_processes(one, subjects, jobs=jobs, on_crash=_crashed)
 
 
 def _crashed(subject: Subject) -> Measured:

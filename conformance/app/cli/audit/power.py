@@ -34,8 +34,8 @@ EXIT_INTERRUPTED = 2
 @click.option(
     "--every-scenario",
     is_flag=True,
-    help="Run every scenario with each fault, not only until one catches it: tells which checks "
-    "and scenarios alone catch something.",
+    help="Run every scenario with each fault, not only until one catches it: shows which checks "
+    "and scenarios are the only ones that catch something.",
 )
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
@@ -124,10 +124,10 @@ def _try_all(
 
 
 def _tried(units: list[Unit], *, jobs: int | None) -> Generator[Trial, None, None]:
-    """The trials as they come. A unit whose process died is halved, until the fault is alone."""
+    """The trials as they come. A unit whose process crashed is halved, down to a single fault."""
     while units:
         torn: list[Unit] = []
-        for index, found in as_they_come(_work, units, jobs=jobs, died=_died):
+        for index, found in as_they_come(_work, units, jobs=jobs, on_crash=_crashed):
             if found is not None:
                 yield from found
             elif parts := halves(units[index]):
@@ -176,5 +176,5 @@ def _work(unit: Unit) -> tuple[Trial, ...] | None:
     return trials(_registry(), unit)
 
 
-def _died(_: Unit) -> None:
+def _crashed(_: Unit) -> None:
     return None

@@ -102,9 +102,9 @@ def candidates(trials: Sequence[Trial]) -> Iterator[str]:
                 alone[by.pop()].add(trial.fault)
         for name in sorted(alone):
             yield f"only {what} {name} catches: {', '.join(sorted(alone[name]))}"
-        for told, some in (("alone", seen - set(alone)), ("at all", known - seen)):
+        for how, some in (("alone", seen - set(alone)), ("at all", known - seen)):
             if some:
-                yield f"may be removed, each {what} that catches nothing {told}: " + ", ".join(
+                yield f"may be removed, each {what} that catches nothing {how}: " + ", ".join(
                     sorted(some)
                 )
 
@@ -118,7 +118,7 @@ def _checks(kill: Kill) -> tuple[str, ...]:
 
 
 def survivors(trials: Sequence[Trial]) -> Iterator[str]:
-    """A line for each pair of fault and family that no check told."""
+    """A line for each pair of fault and family that no check detected."""
     for t in trials:
         if t.outcome is Outcome.SURVIVED:
             why = t.why or f"tried {', '.join(t.tried)}"

@@ -1,4 +1,7 @@
-"""``conformance golden``: what each family's single stream gave, as files that people review."""
+"""``conformance golden``: each family's single-stream output, as files that people review.
+
+Format, gate and comparison are in ``tools/golden/``, vectors in ``tools/vectors/``.
+"""
 
 from __future__ import annotations
 

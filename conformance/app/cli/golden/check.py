@@ -61,7 +61,7 @@ def command(
     to_check = [pair for pair in chosen if (pair[0].name, pair[1].name) not in without]
     results: list[Checked] = []
     with console.status("checking") as status:
-        for found in in_processes(one, to_check, jobs=1 if files_only else jobs, died=_crashed):
+        for found in in_processes(one, to_check, jobs=1 if files_only else jobs, on_crash=_crashed):
             results.append(found)
             status.update(f"{len(results)}/{len(to_check)} goldens, {found.label}")
     libraries = {library.name for library, _ in chosen}

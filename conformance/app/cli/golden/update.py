@@ -67,10 +67,10 @@ def _staged(
     chosen: Sequence[tuple[Library, Family]], root: Path, *, jobs: int | None, console: Console
 ) -> list[Proposal]:
     one = partial(propose, root=root, expectations=load_expectations())
-    died = partial(_crashed, root=root)
+    on_crash = partial(_crashed, root=root)
     proposals: list[Proposal] = []
     with console.status("staging") as status:
-        for proposal in in_processes(one, chosen, jobs=jobs, died=died):
+        for proposal in in_processes(one, chosen, jobs=jobs, on_crash=on_crash):
             proposals.append(proposal)
             status.update(f"{len(proposals)}/{len(chosen)} families, {proposal.label}")
     return proposals

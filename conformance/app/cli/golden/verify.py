@@ -119,7 +119,7 @@ def _compare(
     results: list[Result] = []
     file = ResultFile(target, encode) if target else None
     with console.status("comparing") as status:
-        for result in in_processes(verify_one, chosen, jobs=jobs, died=_crashed):
+        for result in in_processes(verify_one, chosen, jobs=jobs, on_crash=_crashed):
             results.append(result)
             if file:
                 file.add(result)

@@ -1,4 +1,7 @@
-"""``conformance new``: what a user adds."""
+"""``conformance new``: what a user adds.
+
+A tiny family is made in ``tools/new_family/``.
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class _Work:
 
 def _adopted(work: _Work) -> Adopted:
     """The outcome, from a process of its own: a model may crash it."""
-    (found,) = in_processes(_adopt, [work], jobs=2, died=lambda _: None)
+    (found,) = in_processes(_adopt, [work], jobs=2, on_crash=lambda _: None)
     if found is None:
         raise AdoptionError(
             f"{work.source.path}: its process crashed while the tiny model was built or run"

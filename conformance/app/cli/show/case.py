@@ -35,6 +35,6 @@ def run_one(case_id: str, settings: Settings) -> CaseResult:
         ConformanceError: there is no such case.
     """
     setup = make_setup(settings)
-    for line in (*setup.told, *setup.sweep()):
+    for line in (*setup.notes, *setup.sweep()):
         click.echo(line, err=True)
     return setup.judged(setup.session.run(case_of(setup.registry, case_id)))

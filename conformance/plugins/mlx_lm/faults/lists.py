@@ -59,7 +59,7 @@ def logprobs_short(hits: Hits) -> Patch:
 
 
 @_fault("B9.old-tokens-reused", fault_class="cancellation", kills=("prompt_cache", "cancelled"))
-def old_tokens_speak(hits: Hits) -> Patch:
+def old_tokens_reused(hits: Hits) -> Patch:
     """A batch that was emptied keeps its tokens, and those who join next produce them."""
     left: list[Any] = []
 

@@ -1,4 +1,7 @@
-"""Historic defects, put into the installed mlx-vlm at run time."""
+"""Historic defects, put into the installed mlx-vlm at run time.
+
+How a fault is declared is in ``core/faults/``, what several libraries share in ``backend/``.
+"""
 
 from conformance.core.faults.declaration import Fault, faults_in
 

@@ -57,8 +57,8 @@ def another_row_removed_in_prefill(hits: Hits) -> Patch:
     )
 
 
-@_fault("B7.removed-row-speaks")
-def removed_row_speaks(hits: Hits) -> Patch:
+@_fault("B7.removed-row-goes-on")
+def removed_row_goes_on(hits: Hits) -> Patch:
     """A removed request goes on until its natural end."""
 
     def remove(right: Right, self: Any, uid: int) -> Any:

@@ -61,8 +61,8 @@ def logprobs_shorter_than_rows(hits: Hits) -> Patch:
     return wrap(batch_class(), "extend", extend)
 
 
-@_fault("B9.emptied-batch-speaks", fault_class="cancellation", kills=("cancelled", "slot_reuse"))
-def emptied_batch_speaks(hits: Hits) -> Patch:
+@_fault("B9.emptied-batch-reused", fault_class="cancellation", kills=("cancelled", "slot_reuse"))
+def emptied_batch_reused(hits: Hits) -> Patch:
     """An emptied batch keeps its current tokens, and the next to join produce them."""
     left: list[Any] = []
 

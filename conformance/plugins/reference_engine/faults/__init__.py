@@ -1,4 +1,7 @@
-"""Historic defects that no library can host, put into the reference engine at run time."""
+"""Historic defects that no library can host, put into the reference engine at run time.
+
+What a library can host is in the ``faults/`` of its plugin.
+"""
 
 from conformance.core.faults.declaration import Fault, faults_in
 

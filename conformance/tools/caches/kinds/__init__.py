@@ -1,1 +1,4 @@
-"""How each kind of cache is made, fed and read."""
+"""How each kind of cache is made, fed and read.
+
+Which verbs are tried, and what must hold after each, is one folder up.
+"""

@@ -54,7 +54,7 @@ class Pooling(Kind):
         pooled = cache.update_and_fetch(keys.reshape(rows, columns // _RATIO, _RATIO * _SIZE))
         yield from _pooled(after, as_numpy(pooled))
         mask = cache.make_mask(feed.width, offset)
-        how = "" if isinstance(offset, mx.array) else f" (offset {offset} told as a number)"
+        how = "" if isinstance(offset, mx.array) else f" (offset {offset} given as a number)"
         for problem in _seen(feed, mask, pooled.shape[1]):
             yield Problem(problem.what, problem.text + how)
 
@@ -102,7 +102,7 @@ def _bases(before: Sequence[Row], after: Sequence[Row], base: Any) -> Problems:
         done = len(new) // _RATIO * _RATIO > first
         found = bases if isinstance(bases, int) else bases[index]
         if done and found != first:
-            yield Problem("offset", f"slot {index}: its window starts at {first}, told {found}")
+            yield Problem("offset", f"slot {index}: its window starts at {first}, got {found}")
             return
 
 

@@ -20,7 +20,7 @@ class State(enum.StrEnum):
     MISSING = "optional package missing"
     ABSENT = "not in transformers"
     INSENSITIVE = "agrees, but would whatever the weights are"
-    CRASHED = "the process died"
+    CRASHED = "the process crashed"
 
 
 class Reading(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""``conformance audit power``: dead processes, interruptions, result files."""
+"""``conformance audit power``: crashed processes, interruptions, result files."""
 
 import json
 import signal
@@ -22,14 +22,14 @@ def test_a_fault_that_kills_its_process_costs_no_other_its_trial(power):
     done = power("--fault", "caught", "--fault", "deadly", "--jobs", "2", "--json", "r.jsonl")
     assert done.code == 1, done
     assert outcomes(done) == {"caught": "killed", "deadly": "survived"}
-    assert "survived: deadly in toy/calm float32 (its process died)" in done.out
+    assert "survived: deadly in toy/calm float32 (its process crashed)" in done.out
     assert "FAILED: 1 of 2 pairs of fault and family were killed (50.0%)" in done.out
 
 
 def test_a_result_file_is_reported_without_a_run(power, conformance):
-    assert power("--fault", "told", "--jobs", "1", "--json", "told.jsonl").code == 0
-    assert power("--fault", "unheard", "--jobs", "1", "--json", "unheard.jsonl").code == 1
-    both = ("--read", "told.jsonl", "--read", "unheard.jsonl")
+    assert power("--fault", "caught", "--jobs", "1", "--json", "caught.jsonl").code == 0
+    assert power("--fault", "uncaught", "--jobs", "1", "--json", "uncaught.jsonl").code == 1
+    both = ("--read", "caught.jsonl", "--read", "uncaught.jsonl")
     done = conformance("audit", "power", *both, "--json", "both.jsonl")
     assert done.code == 1
     assert "survived: uncaught in toy/calm float32 (tried ragged)" in done.out
@@ -46,7 +46,7 @@ def test_a_file_of_something_else_is_reported_in_a_sentence(conformance, tmp_pat
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_interruption_keeps_what_was_found(environment, tmp_path, conformance, jobs):
-    arguments = ["audit", "power", "--family", "[cq]*", "--fault", "told", "--json", "r.jsonl"]
+    arguments = ["audit", "power", "--family", "[cq]*", "--fault", "caught", "--json", "r.jsonl"]
     (tmp_path / "r.jsonl").write_text("old\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "conformance", *arguments, "--fault", "endless", "--jobs", jobs],

@@ -80,7 +80,7 @@ def test_a_refusal_or_a_crash_keeps_the_old_file_and_the_others_go_on(golden, ma
         "update", "--yes", "--jobs", "2", TOY_INSENSITIVE="calm", TOY_DEADLY="deadly", **scales
     )
     assert done.code == 1, done
-    assert "toy/calm: refused: the model is deaf" in done.out
+    assert "toy/calm: refused: the model is insensitive" in done.out
     assert "toy/deadly: refused: its process crashed" in done.out
     after = contents(made)
     assert after.keys() == before.keys()

@@ -16,26 +16,26 @@ def crashed(number):
 
 @pytest.mark.parametrize("jobs", [1, 2, None])
 def test_results_come_in_order(jobs):
-    assert list(in_processes(double, [1, 2, 4], jobs=jobs, died=crashed)) == [2, 4, 8]
+    assert list(in_processes(double, [1, 2, 4], jobs=jobs, on_crash=crashed)) == [2, 4, 8]
 
 
 def test_an_item_that_crashes_its_process_costs_only_itself():
-    assert list(in_processes(double, [1, 3, 2], jobs=2, died=crashed)) == [2, -3, 4]
+    assert list(in_processes(double, [1, 3, 2], jobs=2, on_crash=crashed)) == [2, -3, 4]
 
 
 def test_the_crash_of_one_costs_no_other_its_result():
-    found = as_they_come(double, [1, 3, 2, 5, 6], jobs=2, died=crashed)
+    found = as_they_come(double, [1, 3, 2, 5, 6], jobs=2, on_crash=crashed)
     assert sorted(found) == [(0, 2), (1, -3), (2, 4), (3, 10), (4, 12)]
 
 
 def test_what_is_ready_first_comes_first():
-    found = as_they_come(slowly, [20.0, 0.0], jobs=2, died=crashed)
+    found = as_they_come(slowly, [20.0, 0.0], jobs=2, on_crash=crashed)
     assert next(found) == (1, 0.0)
     found.close()
 
 
 def test_left_early_it_ends_its_processes():
-    found = as_they_come(slowly, [0.0, 60.0], jobs=2, died=crashed)
+    found = as_they_come(slowly, [0.0, 60.0], jobs=2, on_crash=crashed)
     assert next(found) == (0, 0.0)
     start = time.perf_counter()
     found.close()
@@ -46,14 +46,14 @@ def test_left_early_it_ends_its_processes():
 def test_an_item_that_takes_too_much_memory_is_ended_and_reported(monkeypatch, capsys):
     monkeypatch.setattr(parallel, "fair_limit", lambda workers: 600_000_000 // workers)
     start = time.perf_counter()
-    assert list(in_processes(hungry, [1, 3, 2], jobs=2, died=crashed)) == [1, -3, 2]
+    assert list(in_processes(hungry, [1, 3, 2], jobs=2, on_crash=crashed)) == [1, -3, 2]
     assert time.perf_counter() - start < 30
     assert "took more than its part of the memory, 0.3 GB, and was ended" in capsys.readouterr().err
 
 
 def test_a_single_item_may_crash_too():
-    assert list(in_processes(double, [3], jobs=2, died=crashed)) == [-3]
+    assert list(in_processes(double, [3], jobs=2, on_crash=crashed)) == [-3]
 
 
 def test_nothing_to_do():
-    assert list(in_processes(double, [], jobs=2, died=crashed)) == []
+    assert list(in_processes(double, [], jobs=2, on_crash=crashed)) == []

@@ -41,10 +41,10 @@ def play(monkeypatch):
     collector = SimpleNamespace(selected=CASES, pytest_report_header=lambda: ["on an abacus"])
     monkeypatch.setattr(module, "find_collector", lambda config: collector)
 
-    def run(*, terminal, width, loudness=Verbosity.NORMAL):
+    def run(*, terminal, width, verbosity=Verbosity.NORMAL):
         buffer = io.StringIO()
         console = Console(file=buffer, force_terminal=terminal, width=width, color_system=None)
-        shown = Progress(console, loudness)
+        shown = Progress(console, verbosity)
         config = SimpleNamespace(option=SimpleNamespace(maxfail=0))
         shown.pytest_sessionstart(SimpleNamespace(config=config))
         shown.pytest_collection_finish(SimpleNamespace(items=[1]))
@@ -67,7 +67,7 @@ def test_where_there_is_no_terminal_it_says_now_and_then_how_long_it_will_take(p
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_a_terminal_s_line_is_never_broken_and_tells_the_time_left(play, width):
+def test_a_terminal_s_line_is_never_broken_and_shows_the_time_left(play, width):
     text = play(terminal=True, width=width)
     shown = [part for line in text.split("\n") for part in line.split("\r")]
     plain = [module.Text.from_ansi(part).plain for part in shown]
@@ -77,7 +77,7 @@ def test_a_terminal_s_line_is_never_broken_and_tells_the_time_left(play, width):
 
 def test_quiet_says_nothing_and_verbose_every_case(play):
     for terminal in (True, False):
-        assert play(terminal=terminal, width=80, loudness=Verbosity.QUIET) == ""
-    text = play(terminal=False, width=80, loudness=Verbosity.VERBOSE)
+        assert play(terminal=terminal, width=80, verbosity=Verbosity.QUIET) == ""
+    text = play(terminal=False, width=80, verbosity=Verbosity.VERBOSE)
     assert text.count("exact: e/f") == 19
     assert "drift: e/f9/ragged/float32/0  0.50 s" in text

@@ -6,7 +6,7 @@ import re
 
 import mlx.core as mx
 import pytest
-from miniatures.trials import Trials, tells_what_it_is, traces
+from miniatures.trials import Trials, describes_itself, traces
 
 from conformance.backend.shared_faults import differs
 from conformance.plugins.mlx_vlm.faults import FAULTS, quant_policy
@@ -57,8 +57,8 @@ def test_all_entries_that_the_engine_hosts_are_there():
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_tells_what_it_is(fault):
-    assert tells_what_it_is(fault, "mlx_vlm", trials().registry.scenarios)
+def test_a_fault_describes_itself(fault):
+    assert describes_itself(fault, "mlx_vlm", trials().registry.scenarios)
 
 
 def test_the_registry_has_them():

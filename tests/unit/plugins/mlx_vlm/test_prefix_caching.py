@@ -66,7 +66,7 @@ def test_a_model_whose_caches_cannot_be_restored_is_refused(llama, monkeypatch):
 
 def test_a_model_of_which_nothing_is_stored_is_refused():
     manager = prefix_caching.make_manager(PrefixCaching(block_size=2))
-    prefix_caching.require_stored(manager, 9)  # too short to tell
+    prefix_caching.require_stored(manager, 9)  # too short to store
     with pytest.raises(Unsupported, match="nothing was stored of a prompt of 30 tokens"):
         prefix_caching.require_stored(manager, 30)
     keys = [mx.zeros((1, 1, 2, 2))]

@@ -3,7 +3,7 @@
 import functools
 
 import pytest
-from miniatures.trials import Trials, tells_what_it_is, traces
+from miniatures.trials import Trials, describes_itself, traces
 
 from conformance.plugins.reference_engine.faults import FAULTS
 from conformance.run.registry import build_registry
@@ -36,8 +36,8 @@ def test_all_entries_that_the_engine_hosts_are_there():
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_tells_what_it_is(fault):
-    assert tells_what_it_is(fault, "reference_mixed", trials().registry.scenarios)
+def test_a_fault_describes_itself(fault):
+    assert describes_itself(fault, "reference_mixed", trials().registry.scenarios)
 
 
 def test_the_registry_has_them():

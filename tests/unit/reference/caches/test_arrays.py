@@ -39,7 +39,7 @@ def test_a_row_that_begins_has_zeros_beside_others_and_none_among_its_like():
     assert batch.batch_size == 2
 
 
-def test_lengths_tell_where_rows_end_if_they_differ():
+def test_lengths_show_where_rows_end_if_they_differ():
     batch = RowwiseArrays([cache_with(None), cache_with(None)], [3, 1])
     assert batch.lengths.tolist() == [3, 1]
     assert batch.make_mask(3).tolist() == [[True, True, True], [True, False, False]]

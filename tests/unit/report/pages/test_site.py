@@ -24,7 +24,7 @@ class Page(html.parser.HTMLParser):
         self.ids += [found["id"]] if "id" in found else []
 
 
-def dead_links(folder):
+def broken_links(folder):
     """Links of all pages that lead to nothing: no file, or no such id in it."""
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
     found = []
@@ -58,15 +58,15 @@ def test_every_page_is_there_and_says_of_what(everything):
 
 
 def test_every_link_leads_somewhere(everything):
-    assert dead_links(everything) == []
+    assert broken_links(everything) == []
 
 
 def test_a_broken_link_would_be_reported(everything):
     (everything / "trend.html").unlink()
     page = everything / "index.html"
     page.write_text(page.read_text() + '<a href="#nowhere">x</a>')
-    assert "index.html: trend.html" in dead_links(everything)
-    assert "index.html: #nowhere" in dead_links(everything)
+    assert "index.html: trend.html" in broken_links(everything)
+    assert "index.html: #nowhere" in broken_links(everything)
 
 
 def test_nothing_is_fetched_from_elsewhere(everything):
@@ -90,7 +90,7 @@ def test_what_was_not_given_has_no_page(tmp_path):
         "matrix.html",
     ]
     assert count == 2 + 4
-    assert dead_links(tmp_path / "r") == []
+    assert broken_links(tmp_path / "r") == []
 
 
 def test_a_script_is_on_its_case_page(everything):

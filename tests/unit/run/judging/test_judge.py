@@ -48,10 +48,10 @@ JOINS = ENDS - {"early_finish", "images_together", "stale_state"}
 EXPECTED = {
     "LosesFirstToken": (Verdict.PROTOCOL, JOINS),
     "RepeatsToken": (Verdict.PROTOCOL, ENDS),
-    "SpeaksAfterFinish": (Verdict.PROTOCOL, ENDS),
-    "SpeaksAfterRemoval": (Verdict.PROTOCOL, {"cancelled", "mixed_modality", "structured"}),
+    "YieldsAfterFinish": (Verdict.PROTOCOL, ENDS),
+    "YieldsAfterRemoval": (Verdict.PROTOCOL, {"cancelled", "mixed_modality", "structured"}),
     "CallsEveryEndStop": (Verdict.PROTOCOL, ALL),
-    "SpeaksForAStranger": (
+    "YieldsForAStranger": (
         Verdict.PROTOCOL,
         {"cancelled", "mixed_modality", "media_in_pieces", "structured"},
     ),

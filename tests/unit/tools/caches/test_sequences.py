@@ -71,7 +71,7 @@ def ring_sliced_as_linear(patch):
     patch.setattr(lm.BatchRotatingKVCache, "extract", wrong)
 
 
-def emptied_batch_speaks(patch):
+def emptied_batch_reused(patch):
     right = lm.BatchKVCache.trim
 
     def wrong(self, n):
@@ -192,7 +192,7 @@ FAULTS = [
     (merge_by_write_index, "mlx_lm.RotatingKVCache", "merge"),
     (merge_of_empty_fails, "mlx_lm.KVCache", "merge"),
     (ring_sliced_as_linear, "mlx_lm.BatchRotatingKVCache", "extract"),
-    (emptied_batch_speaks, "mlx_lm.BatchKVCache", "trim"),
+    (emptied_batch_reused, "mlx_lm.BatchKVCache", "trim"),
     (scales_of_another_row, "mlx_vlm.BatchQuantizedKVCache", "filter"),
     (mask_forgets_padding, "mlx_lm.BatchKVCache", "prompt"),
     (offset_off_by_one, "mlx_lm.BatchKVCache", "finalize"),

@@ -15,7 +15,7 @@ from conformance.run.registry import Registry
 from conformance.tools.explore.player import Player
 from conformance.tools.explore.results import ExploreUnit
 
-TELLS = {
+MESSAGES = {
     "dumb": "[metal_kernel] No Metal back-end.",
     "curt": "prompts of this length are not supported",
     "broken": "shapes (3,) and (4,) cannot be broadcast",
@@ -36,7 +36,7 @@ class Library(ToyLibrary):
         return model
 
     def single_stream(self, model, request, **how):
-        message = TELLS.get(self.at_hand)
+        message = MESSAGES.get(self.at_hand)
         if message and (len(request.prompt) > 8 or self.at_hand in ("dumb", "broken")):
             raise RuntimeError(message)
         return super().single_stream(model, request, **how)
@@ -107,7 +107,7 @@ def engines():
 
 @pytest.fixture(scope="session")
 def registry():
-    names = ("calm", "torn", "beyond", *TELLS)
+    names = ("calm", "torn", "beyond", *MESSAGES)
     return Registry(
         libraries={"toy": Library()},
         families={

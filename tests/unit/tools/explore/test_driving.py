@@ -59,8 +59,8 @@ def test_a_cache_can_be_taken_of_what_decodes_and_what_has_ended(drive):
 
 
 BROKEN = {
-    "SpeaksAfterFinish": (Verdict.PROTOCOL, "which is not live"),
-    "SpeaksForAStranger": (Verdict.PROTOCOL, "unknown uid 7"),
+    "YieldsAfterFinish": (Verdict.PROTOCOL, "which is not live"),
+    "YieldsForAStranger": (Verdict.PROTOCOL, "unknown uid 7"),
     "CallsEveryEndStop": (Verdict.PROTOCOL, "ends with stop"),
     "KeepsCache": (Verdict.LEAK, "bytes of cache are held"),
     "ComputesGhostRows": (Verdict.LEAK, "rows with"),

@@ -13,8 +13,8 @@ from conformance.tools.explore.results import Maker
 # What a wrong engine needs at least: requests, and removals with further arrivals.
 WRONG = {
     "LosesFirstToken": (2, 2),
-    "SpeaksAfterFinish": (2, 1),
-    "SpeaksAfterRemoval": (1, 2),
+    "YieldsAfterFinish": (2, 1),
+    "YieldsAfterRemoval": (1, 2),
     "CallsEveryEndStop": (1, 1),
     "HidesLogprobs": (2, 1),
     "AttendsToPadding": (2, 1),
@@ -94,7 +94,7 @@ def test_a_fault_is_found_where_it_is_and_nothing_else(registry, unit):
 
 def test_the_machine_finds_too(registry, unit, monkeypatch):
     monkeypatch.setattr(hunting, "MACHINES", 1)
-    found = explore(registry, unit("SpeaksForAStranger", examples=40)).discoveries[0]
+    found = explore(registry, unit("YieldsForAStranger", examples=40)).discoveries[0]
     assert found.maker is Maker.MACHINE
     assert found.verdict is Verdict.PROTOCOL
 

@@ -1,4 +1,4 @@
-"""Findings of one defect have one signature, and the worst speaks for a schedule."""
+"""Findings of one defect have one signature, and the worst is a schedule's result."""
 
 from conformance.core.verdict import Finding, Verdict
 from conformance.tools.explore.results import Explored, ExploreUnit, signature, worst

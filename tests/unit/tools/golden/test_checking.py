@@ -137,7 +137,7 @@ def test_a_wrong_batch_fails(root):
     assert found.meaning == "the batch differs; the single stream still gives the golden"
 
 
-def test_what_fails_is_told_in_lines(root):
+def test_what_fails_is_reported_in_lines(root):
     assert checked(root).lines() == []
     label, *rest = checked(root, engine=AttendsToPadding).lines()
     assert label == "toy/toy: the batch differs; the single stream still gives the golden"

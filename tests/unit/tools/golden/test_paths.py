@@ -10,7 +10,7 @@ from conformance.tools.golden.paths import find_folder, golden_files, golden_pat
 
 @pytest.fixture
 def root(tmp_path):
-    for name in ("toy/calm.json", "toy/loud.json", "toy/.calm.json.7.partial", "notes.txt"):
+    for name in ("toy/calm.json", "toy/large.json", "toy/.calm.json.7.partial", "notes.txt"):
         path = tmp_path / "golden" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -21,7 +21,7 @@ def root(tmp_path):
 def test_files_are_found_by_library_and_family(root):
     assert golden_files(root) == {
         ("toy", "calm"): golden_path(root, "toy", "calm"),
-        ("toy", "loud"): golden_path(root, "toy", "loud"),
+        ("toy", "large"): golden_path(root, "toy", "large"),
     }
 
 

@@ -54,7 +54,7 @@ def result(*findings, schedules=()):
 
 
 def found(verdict="diverged", check="free", schedule="one", request="a", **more):
-    return Finding(Verdict(verdict), check, "told", schedule=schedule, request_id=request, **more)
+    return Finding(Verdict(verdict), check, "what", schedule=schedule, request_id=request, **more)
 
 
 def test_a_finding_on_a_clean_baseline_kills():

@@ -32,7 +32,7 @@ from conformance.tools.mutation.power import (
 
 
 class Described(ToyLibrary):
-    """Tells what its models are made of; cannot load one family."""
+    """Describes what its models are made of; cannot load one family."""
 
     def describe(self, model):
         return Description(("ToyCache",), "RoPE")
@@ -193,19 +193,19 @@ def test_what_the_library_cannot_run_is_not_applicable(registry):
 
 def test_a_faint_number_is_not_enough_to_stop_at(registry):
     right = Session(registry).run(CaseId("right", "calm", "ragged", "float32", 0))
-    told_by = registry.faults["right/loses"]
-    assert not enough(told_by, right, [finding(50.0)])
-    assert enough(told_by, right, [finding(50.0), finding(500.0)])
-    assert enough(told_by, right, [finding(None)])  # no number tells it
-    assert not enough(told_by, right, [])
+    fault = registry.faults["right/loses"]
+    assert not enough(fault, right, [finding(50.0)])
+    assert enough(fault, right, [finding(50.0), finding(500.0)])
+    assert enough(fault, right, [finding(None)])  # without a number
+    assert not enough(fault, right, [])
 
 
 def test_a_trial_as_a_line(registry):
     unit = Unit("right", "calm", "float32", 0, ("right/loses",))
-    (trial,) = without(registry, unit, "its process died")
+    (trial,) = without(registry, unit, "its process crashed")
     line = encode(trial)
     assert '"outcome":"not applicable"' in line
-    assert '"why":"its process died"' in line
+    assert '"why":"its process crashed"' in line
 
 
 def finding(ratio):
@@ -238,7 +238,7 @@ def test_a_unit_is_halved_until_one_fault_is_left():
 
 def test_a_fault_that_ends_its_process_survives(registry):
     (trial,) = crashed(registry, Unit("right", "calm", "float32", 0, ("right/crashed",)))
-    assert (trial.outcome, trial.why) == (Outcome.SURVIVED, "its process died")
+    assert (trial.outcome, trial.why) == (Outcome.SURVIVED, "its process crashed")
 
 
 def bench_whose_right_run_has(*schedules):

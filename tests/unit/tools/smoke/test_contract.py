@@ -89,7 +89,7 @@ class GivesTuples(ContinuousBatching):
         return StepOutput(tuple((e.request_id, e.token) for e in super().step().events))
 
 
-class SpeaksOn(ContinuousBatching):
+class YieldsOn(ContinuousBatching):
     def step(self):
         output = super().step()
         even = np.full(VOCAB, -np.log(VOCAB), np.float32)
@@ -159,7 +159,7 @@ BROKEN = {
     NeverBegins: "gave nothing 8 times in a row while a, b waits",
     GivesAList: "gave a list, must give a StepOutput",
     GivesTuples: "gave a tuple among its events",
-    SpeaksOn: "after it had finished",
+    YieldsOn: "after it had finished",
     NeverEnds: "no finish reason with the last",
     GoesOnAfterRemoval: "after it was removed",
     Forgets: "stages() still names",

@@ -30,7 +30,7 @@ def smoked(kind, library=ToyLibrary, **more):
 def test_a_right_engine_is_fine(kind):
     found = smoked(kind)
     assert found.state is State.FINE
-    assert str(found) == "tested on calm: fine: 2 rows gave what each gives alone (exact)"
+    assert str(found) == "tested on calm: fine: 2 rows gave what each gives single-stream (exact)"
 
 
 @pytest.mark.parametrize("kind", [wrong.AttendsToPadding, wrong.RowZeroOffset, wrong.NanInPadding])
@@ -50,9 +50,9 @@ def test_the_first_difference_is_reported_with_the_command():
     [
         wrong.LosesFirstToken,
         wrong.RepeatsToken,
-        wrong.SpeaksAfterFinish,
-        wrong.SpeaksAfterRemoval,
-        wrong.SpeaksForAStranger,
+        wrong.YieldsAfterFinish,
+        wrong.YieldsAfterRemoval,
+        wrong.YieldsForAStranger,
         wrong.HidesLogprobs,
         wrong.NeverEnds,
     ],

@@ -11,17 +11,17 @@ from conformance.tools.vectors.reading import Vectors
 
 
 @pytest.fixture
-def retell(write_trace, vectors):
-    def tell(lines):
+def convert(write_trace, vectors):
+    def converted(lines):
         (run,) = read_trace(write_trace(lines))
         schedule = Vectors(vectors).schedule("toy", "ragged", run.header.schedule).schedule
         return trace_of(run, schedule, {})
 
-    return tell
+    return converted
 
 
-def test_tokens_ends_and_rows_are_kept(retell, plain):
-    trace = retell(plain)
+def test_tokens_ends_and_rows_are_kept(convert, plain):
+    trace = convert(plain)
     assert trace.mode is Mode.FREE
     assert trace.stream("a").tokens == (5, 6, 7)
     assert trace.stream("b").finish_reason is FinishReason.LENGTH
@@ -29,8 +29,8 @@ def test_tokens_ends_and_rows_are_kept(retell, plain):
     assert trace.missed == ()
 
 
-def test_stages_follow_the_records(retell, moving):
-    trace = retell(moving)
+def test_stages_follow_the_records(convert, moving):
+    trace = convert(moving)
     assert trace.steps[0].stages == {"a": Stage.QUEUED, "b": Stage.QUEUED}
     assert trace.steps[2].stages == {"a": Stage.DECODE, "b": Stage.REMOVED}
     assert trace.steps[-1].stages == {
@@ -42,56 +42,56 @@ def test_stages_follow_the_records(retell, moving):
     assert trace.cache_bytes_at_end == 0
 
 
-def test_an_error_is_the_failure(retell, plain):
+def test_an_error_is_the_failure(convert, plain):
     error = {"record": "error", "type": "ValueError", "message": "no", "where": "x.swift:3"}
-    trace = retell([*plain[:2], error])
+    trace = convert([*plain[:2], error])
     assert str(trace.failure) == "ValueError: no [x.swift:3, in ?]"
 
 
-def test_what_never_came_is_missed(retell, moving):
+def test_what_never_came_is_missed(convert, moving):
     lines = [one for one in moving if one["record"] not in ("arrived", "removed")]
     lines = [one for one in lines if one.get("request_id") != "c"]
-    assert retell(lines).missed == (
+    assert convert(lines).missed == (
         "arrival of c (when a is in decode with 2 done)",
         "removal of b (when b is in decode with 1 done)",
     )
 
 
-def test_after_an_error_nothing_is_missed(retell, moving):
+def test_after_an_error_nothing_is_missed(convert, moving):
     error = {"record": "error", "type": "ValueError", "message": "no"}
-    assert retell([*moving[:2], error]).missed == ()
+    assert convert([*moving[:2], error]).missed == ()
 
 
 @pytest.mark.parametrize("at", [2, 7])
-def test_what_came_too_early_or_too_late_is_missed(retell, moving, at):
+def test_what_came_too_early_or_too_late_is_missed(convert, moving, at):
     arrived = moving.pop(5)
     moving.insert(at, arrived)
-    (missed,) = retell(moving).missed
+    (missed,) = convert(moving).missed
     assert missed == ("arrival of c (when a is in decode with 2 done); it came at another moment")
 
 
-def test_a_token_before_the_arrival(retell, moving):
+def test_a_token_before_the_arrival(convert, moving):
     del moving[5]
     with pytest.raises(VectorsError, match=r"line 8: a token of 'c' before its arrival"):
-        retell(moving)
+        convert(moving)
 
 
 @pytest.mark.parametrize("record", ["arrived", "removed", "finish"])
-def test_an_unknown_request(retell, plain, record):
+def test_an_unknown_request(convert, plain, record):
     ids = {"request_id": "z", "reason": "length"} if record == "finish" else {"request_ids": ["z"]}
     plain.insert(1, {"record": record, **ids})
     with pytest.raises(
         VectorsError, match=r"line 2: schedule 'plain' has no request 'z'; it has a, b$"
     ):
-        retell(plain)
+        convert(plain)
 
 
-def test_a_removal_that_is_not_in_the_schedule(retell, plain):
+def test_a_removal_that_is_not_in_the_schedule(convert, plain):
     plain.insert(1, {"record": "removed", "request_ids": ["a"]})
     with pytest.raises(VectorsError, match=r"line 2: schedule 'plain' does not remove 'a'"):
-        retell(plain)
+        convert(plain)
 
 
-def test_arrivals_that_wait_for_nothing_may_have_a_record(retell, plain):
+def test_arrivals_that_wait_for_nothing_may_have_a_record(convert, plain):
     plain.insert(1, {"record": "arrived", "request_ids": ["a", "b"]})
-    assert retell(plain).missed == ()
+    assert convert(plain).missed == ()

@@ -40,10 +40,10 @@ AWAY = trial("D", Outcome.NOT_APPLICABLE, fault_class="lists")
 
 
 def shown(table):
-    return told(lambda console: console.print(table))
+    return printed(lambda console: console.print(table))
 
 
-def told(say):
+def printed(say):
     out = io.StringIO()
     say(Console(file=out, width=160, highlight=False))
     return [" ".join(line.split()) for line in out.getvalue().splitlines()]
@@ -73,7 +73,7 @@ def test_the_closest_families_come_first_and_those_too_close_are_named():
     assert not list(too_close(apart[1:]))
 
 
-def test_what_only_one_catches_is_told_and_what_catches_nothing_alone():
+def test_what_only_one_catches_is_printed_and_what_catches_nothing_by_itself():
     lines = list(candidates(KILLED))
     assert lines[:4] == [
         "only scenario window catches: B",
@@ -97,10 +97,10 @@ def test_each_check_is_called_as_its_module():
 
 
 def test_survivors_are_named_with_what_was_tried():
-    died = trial("E", Outcome.SURVIVED, why="its process died")
-    assert list(survivors([*KILLED, SURVIVED, died])) == [
+    crashed = trial("E", Outcome.SURVIVED, why="its process crashed")
+    assert list(survivors([*KILLED, SURVIVED, crashed])) == [
         "survived: C in mlx_lm/llama float32 (tried ragged)",
-        "survived: E in mlx_lm/llama float32 (its process died)",
+        "survived: E in mlx_lm/llama float32 (its process crashed)",
     ]
 
 
@@ -115,7 +115,7 @@ def test_the_verdict_counts_and_names_what_was_applicable_nowhere():
 
 def test_each_dtype_is_reported_by_itself():
     trials = [*KILLED, trial("C", Outcome.SURVIVED, dtype="bfloat16", tried=("ragged",))]
-    lines = told(lambda console: print_matrix(console, trials))
+    lines = printed(lambda console: print_matrix(console, trials))
     assert "OK: 2 of 2 pairs of fault and family were killed (100.0%)" in lines
     assert "FAILED: 0 of 1 pairs of fault and family were killed (0.0%)" in lines
     assert lines.index("float32") < lines.index("bfloat16")

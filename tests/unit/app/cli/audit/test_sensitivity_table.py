@@ -9,12 +9,12 @@ from conformance.app.cli.audit.sensitivity_table import Measured, as_line, table
 from conformance.core.sensitivity import Rounding, Sensitivity, Signal
 
 
-def heard(*signals, distinct=8, roundings=()):
+def measured(*signals, distinct=8, roundings=()):
     return Sensitivity(distinct, 1, 3.0, tuple(Signal(k, "x", n) for k, n in signals), roundings)
 
 
-SENSITIVE = Measured("loud", heard(("drop", 1.0), ("slot", 0.5), ("slot", 0.25)))
-INSENSITIVE = Measured("deaf", heard(("drop", 5e-5)))
+SENSITIVE = Measured("sensitive", measured(("drop", 1.0), ("slot", 0.5), ("slot", 0.25)))
+INSENSITIVE = Measured("insensitive", measured(("drop", 5e-5)))
 REFUSED = Measured("metal", None, problem="no Metal", unsupported=True)
 BROKEN = Measured("broken", None, problem="raised")
 
@@ -27,19 +27,19 @@ def row(item):
 
 
 def test_a_row_has_the_least_signal_of_each_kind():
-    assert row(SENSITIVE) == ["loud", "1", "-", "0.25", "-", "1e-05", "25000", "8", "ok"]
+    assert row(SENSITIVE) == ["sensitive", "1", "-", "0.25", "-", "1e-05", "25000", "8", "ok"]
 
 
 @pytest.mark.parametrize(
     ("item", "status"),
     [
         (INSENSITIVE, "INSENSITIVE"),
-        (Measured("a", heard(("drop", 1.0), distinct=2)), "dull stream"),
+        (Measured("a", measured(("drop", 1.0), distinct=2)), "dull stream"),
         (
-            Measured("a", heard(("drop", 1.0), roundings=(Rounding("chunks", 0.1),))),
+            Measured("a", measured(("drop", 1.0), roundings=(Rounding("chunks", 0.1),))),
             "single stream disagrees",
         ),
-        (Measured("a", heard(("drop", 1.0)), written=True), "recipe written"),
+        (Measured("a", measured(("drop", 1.0)), written=True), "recipe written"),
         (REFUSED, "unsupported: no Metal"),
         (BROKEN, "failed: raised"),
     ],
@@ -53,11 +53,11 @@ def test_the_verdict_names_who_is_not_good_enough():
         "OK: 1 families move by at least 10 times their noise (1 unsupported here)"
     )
     assert verdict([SENSITIVE, INSENSITIVE, BROKEN]).startswith("FAILED: 2 of 3 families")
-    assert verdict([SENSITIVE, INSENSITIVE, BROKEN]).endswith(": deaf, broken")
+    assert verdict([SENSITIVE, INSENSITIVE, BROKEN]).endswith(": insensitive, broken")
 
 
 def test_a_line_of_json_has_every_number():
     line = json.loads(as_line(SENSITIVE, dtype="float32", seed=3))
-    assert (line["family"], line["dtype"], line["seed"]) == ("loud", "float32", 3)
+    assert (line["family"], line["dtype"], line["seed"]) == ("sensitive", "float32", 3)
     assert [signal["nats"] for signal in line["signals"]] == [1.0, 0.5, 0.25]
     assert json.loads(as_line(BROKEN, dtype="float32", seed=0))["status"] == "failed: raised"

@@ -69,5 +69,5 @@ def test_a_malformed_line_is_reported_with_its_place(line):
 
 def test_totals_count_each_state():
     found = [result(), result(), result(State.CRASHED)]
-    assert totals(found) == "2 agrees, 1 the process died; 2 verified"
-    assert msgspec.json.decode(encode(found[2]))["state"] == "the process died"
+    assert totals(found) == "2 agrees, 1 the process crashed; 2 verified"
+    assert msgspec.json.decode(encode(found[2]))["state"] == "the process crashed"
