@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conformance.app.cli.choices import case_settings
+from conformance.app.cli.options import case_settings
 
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.checks.expectations import Defect, load_expectations

@@ -167,7 +167,7 @@ def test_damaged_weights(vectors, trace):
 
 
 def test_a_folder_that_is_there(vectors):
-    assert "exists already: name a new folder" in refused(command("export", vectors))
+    assert "exists already: name a new folder" in refused(command("golden", "export", vectors))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_what_is_no_case_id(conformance):
     assert "show broken: name families, engines, scenarios, plugins, or a case such as" in done.err
     done = conformance("show", "toy/broken")
     assert done.code == 2
-    assert "'toy/broken' is no case id" in done.err
+    assert "'toy/broken' is not a case id" in done.err
 
 
 def test_a_line_that_is_no_result_is_named(conformance, tmp_path):

@@ -40,7 +40,7 @@ def test_a_file_of_something_else_is_reported_in_a_sentence(conformance, tmp_pat
     (tmp_path / "other.jsonl").write_text('{"case": "x"}\n')
     done = conformance("audit", "power", "--read", "other.jsonl")
     assert done.code == 2
-    assert "other.jsonl, line 1: no result of `conformance audit power`" in done.err
+    assert "other.jsonl, line 1: not a result of `conformance audit power`" in done.err
     assert "Traceback" not in done.err
 
 
