@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conformance.app.cli.options import case_settings
 
+from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.checks.expectations import Defect, load_expectations
 from conformance.core.errors import NoScriptError

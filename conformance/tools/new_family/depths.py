@@ -87,7 +87,9 @@ def choose(rows: Sequence[str], *, least: int) -> list[int]:
         kept = short if len(short) >= least else list(range(least))
     if len(kept) > max(MOST_LAYERS, least):
         firsts = {rows.index(kind) for kind in set(rows)}
-        kept = sorted(firsts | {min(max(firsts) + 1, len(rows) - 1)})
+        few = firsts | {min(max(firsts) + 1, len(rows) - 1)}
+        others = [index for index in short if index not in few]
+        kept = sorted([*few, *others[: max(least - len(few), 0)]])
     missing = sorted(rows.index(kind) for kind in set(rows) - {rows[index] for index in kept})
     return sorted({*kept, *missing})
 
