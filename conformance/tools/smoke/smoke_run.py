@@ -31,7 +31,7 @@ class State(enum.StrEnum):
 
     FINE = "fine"
     UNSUPPORTED = "unsupported"
-    MODEL = "model fails single-stream"
+    MODEL = "model fails as a single stream"
     WRONG = "engine wrong"
     BROKEN = "adapter broken"
 
@@ -113,7 +113,7 @@ def _state(
     if not bad:
         return (
             State.FINE,
-            f"{len(requests)} rows gave what each gives single-stream ({outcome.verdict})",
+            f"{len(requests)} rows gave what each gives as a single stream ({outcome.verdict})",
         )
     verdict = worst(bad)
     finding = next(found for found in bad if found.verdict is verdict)

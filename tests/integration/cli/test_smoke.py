@@ -53,7 +53,10 @@ def test_installed_engines_are_fine():
     done = smoke("--engine", "mlx_lm*", "--engine", "mlx_vlm", "--family", "llama")
     assert done.exit_code == 0, done.output
     message = done.output.splitlines()
-    assert message[0] == "mlx_lm on llama: fine: 2 rows gave what each gives single-stream (exact)"
+    assert (
+        message[0]
+        == "mlx_lm on llama: fine: 2 rows gave what each gives as a single stream (exact)"
+    )
     assert [line.split(":")[1] for line in message] == [" fine"] * 3
 
 

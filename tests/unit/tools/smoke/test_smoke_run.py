@@ -30,7 +30,9 @@ def smoked(kind, library=ToyLibrary, **more):
 def test_a_right_engine_is_fine(kind):
     found = smoked(kind)
     assert found.state is State.FINE
-    assert str(found) == "tested on calm: fine: 2 rows gave what each gives single-stream (exact)"
+    assert (
+        str(found) == "tested on calm: fine: 2 rows gave what each gives as a single stream (exact)"
+    )
 
 
 @pytest.mark.parametrize("kind", [wrong.AttendsToPadding, wrong.RowZeroOffset, wrong.NanInPadding])
