@@ -1,5 +1,7 @@
 """The hash of a family: all that weights and prompts follow from, and nothing else."""
 
+import importlib.machinery
+
 import msgspec
 import pytest
 from miniatures.library import family
@@ -67,6 +69,18 @@ def test_the_familys_own_model_file_changes_it(tmp_path):
     (tmp_path / "m.py").unlink()
     with pytest.raises(GoldenError, match=r"m\.py: cannot read the model file"):
         recipe_hash(own)
+
+
+def test_so_does_a_module_of_this_package_that_it_imports(tmp_path, monkeypatch):
+    own = msgspec.structs.replace(facts(model_file="m.py"), path=str(tmp_path / "toy.json"))
+    (tmp_path / "m.py").write_text("from conformance.shared.parts import Tower\n")
+    (tmp_path / "parts.py").write_text("one")
+    spec = importlib.machinery.ModuleSpec("parts", None, origin=str(tmp_path / "parts.py"))
+    found = {"conformance.shared.parts": spec}
+    monkeypatch.setattr("importlib.util.find_spec", found.get)
+    one = recipe_hash(own)
+    (tmp_path / "parts.py").write_text("two")
+    assert recipe_hash(own) != one
 
 
 def test_requests_go_from_two_tokens_to_past_the_window():
