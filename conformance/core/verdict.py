@@ -114,7 +114,8 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one schedule of a case.
 
     ``host_reads`` counts the reads from device to host in the first run; ``longest_wait`` is the
-    largest number of model calls that a decoding request waited for its next token.
+    largest number of model calls that a decoding request waited for its next token. ``seconds`` is
+    the wall time of its runs and their checks, single streams and noise made for it included.
 
     ``cache_share`` is the size of its quantized caches divided by that of an equal schedule without
     quantization; ``quantized_share`` is the same for the quantized layers only.
@@ -130,6 +131,7 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     longest_wait: int = 0
     cache_share: float | None = None
     quantized_share: float | None = None
+    seconds: float = 0.0
 
 
 class CaseResult(msgspec.Struct, frozen=True):

@@ -34,12 +34,15 @@ class Kill(msgspec.Struct, frozen=True, omit_defaults=True):
         ratio: the largest difference over its noise in such a finding. ``None`` if it was not
             detected by numbers (lost tokens, wrong draws, bookkeeping, costs: all within noise),
             or one is not finite.
+        schedules: those of the scenario that would have detected it by themselves, as far as they
+            were played: without ``Trial.complete`` the first that does ends the run.
     """
 
     scenario: str
     verdict: str
     checks: tuple[str, ...]
     ratio: float | None = None
+    schedules: tuple[str, ...] = ()
 
 
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -22,6 +22,16 @@ def costlier(right: CaseResult, wrong: CaseResult) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def costlier_schedules(right: CaseResult, wrong: CaseResult) -> tuple[str, ...]:
+    """The schedules in which a run with a defect has some figure worse, in their order."""
+    before = {schedule.name: schedule for schedule in right.schedules}
+    return tuple(
+        schedule.name
+        for schedule in wrong.schedules
+        if schedule.name in before and any(_worse(before[schedule.name], schedule))
+    )
+
+
 def _worse(right: ScheduleResult, wrong: ScheduleResult) -> Iterator[str]:
     if _padding(wrong) > _padding(right) + _SHARE:
         yield "padding"

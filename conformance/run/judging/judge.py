@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -114,14 +115,16 @@ def judge_batched(
     numbers: list[Numbers] = []
     plays: list[Play] = []
     for index, schedule in enumerate(schedules):
+        start = time.perf_counter()
         played = _play_or_fail(subject, engine, schedule, once=index > 0, until=until)
         if isinstance(played, Finding):
             findings.append(played)
-            results.append(ScheduleResult(schedule.name, played.verdict))
+            results.append(ScheduleResult(schedule.name, played.verdict, seconds=_since(start)))
             continue
         found = [*_findings(subject, played), *missed(played)]
         findings += found
-        results.append(_result(schedule, found, played.traces, _plain_run(schedule, plays)))
+        result = _result(schedule, found, played.traces, _plain_run(schedule, plays))
+        results.append(msgspec.structs.replace(result, seconds=_since(start)))
         numbers += _numbers(played)
         plays.append(played)
         if until is not None and until(found):
@@ -133,6 +136,10 @@ def judge_batched(
         findings += unwitnessed(scenario, traces, engine, subject.model)
     picture = picture_of(plays, findings)
     return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture)
+
+
+def _since(start: float) -> float:
+    return round(time.perf_counter() - start, 4)
 
 
 def _findings(subject: Subject, played: Play) -> list[Finding]:

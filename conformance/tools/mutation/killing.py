@@ -67,6 +67,26 @@ def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
     return any(_accuses(fault, verdict) for verdict in _turned(baseline, mutated))
 
 
+def killing_schedules(
+    fault: Fault, baseline: CaseResult, mutated: CaseResult
+) -> tuple[str, ...]:
+    """The schedules by each of which alone the fault would have been ``killed``, in their order.
+
+    A finding that names no schedule, such as one of a leaked thread, is counted for none.
+    """
+    accusing = {
+        finding.schedule
+        for finding in new_findings(baseline, mutated.evidence)
+        if _accuses(fault, finding.verdict) and finding.check not in _NO_CHECKS
+    }
+    verdicts = {schedule.name: schedule.verdict for schedule in baseline.schedules}
+    for schedule in mutated.schedules:
+        turned = verdicts.get(schedule.name, Verdict.CRASH).good and not schedule.verdict.good
+        if turned and _accuses(fault, schedule.verdict):
+            accusing.add(schedule.name)
+    return tuple(s.name for s in mutated.schedules if s.name in accusing)
+
+
 def overcome(baselines: Iterable[CaseResult], mutated: CaseResult) -> set[str]:
     """The schedules that ended in a crash or a refusal which the family has without the fault.
 

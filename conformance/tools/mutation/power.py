@@ -14,7 +14,7 @@ import msgspec
 
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
-from conformance.core.faults.costs import costlier
+from conformance.core.faults.costs import costlier, costlier_schedules
 from conformance.core.faults.traits import traits
 from conformance.core.numerics import WIDE_FACTOR
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
@@ -22,7 +22,13 @@ from conformance.report.separation import LEAST
 from conformance.report.trials import Kill, Outcome, Trial
 from conformance.run.registry import Registry
 from conformance.run.session import Session
-from conformance.tools.mutation.killing import detected, killed, new_findings, overcome
+from conformance.tools.mutation.killing import (
+    detected,
+    killed,
+    killing_schedules,
+    new_findings,
+    overcome,
+)
 
 _UNSUPPORTED = Verdict.UNSUPPORTED
 
@@ -141,13 +147,14 @@ class Mutations:
 
         wrong = self._session.run(case, around=around, until=until)
         if fault.priced and (dearer := costlier(right, wrong)):
-            return Kill(scenario, "cost", dearer)
+            return Kill(scenario, "cost", dearer, schedules=costlier_schedules(right, wrong))
         if not killed(fault, right, wrong):
             attempt.undetected.append(wrong)
             return None
         found = new_findings(right, wrong.evidence)
         checks = tuple(sorted({finding.check for finding in found}))
-        return Kill(scenario, wrong.verdict.value, checks, _signal(found))
+        schedules = killing_schedules(fault, right, wrong)
+        return Kill(scenario, wrong.verdict.value, checks, _signal(found), schedules)
 
     def _case(self, scenario: str) -> CaseId:
         unit = self._unit

@@ -22,6 +22,7 @@ from conformance.run.selection import DTYPES
 from conformance.tools.mutation.power import Unit, crashed, halves, trials
 
 EXIT_INTERRUPTED = 2
+_FAULTS_OF_PART = 8
 
 
 @click.command("power")
@@ -86,6 +87,8 @@ def command(
         units = _units(registry, faults, engines, families, quick=quick)
         more = {"dtype": dtype, "seed": seed, "every_scenario": every_scenario}
         units = [msgspec.structs.replace(unit, **more) for unit in units]
+        if every_scenario:
+            units = _parts(units)
         found, ended = _try_all(units, console, target, jobs=jobs)
     if not found and ended:
         raise ConformanceError("there is nothing to report: no fault meets a family")
@@ -156,6 +159,19 @@ def _units(
         for family in _families(registry, engine, families, quick=quick):
             units.append(Unit(engine, family, "float32", 0, names))
     return units
+
+
+def _parts(units: list[Unit]) -> list[Unit]:
+    """The units in parts, the first of each family first, so that many processes have work.
+
+    Each part makes the runs without a fault again, which costs about as much as one fault does.
+    """
+    parts = (
+        (start, msgspec.structs.replace(unit, faults=unit.faults[start : start + _FAULTS_OF_PART]))
+        for unit in units
+        for start in range(0, len(unit.faults), _FAULTS_OF_PART)
+    )
+    return [part for _, part in sorted(parts, key=lambda pair: pair[0])]
 
 
 def _families(
