@@ -142,7 +142,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
     the first output token at which a finding applies. ``seconds`` is wall time;
     ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
-    of a case that is wrong.
+    of a case that is wrong. ``left_out`` are schedules of the scenario that the run's tier does not
+    play.
     """
 
     case: str
@@ -166,6 +167,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     schedules: tuple[ScheduleResult, ...] = ()
     schema: int = 1
     picture: Picture | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def encode(result: CaseResult) -> str:

@@ -11,6 +11,7 @@ from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId
 from conformance.run.registry import Registry, select
+from conformance.run.tiers import FULL, WHOLE, Tier
 
 T = TypeVar("T")
 
@@ -63,11 +64,12 @@ class Selection:
     dtypes: tuple[str, ...] = ("float32",)
     seeds: tuple[int, ...] = (0,)
     shard: Shard = Shard()
+    tier: Tier = WHOLE
 
     @property
     def whole(self) -> bool:
         """Whether the engines run all their cases, so that unmatched entries can be reported."""
-        return self.leads and self.shard.count == 1
+        return self.leads and self.shard.count == 1 and self.tier.name == FULL
 
     @property
     def leads(self) -> bool:
@@ -97,7 +99,7 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
         for dtype in selection.dtypes
         for seed in selection.seeds
         for scenario in registry.scenarios_for(engine, family)
-        if scenario.name in wanted
+        if scenario.name in wanted and selection.tier.plays(family, scenario.name)
     )
     if not found:
         raise ConformanceError(_nothing_applies(registry, engines, set(chosen), wanted))

@@ -7,7 +7,6 @@ import dataclasses
 import time
 from collections import OrderedDict
 
-from conformance.core.engine import Engine
 from conformance.core.errors import MachineError, ModelError
 from conformance.core.failures import failure_of, machine_problem, says_unsupported
 from conformance.core.phases import Phases
@@ -18,7 +17,7 @@ from conformance.run.judging.judge import Outcome, Until, brief_for, judge_batch
 from conformance.run.judging.oracle_check import judge_oracle
 from conformance.run.judging.summing import result_of
 from conformance.run.registry import Registry
-from conformance.scenarios import Scenario
+from conformance.run.tiers import WHOLE, Tier
 
 # Models that stay loaded: the cases of a family come together, in at most three dtypes.
 _KEPT = 3
@@ -28,6 +27,7 @@ class Session:
     """Runs cases one after another; keeps what the next case of the same family can use.
 
     Args:
+        tier: which schedules of a scenario are played.
         evaluate: compute each model call inside the call, so that the seconds of calls hold all
             of their cost. For benchmarks.
 
@@ -35,8 +35,9 @@ class Session:
         tainted: a case leaked threads; what comes after it belongs in another process.
     """
 
-    def __init__(self, registry: Registry, *, evaluate: bool = False) -> None:
+    def __init__(self, registry: Registry, *, tier: Tier = WHOLE, evaluate: bool = False) -> None:
         self.registry = registry
+        self.tier = tier
         self.phases = Phases()
         self.tainted = False
         self._evaluate = evaluate
@@ -61,15 +62,13 @@ class Session:
             MachineError: this machine lacks the disk or the right that a model's files need.
         """
         start = time.perf_counter()
-        engine = self.registry.engines[case.engine]
-        scenario = self.registry.scenarios[case.scenario]
         meter_seconds = 0.0
         try:
             subject = dataclasses.replace(self.subject(case), around=around)
             mark = len(subject.meter)
             self.phases.read(subject.meter)
             leaks = ThreadLeaks()
-            outcome = self._with_leaks(_judge(subject, engine, scenario, case, until), leaks)
+            outcome = self._with_leaks(self._judged(subject, case, until), leaks)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
         except Exception as error:
             if problem := machine_problem(error):
@@ -77,6 +76,16 @@ class Session:
             outcome = _failed(error)  # whatever a library raises is a verdict
         seconds = time.perf_counter() - start
         return self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
+
+    def _judged(self, subject: Subject, case: CaseId, until: Until | None) -> Outcome:
+        engine = self.registry.engines[case.engine]
+        scenario = self.registry.scenarios[case.scenario]
+        schedules = scenario.make(brief_for(subject, engine, case.seed))
+        if scenario.oracle_only:
+            return judge_oracle(subject, schedules)
+        kept = self.tier.kept(subject.family, scenario.name, schedules)
+        left_out = tuple(s.name for s in schedules if s not in kept)
+        return judge_batched(subject, engine, scenario, kept, left_out=left_out, until=until)
 
     def _with_leaks(self, outcome: Outcome, leaks: ThreadLeaks) -> Outcome:
         """The outcome, with a finding of its own for leaked threads."""
@@ -138,19 +147,6 @@ class Session:
             source = self.registry.libraries[library]
             self._facts[library] = (source.versions(), source.device())
         return self._facts[library]
-
-
-def _judge(
-    subject: Subject,
-    engine: type[Engine],
-    scenario: Scenario,
-    case: CaseId,
-    until: Until | None,
-) -> Outcome:
-    schedules = scenario.make(brief_for(subject, engine, case.seed))
-    if scenario.oracle_only:
-        return judge_oracle(subject, schedules)
-    return judge_batched(subject, engine, scenario, schedules, until=until)
 
 
 def _failed(error: Exception) -> Outcome:

@@ -32,6 +32,7 @@ from conformance.report.pages.site import write_site
 from conformance.run.coverage import take_inventory
 from conformance.run.registry import Registry
 from conformance.run.selection import DTYPES
+from conformance.run.tiers import TIERS
 from conformance.tools.checkpoints.given import Given
 
 
@@ -80,6 +81,13 @@ from conformance.tools.checkpoints.given import Given
     help="Run only the K-th of N parts, for example 2/4. A family stays in one of them; all of "
     "them together are the whole run.",
 )
+@click.option(
+    "--tier",
+    type=click.Choice(TIERS),
+    help="How much of the ladder is played. quick: the fewest schedules that catch what the whole "
+    "ladder catches. default: each rung, what tests the engine on one family of each kind. full: "
+    "all. Default: full for families and scenarios that are named, else default.",
+)
 @output_options
 @click.option(
     "--timeout",
@@ -119,6 +127,7 @@ def command(
     report: Path | None,
     exitfirst: bool,
     shard: str,
+    tier: str | None,
     output: Output,
     timeout: float,
     memory: float | None,
@@ -144,6 +153,7 @@ def command(
         json=writable(json_file, "--json") if json_file else None,
         timeout=timeout,
         shard=shard,
+        tier=tier or "",
         memory=memory,
         family_files=family_files,
         expectations=expectations,

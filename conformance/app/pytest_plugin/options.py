@@ -42,6 +42,12 @@ _ONE = (
     ("model", "FOLDER", "Run the cases on this real checkpoint, in place of tiny families."),
     ("prompts", "FILE", "Texts for prompts of --conformance-model, one a line."),
     ("cache-dir", "DIR", "Where oracles of --conformance-model are kept."),
+    (
+        "tier",
+        "TIER",
+        "How much of the ladder is played: quick, default or full (default: full for families and "
+        "scenarios that are named, else default).",
+    ),
     ("shard", "K/N", "Run only the K-th of N parts; a family stays in one of them."),
     (
         "timeout",
@@ -79,6 +85,7 @@ class Settings:
     timeout: float
     checkpoint: Given | None = None
     shard: str = ""
+    tier: str = ""
     memory: float | None = None
 
     @property
@@ -156,6 +163,7 @@ def settings(config: pytest.Config) -> Settings:
         if one("model")
         else None,
         shard=one("shard"),
+        tier=one("tier"),
         memory=number("memory", "GB"),
     )
 

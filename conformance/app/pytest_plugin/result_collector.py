@@ -19,6 +19,12 @@ from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
+from conformance.run.tiers import DEFAULT, QUICK
+
+_TIERS = {
+    QUICK: " of the quick tier: the schedules that catch most",
+    DEFAULT: " of the default tier: what tests the engine runs on one family of each kind",
+}
 
 
 def install(config: pytest.Config) -> None:
@@ -150,7 +156,8 @@ class ResultCollector:
             versions = ", ".join(f"{k} {v}" for k, v in library.versions().items())
             lines.append(f"conformance {conformance.__version__}: {versions}; {library.device()}")
         count = len(self.setup.cases)
-        lines.append(f"conformance: {count} cases; those of a family share a process")
+        played = _TIERS.get(self.setup.selection.tier.name, "")
+        lines.append(f"conformance: {count} cases{played}; those of a family share a process")
         return lines
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -21,6 +21,7 @@ from conformance.run.diagnosis import diagnose
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
 from conformance.run.session import Session
+from conformance.run.tiers import DEFAULT, FULL, tier
 from conformance.tools.checkpoints.checkpoint_golden import Held, hold
 from conformance.tools.checkpoints.opening import open_checkpoint
 
@@ -51,7 +52,7 @@ class Setup:
     @functools.cached_property
     def session(self) -> Session:
         """This process's session; families stay loaded in it."""
-        return Session(self.registry)
+        return Session(self.registry, tier=self.selection.tier)
 
     def sweep(self) -> list[str]:
         """Remove damaged files from a checkpoint's stored oracle; a sentence for each."""
@@ -163,6 +164,7 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         dtypes=tuple(_dtype(name) for name in given.dtypes),
         seeds=tuple(_seed(text) for text in given.seeds) or (0,),
         shard=Shard.parse(given.shard),
+        tier=tier(given.tier or _usual_tier(given)),
     )
     notes: tuple[str, ...] = ()
     if given.checkpoint is not None:
@@ -183,6 +185,12 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         expectations=_expectations(given.expectations) if given.use_expectations else None,
         notes=notes,
     )
+
+
+def _usual_tier(given: Settings) -> str:
+    """What is named is played whole; else the run would take long."""
+    named = given.families or given.scenarios or given.checkpoint
+    return FULL if named else DEFAULT
 
 
 def _expectations(folder: Path | None) -> Expectations:

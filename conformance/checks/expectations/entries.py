@@ -103,8 +103,13 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
         Other seeds mean other weights and prompts, and lower precision means more noise: there a
         numeric verdict may be a different one, or the defect may stay hidden; so may defects of the
-        oracle. Everything else is strict.
+        oracle. Everything else is strict, unless the run's tier left schedules out, in which the
+        defect may be.
         """
+        return not result.left_out and self.certain(result)
+
+    def certain(self, result: CaseResult) -> bool:
+        """``strict``, were all schedules of the case played."""
         surely = result.seed == 0 and matches(result.dtype, self.dtypes)
         return surely or not MAY_HIDE.issuperset(self.wanted(result.scenario))
 

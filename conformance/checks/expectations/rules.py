@@ -121,7 +121,7 @@ def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
     verdict.
     """
     wanted = frozenset(entry.wanted(result.scenario))
-    if not entry.strict(result):
+    if not entry.certain(result):
         return wanted | NUMERIC if wanted <= STRAY else wanted
     worst = max(v.severity for v in wanted)
     return frozenset(v for v in Verdict if not v.good and v.severity <= worst)

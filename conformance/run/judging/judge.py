@@ -54,6 +54,7 @@ class Outcome:
     schedules: tuple[ScheduleResult, ...]
     numbers: Numbers | None
     picture: Picture | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -100,6 +101,7 @@ def judge_batched(
     scenario: Scenario,
     schedules: Sequence[Schedule],
     *,
+    left_out: tuple[str, ...] = (),
     until: Until | None = None,
 ) -> Outcome:
     """Play each schedule and check it against the single streams.
@@ -108,6 +110,7 @@ def judge_batched(
     memory; the others only if they differ from the oracle.
 
     Args:
+        left_out: the scenario's other schedules; a witness may be in those.
         until: stops after the first run whose findings satisfy it.
     """
     findings: list[Finding] = []
@@ -128,14 +131,16 @@ def judge_batched(
         numbers += _numbers(played)
         plays.append(played)
         if until is not None and until(found):
-            return Outcome(tuple(findings), tuple(results), worst_numbers(numbers))
+            return Outcome(
+                tuple(findings), tuple(results), worst_numbers(numbers), left_out=left_out
+            )
     if subject.oracle.doubtful:
         findings.append(_DOUBT)
-    if worst(findings) is not Verdict.UNSUPPORTED:
+    if worst(findings) is not Verdict.UNSUPPORTED and not left_out:
         traces = [trace for played in plays for trace in played.traces]
         findings += unwitnessed(scenario, traces, engine, subject.model)
     picture = picture_of(plays, findings)
-    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture)
+    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture, left_out)
 
 
 def _since(start: float) -> float:

@@ -48,6 +48,7 @@ def result_of(
         forward_seconds=round(forward_seconds, 4),
         schedules=outcome.schedules,
         picture=outcome.picture,
+        left_out=outcome.left_out,
     )
 
 

@@ -67,9 +67,7 @@ def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
     return any(_accuses(fault, verdict) for verdict in _turned(baseline, mutated))
 
 
-def killing_schedules(
-    fault: Fault, baseline: CaseResult, mutated: CaseResult
-) -> tuple[str, ...]:
+def killing_schedules(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> tuple[str, ...]:
     """The schedules by each of which alone the fault would have been ``killed``, in their order.
 
     A finding that names no schedule, such as one of a leaked thread, is counted for none.

@@ -18,6 +18,10 @@ from conformance.app.cli.lazy_group import Lazy, LazyGroup
             "power": Lazy(
                 "conformance.app.cli.audit.power", "Put historic defects in; see which are caught."
             ),
+            "tiers": Lazy(
+                "conformance.app.cli.audit.tiers",
+                "Show what the tiers play and catch, or choose them anew.",
+            ),
             "calibrate": Lazy(
                 "conformance.app.cli.audit.calibrate",
                 "Measure how sensitive families are to small defects.",

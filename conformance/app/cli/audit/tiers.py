@@ -1,0 +1,125 @@
+"""``conformance audit tiers``: what the tiers play and catch, or a new choice from new data."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from conformance.app.cli.options import EXISTING_FILE
+from conformance.core.errors import ConformanceError
+from conformance.core.family import Family
+from conformance.core.verdict import CaseResult
+from conformance.report.jsonl import read_results, write_lines
+from conformance.report.trials import read_trials
+from conformance.run import tiers
+from conformance.run.registry import Registry, build_registry
+from conformance.run.tiers import Choice, TierData, read_tiers
+from conformance.tools.mutation import kills
+from conformance.tools.mutation.kills import Kills, killed_in, kills_of, read_kills
+from conformance.tools.mutation.tiering import choose
+
+
+@click.command("tiers")
+@click.option(
+    "--power",
+    "power_files",
+    type=EXISTING_FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Choose anew, from what `conformance audit power --every-scenario --json` wrote; may be "
+    "repeated.",
+)
+@click.option(
+    "--results",
+    "result_files",
+    type=EXISTING_FILE,
+    multiple=True,
+    metavar="FILE",
+    help="With --power: the results of `conformance run --tier full`, for the seconds.",
+)
+@click.option("--write", is_flag=True, help="Keep the new choice in the installed package.")
+def command(*, power_files: tuple[Path, ...], result_files: tuple[Path, ...], write: bool) -> None:
+    """Show what each tier plays and how many faults it catches, or choose the tiers anew.
+
+    A tier keeps the cheapest schedules that together catch what the full ladder catches: all of it
+    in the default tier, at least 98% in the quick one.
+
+    \b
+    conformance audit power --quick --every-scenario --json power.jsonl
+    conformance run --tier full --json results.jsonl
+    conformance audit tiers --power power.jsonl --results results.jsonl --write
+    """  # noqa: D301
+    registry = build_registry()
+    if bool(power_files) != bool(result_files) or (write and not power_files):
+        raise ConformanceError("a new choice needs --power and --results; --write keeps it")
+    if not power_files:
+        _show(registry, read_tiers(), read_kills())
+        return
+    libraries = {name: engine.library for name, engine in registry.engines.items()}
+    found = kills_of(read_trials(power_files), libraries)
+    results = [result for path in result_files for result in read_results(path)]
+    data = _chosen(registry, found, results)
+    _show(registry, data, found)
+    if write:
+        for module, value in ((tiers, data), (kills, found)):
+            path = Path(str(module.__file__)).with_name(module.FILE)
+            text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+            write_lines(path, (text if value is data else msgspec.json.encode(value).decode(),))
+            click.echo(f"wrote {path}")
+
+
+def _chosen(registry: Registry, found: Kills, results: Iterable[CaseResult]) -> TierData:
+    """The choice for each library whose own engine was run and has kills.
+
+    Raises:
+        ConformanceError: a result is of no whole case, or there is nothing to choose from.
+    """
+    ran = list(results)
+    families = _families(registry)
+    oracle_only = tuple(s.name for s in registry.scenarios.values() if s.oracle_only)
+    made: dict[str, dict[str, Choice]] = {}
+    versions: dict[str, str] = {}
+    for library in sorted({name.split("/")[0] for name in found.caught}):
+        # A library's engine has the library's name; its other engines are loops around it.
+        mine = [result for result in ran if result.engine == library]
+        if partial := next((r.case for r in mine if r.left_out), ""):
+            raise ConformanceError(f"--results: {partial} is not of the full tier")
+        if mine:
+            versions |= mine[0].versions
+            chosen = choose(library, mine, found, families, oracle_only)
+            for name, choice in chosen.items():
+                made.setdefault(name, {})[library] = choice
+    if not made:
+        raise ConformanceError("no library has both kills in --power and cases in --results")
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    return TierData(today, dict(sorted(versions.items())), made)
+
+
+def _show(registry: Registry, data: TierData, found: Kills) -> None:
+    families = _families(registry)
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    for name, justify in (("tier", "left"), ("library", "left"), ("faults caught", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("of the time", justify="right")
+    for name, choices in data.tiers.items():
+        caught = killed_in(found, tiers.Tier(name, choices), families)
+        for library, choice in choices.items():
+            mine = [family for family in found.caught if family.startswith(f"{library}/")]
+            killed = sum(len(caught.get(family, ())) for family in mine)
+            total = sum(len(found.caught[family]) for family in mine)
+            rate = f"{killed} of {total} ({killed / total:.1%}) in {len(mine)} families"
+            table.add_row(name, library, rate, f"{choice.share:.0%}")
+    console = Console(highlight=False)
+    console.print(table)
+    made_of = ", ".join(f"{package} {version}" for package, version in data.versions.items())
+    console.print(f"chosen on {data.date} with {made_of}", soft_wrap=True)
+
+
+def _families(registry: Registry) -> Mapping[str, Family]:
+    return {f"{library}/{name}": f for (library, name), f in registry.families.items()}

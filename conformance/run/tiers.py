@@ -1,0 +1,111 @@
+"""Tiers: how much of the ladder a run plays, chosen by which schedules catch faults.
+
+``full`` plays everything. ``default`` leaves out schedules that catch no fault which another does
+not, and plays what tests the engine and not the model on one family of each kind. ``quick`` leaves
+out whole rungs. What a tier leaves out is data, ``tiers.json``, which ``conformance audit tiers``
+writes. What the data does not know is played.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from importlib import resources
+
+import msgspec
+
+from conformance.core.errors import ConformanceError
+from conformance.core.family import Family
+from conformance.core.schedule import Schedule
+
+QUICK, DEFAULT, FULL = TIERS = ("quick", "default", "full")
+FILE = "tiers.json"
+
+Globs = dict[str, tuple[str, ...]]
+"""For a scenario, globs of its schedules; ``*`` is the whole scenario."""
+
+
+class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a tier plays of one library's families, and what that was worth when it was chosen.
+
+    Attributes:
+        killed: pairs of a fault and a family that its schedules catch.
+        of: pairs that the full ladder catches.
+        share: its part of the full ladder's seconds.
+        left_out: schedules that no family plays.
+        of_kinds: schedules that only the families that represent a kind play (``Facts.quick``).
+    """
+
+    killed: int
+    of: int
+    share: float
+    left_out: Globs
+    of_kinds: Globs
+
+
+class TierData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of ``tiers.json``.
+
+    Attributes:
+        date: of the choice, as 2026-11-22.
+        versions: of the packages whose families were run.
+        tiers: by tier and library.
+    """
+
+    date: str
+    versions: dict[str, str]
+    tiers: dict[str, dict[str, Choice]]
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One tier; a library without a choice is played whole."""
+
+    name: str = FULL
+    choices: dict[str, Choice] = field(default_factory=dict)
+
+    def plays(self, family: Family, scenario: str) -> bool:
+        """Whether the family plays any of the scenario."""
+        return "*" not in self._without(family, scenario)
+
+    def kept(
+        self, family: Family, scenario: str, schedules: Sequence[Schedule]
+    ) -> tuple[Schedule, ...]:
+        """Those of a scenario's schedules that the family plays; all if none would be left."""
+        kept = tuple(s for s in schedules if self.keeps(family, scenario, s.name))
+        return kept or tuple(schedules)
+
+    def keeps(self, family: Family, scenario: str, schedule: str) -> bool:
+        """Whether the family plays that schedule, if there are others that it plays."""
+        return not any(fnmatchcase(schedule, glob) for glob in self._without(family, scenario))
+
+    def _without(self, family: Family, scenario: str) -> tuple[str, ...]:
+        choice = self.choices.get(family.facts.library)
+        if choice is None:
+            return ()
+        of_kinds = () if family.facts.quick else choice.of_kinds.get(scenario, ())
+        return (*choice.left_out.get(scenario, ()), *of_kinds)
+
+
+WHOLE = Tier()
+"""The full ladder."""
+
+
+@functools.cache
+def tier(name: str) -> Tier:
+    """The tier of that name.
+
+    Raises:
+        ConformanceError: there is no such tier.
+    """
+    if name not in TIERS:
+        raise ConformanceError(f"no tier {name!r}; there are {', '.join(TIERS)}")
+    return WHOLE if name == FULL else Tier(name, read_tiers().tiers[name])
+
+
+def read_tiers() -> TierData:
+    """The data in the installed package."""
+    file = resources.files("conformance.run") / FILE
+    return msgspec.json.decode(file.read_bytes(), type=TierData)
