@@ -143,7 +143,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     the first output token at which a finding applies. ``seconds`` is wall time;
     ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
     of a case that is wrong. ``left_out`` are schedules of the scenario that the run's tier does not
-    play.
+    play. ``key`` is a hash of all that the case hung on, where that is known; ``reused`` means that
+    an earlier run with the same key gave the result.
     """
 
     case: str
@@ -168,6 +169,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     schema: int = 1
     picture: Picture | None = None
     left_out: tuple[str, ...] = ()
+    key: str = ""
+    reused: bool = False
 
 
 def encode(result: CaseResult) -> str:

@@ -18,6 +18,8 @@ class Outcome:
         problems: sentences about problems that are no cases: uncovered modules, stale expectations.
         missing: number of selected cases that were not run (``-x``, an interruption).
         seconds: wall time.
+        unchanged: number of selected cases that were left out because nothing changed that they
+            hang on, or because they did not fail the last time.
     """
 
     results: tuple[CaseResult, ...]
@@ -25,6 +27,12 @@ class Outcome:
     problems: tuple[str, ...] = ()
     missing: int = 0
     seconds: float = 0.0
+    unchanged: int = 0
+
+    @property
+    def reused(self) -> int:
+        """How many results are those of an earlier run."""
+        return sum(result.reused for result in self.results)
 
     @property
     def unexpected(self) -> tuple[CaseResult, ...]:

@@ -94,8 +94,17 @@ def _totals(outcome: Outcome) -> Text:
     return Text("\n").join(lines)
 
 
+def _not_played(outcome: Outcome) -> str:
+    parts = [
+        f"{outcome.reused} reused from earlier runs" if outcome.reused else "",
+        f"{outcome.unchanged} left out" if outcome.unchanged else "",
+    ]
+    text = ", ".join(filter(None, parts))
+    return f" ({text})" if text else ""
+
+
 def _verdict(outcome: Outcome) -> Text:
-    time = f"in {duration(outcome.seconds)}"
+    time = f"in {duration(outcome.seconds)}{_not_played(outcome)}"
     cases = count(len(outcome.results), "case")
     if outcome.ok:
         return Text(f"OK: {cases}, all as expected, {time}", style="bold green")

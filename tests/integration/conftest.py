@@ -43,12 +43,13 @@ class Finished:
 
 
 @pytest.fixture
-def environment(monkeypatch):
+def environment(tmp_path_factory):
     """Variables of the processes to start; the toy plugin is the only one that they see."""
     found = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
     for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE"):
         found.pop(name, None)
-    return {**found, "PYTHONPATH": str(TOY), "COLUMNS": "100"}
+    cache = tmp_path_factory.mktemp("cache")
+    return {**found, "PYTHONPATH": str(TOY), "COLUMNS": "100", "XDG_CACHE_HOME": str(cache)}
 
 
 @pytest.fixture

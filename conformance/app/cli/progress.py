@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 from rich import progress as bars
@@ -27,7 +27,12 @@ NOTE_COLUMNS = 76
 class Progress:
     """A pytest plugin of the reporting process; afterwards it knows the outcome."""
 
-    def __init__(self, console: Console, verbosity: Verbosity = Verbosity.NORMAL) -> None:
+    def __init__(
+        self,
+        console: Console,
+        verbosity: Verbosity = Verbosity.NORMAL,
+        reused: Sequence[CaseResult] = (),
+    ) -> None:
         self._console = console
         self._verbosity = verbosity
         self._collector: ResultCollector | None = None
@@ -36,6 +41,7 @@ class Progress:
         self._total = self._done = self._unexpected = 0
         self._begin = self._shown = time.monotonic()
         self._exitfirst = False
+        self._reused = reused
 
     def outcome(self) -> Outcome | None:
         """What came of the run; ``None`` if it never began."""
@@ -51,6 +57,8 @@ class Progress:
         """Print what the numbers depend on."""
         self._exitfirst = bool(session.config.option.maxfail)
         self._collector = find_collector(session.config)
+        if self._collector and self._reused:
+            self._collector.take(self._reused)
         if self._collector and self._verbosity is not Verbosity.QUIET:
             for line in self._collector.pytest_report_header():
                 self._console.print(Text(line, style="bright_black"), soft_wrap=True)

@@ -91,16 +91,16 @@ def _suite_options(settings: Settings) -> list[str]:
         "memory": (settings.memory,) if settings.memory is not None else (),
         "shard": (settings.shard,) if settings.shard else (),
         "tier": (settings.tier,) if settings.tier else (),
+        "cases": (settings.cases,) if settings.cases else (),
     }
+    flags = {"keep": settings.keep, "no-expectations": not settings.use_expectations}
     real = settings.checkpoint
     if real is not None:
         many |= {"model": (real.folder,), "cache-dir": (real.cache_folder,)}
         many |= {"prompts": (real.prompts,)} if real.prompts else {}
+        flags |= {"trust-remote-code": real.trusted, "force": real.force}
     options = [f"--conformance-{name}={value}" for name, given in many.items() for value in given]
-    if real is not None:
-        flags = {"trust-remote-code": real.trusted, "force": real.force}
-        options += [f"--conformance-{name}" for name, on in flags.items() if on]
-    return options + ([] if settings.use_expectations else ["--conformance-no-expectations"])
+    return options + [f"--conformance-{name}" for name, on in flags.items() if on]
 
 
 @contextlib.contextmanager

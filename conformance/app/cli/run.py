@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -21,9 +24,16 @@ from conformance.app.cli.options import (
 from conformance.app.cli.output_options import Output, output_options
 from conformance.app.cli.progress import Progress
 from conformance.app.cli.pytest_call import call_pytest
+from conformance.app.cli.reuse import (
+    Chosen,
+    case_file,
+    remember_failures,
+    reuse_options,
+    reused_outcome,
+)
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS, Settings
-from conformance.app.pytest_plugin.setup import make_setup
-from conformance.core.verdict import CaseResult
+from conformance.app.pytest_plugin.setup import Setup, make_setup
+from conformance.core.verdict import CaseResult, encode
 from conformance.report import Outcome
 from conformance.report.jsonl import write_lines
 from conformance.report.pages.material import Material, merged
@@ -31,6 +41,7 @@ from conformance.report.pages.place import check_place
 from conformance.report.pages.site import write_site
 from conformance.run.coverage import take_inventory
 from conformance.run.registry import Registry
+from conformance.run.reuse.planning import Plan
 from conformance.run.selection import DTYPES
 from conformance.run.tiers import TIERS
 from conformance.tools.checkpoints.given import Given
@@ -88,6 +99,7 @@ from conformance.tools.checkpoints.given import Given
     "ladder catches. default: each rung, what tests the engine on one family of each kind. full: "
     "all. Default: full for families and scenarios that are named, else default.",
 )
+@reuse_options
 @output_options
 @click.option(
     "--timeout",
@@ -128,6 +140,7 @@ def command(
     exitfirst: bool,
     shard: str,
     tier: str | None,
+    chosen: Chosen,
     output: Output,
     timeout: float,
     memory: float | None,
@@ -142,6 +155,7 @@ def command(
     verdict is the expected one, 1 if not (also for a model module that no family covers, and for
     an expectation that matches nothing), 2 for a mistake in the options or an interruption.
     """
+    began = time.perf_counter()
     if report is not None:
         check_place(report)
     settings = case_settings(
@@ -160,26 +174,59 @@ def command(
         no_expectations=no_expectations,
         checkpoint=checkpoint,
     )
-    ctx.exit(_run(settings, jobs=jobs, exitfirst=exitfirst, output=output, report=report))
-
-
-def _run(
-    settings: Settings, *, jobs: int | None, exitfirst: bool, output: Output, report: Path | None
-) -> int:
-    """Run the suite and print what came of it; the exit code."""
     setup = make_setup(settings)
     for line in (*setup.notes, *setup.sweep()):
         click.echo(line, err=True)
     if not setup.cases:
-        return _nothing(settings, output)
-    workers = min(jobs or cores(), len({setup.group_of(case) for case in setup.cases}))
+        ctx.exit(_nothing(settings, output))
+    plan = chosen.plan(setup)
+    play = _play if plan.play else _reuse
+    more: dict[str, Any] = {"exitfirst": exitfirst, "output": output, "report": report}
+    ctx.exit(play(setup, plan, began=began, jobs=jobs, **more))
+
+
+def _reuse(
+    setup: Setup, plan: Plan, *, began: float, output: Output, report: Path | None, **_: Any
+) -> int:
+    """Print results of earlier runs, where nothing has to be played; the exit code."""
+    outcome = reused_outcome(setup, plan)
+    if setup.settings.json:
+        write_lines(setup.settings.json, map(encode, outcome.results))
+    outcome = dataclasses.replace(outcome, seconds=time.perf_counter() - began)
+    output.finish(outcome, Console(highlight=False), setup.settings.rerun_options)
+    if report is not None:
+        _write_report(report, outcome.results, setup.registry)
+    return int(not outcome.ok)
+
+
+def _play(
+    setup: Setup,
+    plan: Plan,
+    *,
+    began: float,
+    jobs: int | None,
+    exitfirst: bool,
+    output: Output,
+    report: Path | None,
+) -> int:
+    """Run the suite and print what came of it; the exit code."""
+    settings = setup.settings
+    workers = min(jobs or cores(), len({setup.group_of(case) for case in plan.play}))
     in_process = jobs == 1
     console = Console(highlight=False)
-    progress = Progress(console, output.verbosity)
-    code, text = call_pytest(
-        settings, workers=0 if in_process else workers, exitfirst=exitfirst, plugin=progress
-    )
+    progress = Progress(console, output.verbosity, plan.reused)
+    with case_file(plan.play) as file:
+        code, text = call_pytest(
+            dataclasses.replace(settings, cases=file, keep=True),
+            workers=0 if in_process else workers,
+            exitfirst=exitfirst,
+            plugin=progress,
+        )
     outcome = progress.outcome()
+    if outcome is not None:
+        seconds = time.perf_counter() - began
+        outcome = dataclasses.replace(outcome, unchanged=plan.unchanged, seconds=seconds)
+        remember_failures(setup.result_folder, outcome.results)
     if code == pytest.ExitCode.USAGE_ERROR:
         code = int(pytest.ExitCode.INTERRUPTED)  # 2, as for every mistake in the options
     if progress.stopped_at_first:

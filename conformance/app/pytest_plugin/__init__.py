@@ -94,7 +94,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Attach the result to the report, which goes from a worker to the process that reports."""
     report = yield
     if report.when == "call":
-        for key in (options.RESULT, options.PROBLEM):
+        for key in options.ATTRIBUTES:
             text = item.stash.get(key, "")
             if text:
                 setattr(report, options.ATTRIBUTES[key], text)

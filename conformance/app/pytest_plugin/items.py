@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import json
 import time
 import traceback
 from collections.abc import Iterator
@@ -13,11 +14,11 @@ from typing import Any
 import pytest
 
 from conformance.app.pytest_plugin.missing_results import hang, harness_failure
-from conformance.app.pytest_plugin.options import PROBLEM, RESULT
+from conformance.app.pytest_plugin.options import MODULES, PROBLEM, RESULT
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_crashes import TAINTED, traceback_target
 from conformance.core.errors import ConformanceError
-from conformance.core.verdict import CaseId, encode
+from conformance.core.verdict import CaseId, CaseResult, encode
 from conformance.report import failure_message, properties
 from conformance.run.coverage import account
 
@@ -105,11 +106,22 @@ class CaseItem(SuiteItem):
         result = self.setup_.judged(result)
         if not result.expected and not result.verdict.good and error is None:
             result = self.setup_.diagnosed(self.case, result)
+        if error is None:
+            self._record_modules(result)
         self.stash[RESULT] = encode(result)
         self.user_properties += properties(result)
         if not result.expected:
             message = failure_message(result, options=self.setup_.settings.rerun_options)
             raise Unexpected(message) from error
+
+    def _record_modules(self, result: CaseResult) -> None:
+        """Report what the case hung on, so that its result may be used again."""
+        setup = self.setup_
+        if not setup.settings.keep or setup.settings.checkpoint is not None:
+            return
+        modules = setup.recorder.modules(setup.session, self.case, result)
+        if modules is not None:
+            self.stash[MODULES] = json.dumps(modules)
 
     def _taint(self) -> None:
         """What is loaded may be incomplete, and threads may be left: a worker is replaced."""

@@ -17,7 +17,12 @@ COLLECTOR = "conformance-result-collector"
 LOADGROUP = "conformance_loadgroup"
 RESULT = pytest.StashKey[str]()
 PROBLEM = pytest.StashKey[str]()
-ATTRIBUTES = {RESULT: "conformance_result", PROBLEM: "conformance_problem"}
+MODULES = pytest.StashKey[str]()
+ATTRIBUTES = {
+    RESULT: "conformance_result",
+    PROBLEM: "conformance_problem",
+    MODULES: "conformance_modules",
+}
 
 TIMEOUT_SECONDS = 300.0
 WORKER_RESTARTS = 10_000
@@ -42,6 +47,7 @@ _ONE = (
     ("model", "FOLDER", "Run the cases on this real checkpoint, in place of tiny families."),
     ("prompts", "FILE", "Texts for prompts of --conformance-model, one a line."),
     ("cache-dir", "DIR", "Where oracles of --conformance-model are kept."),
+    ("cases", "FILE", "Run only the cases of this file, one id a line; all must be selected."),
     (
         "tier",
         "TIER",
@@ -63,6 +69,7 @@ _ONE = (
     ),
 )
 _FLAGS = (
+    ("keep", "Keep the results in the user's cache, for `conformance run` to use again."),
     ("no-expectations", "Judge every case as if no defect were known."),
     ("trust-remote-code", "Python files in the folder of --conformance-model may be run."),
     ("force", "Run --conformance-model even where memory does not suffice."),
@@ -87,6 +94,8 @@ class Settings:
     shard: str = ""
     tier: str = ""
     memory: float | None = None
+    cases: Path | None = None
+    keep: bool = False
 
     @property
     def rerun_options(self) -> tuple[str, ...]:
@@ -164,6 +173,8 @@ def settings(config: pytest.Config) -> Settings:
         else None,
         shard=one("shard"),
         tier=one("tier"),
+        cases=path(one("cases")) if one("cases") else None,
+        keep=config.getoption("conformance_keep"),
         memory=number("memory", "GB"),
     )
 

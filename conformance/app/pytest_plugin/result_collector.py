@@ -7,12 +7,14 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 import conformance
 from conformance.app.pytest_plugin.missing_results import unjudged
 from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
-from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, PROBLEM, RESULT
+from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, MODULES, PROBLEM, RESULT
+from conformance.app.pytest_plugin.result_keeping import ResultKeeper
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
 from conformance.core.errors import ConformanceError, ResultError
@@ -65,6 +67,7 @@ class ResultCollector:
         self._problems: list[str] = []
         self._selected: frozenset[str] = frozenset()
         self._started_items: dict[str, float] = {}
+        self._keeper = ResultKeeper(setup) if setup.settings.keep else None
         self._interrupted = False
         self._begin = time.perf_counter()
 
@@ -89,6 +92,9 @@ class ResultCollector:
         text = getattr(report, ATTRIBUTES[RESULT], None)
         if text:
             self._record(decode(text))
+        modules = getattr(report, ATTRIBUTES[MODULES], None)
+        if text and modules and self._keeper:
+            self._keeper.take(decode(text).case, modules)
         case = case_of(report.nodeid)
         if report.failed and case is not None and case not in self._results:
             self._record(unjudged(self.setup, CaseId.parse(case), report.longreprtext))
@@ -132,7 +138,7 @@ class ResultCollector:
 
     def outcome(self) -> Outcome:
         """The outcome of the run so far; results in the order of the selection."""
-        order = {str(case): index for index, case in enumerate(self.setup.cases)}
+        order = {str(case): index for index, case in enumerate(self.setup.selected)}
         results = sorted(self._results.values(), key=lambda r: order.get(r.case, len(order)))
         missing = len(self._selected - self._results.keys())
         whole = self._results.keys() >= order.keys()
@@ -147,6 +153,11 @@ class ResultCollector:
             missing=missing,
             seconds=time.perf_counter() - self._begin,
         )
+
+    def take(self, results: Iterable[CaseResult]) -> None:
+        """Add results that need not be played again."""
+        for result in results:
+            self._record(result)
 
     def pytest_report_header(self) -> list[str]:
         """Versions and device, on which numbers depend."""
@@ -165,6 +176,10 @@ class ResultCollector:
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, Any, Any]:
         """Complete the result file; a stale expectation fails the run."""
+        if self._keeper:
+            keys = self._keeper.keep(self._results.values())
+            for case, key in keys.items():
+                self._results[case] = msgspec.structs.replace(self._results[case], key=key)
         if self._file:
             if self._interrupted or exitstatus == pytest.ExitCode.INTERNAL_ERROR:
                 self._file.close()

@@ -14,11 +14,13 @@ import pytest
 from conformance.app.pytest_plugin.options import Settings, settings
 from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
+from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.reference.store import folder_of, sweep
 from conformance.run import hookspecs
 from conformance.run.diagnosis import diagnose
 from conformance.run.registry import Registry, build_registry, select
+from conformance.run.reuse.dependency_recorder import Recorder
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
 from conformance.run.session import Session
 from conformance.run.tiers import DEFAULT, FULL, tier
@@ -42,12 +44,34 @@ class Setup:
 
     @functools.cached_property
     def cases(self) -> tuple[CaseId, ...]:
+        """The cases to play: of those selected the ones in the file of cases, if there is one.
+
+        Raises:
+            ConformanceError: a glob matches nothing, or the file cannot be read.
+        """
+        if self.settings.cases is None:
+            return self.selected
+        wanted = _lines(self.settings.cases)
+        return tuple(case for case in self.selected if str(case) in wanted)
+
+    @functools.cached_property
+    def selected(self) -> tuple[CaseId, ...]:
         """The selected cases, a family's together; none where there are fewer families than shards.
 
         Raises:
             ConformanceError: a glob matches nothing.
         """
         return self.selection.shard.of(cases(self.registry, self.selection), self.group_of)
+
+    @functools.cached_property
+    def result_folder(self) -> Path:
+        """Where results are kept from run to run."""
+        return user_cache() / "results"
+
+    @functools.cached_property
+    def recorder(self) -> Recorder:
+        """Finds what the cases that this process plays hang on."""
+        return Recorder()
 
     @functools.cached_property
     def session(self) -> Session:
@@ -197,6 +221,13 @@ def _expectations(folder: Path | None) -> Expectations:
     if folder is not None and not folder.is_dir():
         raise ConformanceError(f"--expectations: {folder} is no folder")
     return load_expectations(folder)
+
+
+def _lines(path: Path) -> frozenset[str]:
+    try:
+        return frozenset(path.read_text(encoding="utf-8").split())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConformanceError(f"{path}: cannot read the cases: {error}") from error
 
 
 def _dtype(name: str) -> str:

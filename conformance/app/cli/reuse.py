@@ -1,0 +1,164 @@
+"""Which of the selected cases ``conformance run`` plays: options, the plan, the last failures."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from conformance.app.cli.options import EXISTING_FILE
+from conformance.app.pytest_plugin.setup import Setup
+from conformance.core.verdict import CaseId, CaseResult
+from conformance.reference.store import write_cached
+from conformance.report import Outcome
+from conformance.report.jsonl import read_results
+from conformance.run.coverage import account
+from conformance.run.reuse.checkouts import changed_modules
+from conformance.run.reuse.planning import Plan, Reuse
+from conformance.run.reuse.result_store import ResultStore
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LAST_RUN = ""
+_FAILURES = "last_failed.json"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The options.
+
+    Attributes:
+        fresh: play all that is selected.
+        changed: a commit of the library's checkout; empty for the last run; ``None`` if not given.
+        since: results of an older run.
+        last_failed: play only what failed the last time.
+    """
+
+    fresh: bool = False
+    changed: str | None = None
+    since: Path | None = None
+    last_failed: bool = False
+
+    def plan(self, setup: Setup) -> Plan:
+        """What to play of the selected cases.
+
+        Raises:
+            ConformanceError: a file cannot be read, or ``changed`` names no commit.
+        """
+        cases = setup.selected
+        if self.fresh or setup.settings.checkpoint is not None:
+            return Plan(cases)
+        if self.last_failed:
+            return _failed_last(cases, setup.result_folder)
+        store = ResultStore(setup.result_folder)
+        reuse = Reuse(setup.registry, store, setup.selection.tier.name, setup.judged)
+        if self.since is not None:
+            return reuse.since(cases, read_results(self.since))
+        if self.changed is None:
+            return reuse.plan(cases)
+        if self.changed == _LAST_RUN:
+            return reuse.changed(cases)
+        names = {name for lib in setup.libraries for name in changed_modules(lib, self.changed)}
+        return reuse.touched(cases, names)
+
+
+def reuse_options(function: F) -> F:
+    """The options; given to the command as ``chosen``."""
+
+    @functools.wraps(function)
+    def call(
+        *args: Any,
+        fresh: bool,
+        changed: str | None,
+        since: Path | None,
+        last_failed: bool,
+        **more: Any,
+    ) -> Any:
+        if sum((fresh, changed is not None, since is not None, last_failed)) > 1:
+            raise click.UsageError("--fresh, --changed, --since and --lf: choose one of them")
+        return function(*args, chosen=Chosen(fresh, changed, since, last_failed), **more)
+
+    made: Any = call
+    for option in (
+        click.option(
+            "--lf",
+            "--last-failed",
+            "last_failed",
+            is_flag=True,
+            help="Play only the selected cases that were not as expected when they were last "
+            "played; all, if there are none.",
+        ),
+        click.option(
+            "--since",
+            type=EXISTING_FILE,
+            metavar="FILE",
+            help="Play only cases that hang on something that changed since these results.",
+        ),
+        click.option(
+            "--changed",
+            is_flag=False,
+            flag_value=_LAST_RUN,
+            metavar="[REF]",
+            help="Play only cases that hang on something that changed since they were last played; "
+            "with REF, on a module that differs from that commit of the library's checkout.",
+        ),
+        click.option(
+            "--fresh",
+            is_flag=True,
+            help="Play all selected cases. Without it, a case is not played again as long as all "
+            "that it hangs on is unchanged: its last result is used.",
+        ),
+    ):
+        made = option(made)
+    decorated: F = made
+    return decorated
+
+
+@contextlib.contextmanager
+def case_file(cases: Iterable[CaseId]) -> Iterator[Path]:
+    """A temporary file of case ids, one a line, for the processes that play them."""
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        path = Path(folder, "cases.txt")
+        path.write_text("".join(f"{case}\n" for case in cases), encoding="utf-8")
+        yield path
+
+
+def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
+    """The outcome of a run that plays nothing."""
+    order = {str(case): index for index, case in enumerate(setup.selected)}
+    results = tuple(sorted(plan.reused, key=lambda result: order[result.case]))
+    problems: list[str] = []
+    if setup.selection.leads:
+        problems += filter(None, (account(setup.registry, x).problem for x in setup.libraries))
+    if setup.expectations is not None and setup.selection.whole and not plan.unchanged:
+        problems += setup.expectations.stale(results, whole=True)
+    scenarios = tuple(setup.registry.scenarios)
+    return Outcome(results, scenarios, tuple(problems), unchanged=plan.unchanged)
+
+
+def remember_failures(folder: Path, results: Sequence[CaseResult]) -> None:
+    """Keep which cases failed, those of older runs that were not played again included."""
+    ran = {result.case for result in results}
+    failed = (_failures(folder) - ran) | {r.case for r in results if not r.expected}
+    with contextlib.suppress(OSError):  # a run works without it
+        write_cached(folder.parent / _FAILURES, msgspec.json.encode(sorted(failed)))
+
+
+def _failed_last(cases: Sequence[CaseId], folder: Path) -> Plan:
+    failed = _failures(folder)
+    play = tuple(case for case in cases if str(case) in failed)
+    return Plan(play, unchanged=len(cases) - len(play)) if play else Plan(tuple(cases))
+
+
+def _failures(folder: Path) -> set[str]:
+    try:
+        return msgspec.json.decode((folder.parent / _FAILURES).read_bytes(), type=set[str])
+    except (OSError, msgspec.MsgspecError):
+        return set()

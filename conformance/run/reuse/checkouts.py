@@ -1,0 +1,56 @@
+"""Which modules of a library's git checkout differ from a commit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from conformance.core.errors import ConformanceError
+from conformance.run.reuse.dependencies import package_folder
+
+
+def changed_modules(library: str, ref: str) -> frozenset[str]:
+    """The modules of an imported library whose files differ from ``ref``, new ones included.
+
+    Args:
+        library: its package, such as ``mlx_lm``.
+        ref: a commit, branch or tag.
+
+    Raises:
+        ConformanceError: the library is no git checkout, or git does not know ``ref``.
+    """
+    folder = package_folder(library)
+    if folder is None:
+        raise ConformanceError(f"--changed {ref}: {library} is not installed")
+    known = _git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    if known is None:
+        inside = _git(folder, "rev-parse", "--is-inside-work-tree")
+        why = f"git knows no commit {ref!r} there" if inside else "it is no git checkout"
+        raise ConformanceError(
+            f"--changed {ref}: {library} is loaded from {folder}, and {why}; "
+            "name a checkout, or leave the commit out to play what changed since the last run"
+        )
+    if not _git(folder, "ls-files", "--", "__init__.py"):
+        raise ConformanceError(
+            f"--changed {ref}: {library} is loaded from {folder}, which is no part of the git "
+            "checkout around it; name a checkout of the library"
+        )
+    tracked = _git(folder, "diff", "--name-only", "--relative", ref, "--", ".") or ""
+    new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", ".") or ""
+    paths = [Path(line) for line in (tracked + new).splitlines() if line.endswith(".py")]
+    return frozenset(_module(library, path) for path in paths)
+
+
+def _module(library: str, path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join((library, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git printed; ``None`` if it failed or is not there."""
+    command = ["git", "-C", str(folder), "-c", "core.quotepath=off", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,58 @@
+"""In the process that plays cases: what each family's cases hung on, reported once."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from conformance.core.errors import ModelError
+from conformance.core.verdict import CaseId, CaseResult, Verdict
+from conformance.run.reuse.dependencies import LIBRARIES, file_of, modules_of
+from conformance.run.reuse.digests import file_digest
+from conformance.run.session import Session
+
+EDITED = "edited during the run"
+"""In place of the digest of a file that is newer than the process: it may have run the old one."""
+
+# Verdicts that another run need not give.
+_FICKLE = {Verdict.UNSTABLE, Verdict.HANG}
+
+
+class Recorder:
+    """Finds the modules of the cases that a session played."""
+
+    def __init__(self) -> None:
+        self._begin = time.time()
+        self._reported: dict[tuple[str, str], set[str]] = {}
+        self._seen: dict[tuple[str, str], int] = {}
+
+    def modules(self, session: Session, case: CaseId, result: CaseResult) -> dict[str, str] | None:
+        """Modules that were not reported before for this family and engine, with digests.
+
+        ``None`` if the result must not be kept: it may be another one next time, or the model could
+        not be loaded, so that it is not known what it hangs on.
+        """
+        if result.verdict in _FICKLE:
+            return None
+        try:
+            model = session.subject(case).model
+        except ModelError:
+            return None
+        place = (case.engine, case.family)
+        if self._seen.get(place) == len(sys.modules):
+            return {}
+        self._seen[place] = len(sys.modules)
+        engine = session.registry.engines[case.engine]
+        own = engine.__module__.startswith("conformance.") and engine.library in LIBRARIES
+        names = modules_of(model, (engine.library,) if own else LIBRARIES)
+        before = self._reported.setdefault(place, set())
+        new = names - before
+        before |= new
+        return {name: self._digest(name) for name in sorted(new)}
+
+    def _digest(self, name: str) -> str:
+        path = Path(name) if name.endswith(".py") else file_of(name)
+        if path is None:
+            return EDITED
+        return file_digest(path) if path.stat().st_mtime < self._begin else EDITED

@@ -1,0 +1,105 @@
+"""Which of the selected cases are played, and which have a result that still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from conformance.checks.expectations.rules import CHECK as EXPECTATIONS
+from conformance.core.verdict import CaseId, CaseResult
+from conformance.run.diagnosis import CHECK as DIAGNOSIS
+from conformance.run.registry import Registry
+from conformance.run.reuse.digests import family_digest
+from conformance.run.reuse.result_store import ResultStore
+
+Judge = Callable[[CaseResult], CaseResult]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does.
+
+    Attributes:
+        play: cases to play, in the order of the selection.
+        reused: results of the others that are part of the run, judged.
+        unchanged: how many cases were left out because nothing changed that they hang on.
+    """
+
+    play: tuple[CaseId, ...]
+    reused: tuple[CaseResult, ...] = ()
+    unchanged: int = 0
+
+
+class Reuse:
+    """Finds results that still hold."""
+
+    def __init__(self, registry: Registry, store: ResultStore, tier: str, judge: Judge) -> None:
+        self._registry, self._store, self._tier, self._judge = registry, store, tier, judge
+        self._digests: dict[tuple[str, str], str] = {}
+
+    def known(self, case: CaseId) -> CaseResult | None:
+        """The kept result of a case, judged by the known defects of today.
+
+        One that fails counts only with its diagnosis.
+        """
+        found = self._store.known(case, self._digest(case), self._tier)
+        if found is None:
+            return None
+        judged = self._judge(bare(found))
+        diagnosed = any(finding.check == DIAGNOSIS for finding in found.evidence)
+        if not (judged.expected or diagnosed):
+            return None
+        return msgspec.structs.replace(judged, reused=True, key=self.key(case))
+
+    def plan(self, cases: Iterable[CaseId]) -> Plan:
+        """Play what is not known."""
+        play, reused = [], []
+        for case in cases:
+            found = self.known(case)
+            if found is None:
+                play.append(case)
+            else:
+                reused.append(found)
+        return Plan(tuple(play), tuple(reused))
+
+    def changed(self, cases: Iterable[CaseId]) -> Plan:
+        """Play what is not known, and leave out the rest."""
+        plan = self.plan(cases)
+        return Plan(plan.play, unchanged=len(plan.reused))
+
+    def since(self, cases: Iterable[CaseId], results: Iterable[CaseResult]) -> Plan:
+        """Play what has not the key that it has in the results of an older run."""
+        keys = {result.case: result.key for result in results}
+        chosen = tuple(cases)
+        play = tuple(c for c in chosen if not keys.get(str(c)) or keys[str(c)] != self.key(c))
+        return Plan(play, unchanged=len(chosen) - len(play))
+
+    def touched(self, cases: Iterable[CaseId], modules: Collection[str]) -> Plan:
+        """Play what hangs on one of these modules, or on what is not known."""
+        chosen = tuple(cases)
+        play = tuple(case for case in chosen if self._touched(case, modules))
+        return Plan(play, unchanged=len(chosen) - len(play))
+
+    def key(self, case: CaseId) -> str:
+        """A hash of all that the case hangs on now; empty if its modules are not known."""
+        return self._store.key(case, self._digest(case), self._tier)
+
+    def _touched(self, case: CaseId, modules: Collection[str]) -> bool:
+        names = self._store.hangs_on(case)
+        return names is None or not names.isdisjoint(modules)
+
+    def _digest(self, case: CaseId) -> str:
+        place = (self._registry.engines[case.engine].library, case.family)
+        if place not in self._digests:
+            self._digests[place] = family_digest(self._registry.families[place])
+        return self._digests[place]
+
+
+def bare(result: CaseResult) -> CaseResult:
+    """A result as it was before it was judged by known defects."""
+    evidence = tuple(f for f in result.evidence if f.check != EXPECTATIONS)
+    return msgspec.structs.replace(
+        result, expected=result.verdict.good, known=None, evidence=evidence, reused=False
+    )
