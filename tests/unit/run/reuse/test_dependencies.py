@@ -1,0 +1,85 @@
+"""What a family's cases hang on: the modules that its model is from, and what these import."""
+
+import sys
+
+import pytest
+from mlx_lm.models import cache, gemma3_text, llama
+
+from conformance.run.reuse import dependencies
+from conformance.run.reuse.dependencies import file_of, modules_of, origins
+
+ARGS = {
+    "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8,
+    "num_attention_heads": 1, "rms_norm_eps": 1e-5, "vocab_size": 8,
+}  # fmt: skip
+
+
+@pytest.fixture
+def model():
+    return llama.Model(llama.ModelArgs(**ARGS))
+
+
+def test_the_models_module_and_all_that_it_imports_count(model):
+    found = modules_of(model, ("mlx_lm",))
+    assert {"mlx_lm.models.llama", "mlx_lm.models.base", "mlx_lm.models.cache"} <= found
+    assert {"mlx_lm", "mlx_lm.models.rope_utils", "mlx_lm.generate"} <= found
+
+
+def test_another_model_that_is_loaded_too_does_not(model):
+    assert gemma3_text.__name__ in sys.modules
+    assert "mlx_lm.models.gemma3_text" not in modules_of(model, ("mlx_lm",))
+
+
+def test_a_part_from_another_models_module_counts(model):
+    model.model.layers[0].self_attn.more = [{"x": gemma3_text.RMSNorm(8)}]
+    assert "mlx_lm.models.gemma3_text" in modules_of(model, ("mlx_lm",))
+
+
+def test_a_function_of_another_module_counts(model):
+    model.helper = gemma3_text.create_attention_mask
+    assert gemma3_text.create_attention_mask.__module__ in origins(model)
+
+
+def test_another_librarys_modules_count_where_anything_may_be_used(model):
+    assert "mlx_vlm.utils" in sys.modules or __import__("mlx_vlm.utils")
+    assert "mlx_vlm.utils" not in modules_of(model, ("mlx_lm",))
+    assert "mlx_vlm.utils" in modules_of(model)
+
+
+def test_a_module_of_the_users_own_counts_by_its_path(model, tmp_path, monkeypatch):
+    (tmp_path / "my_engine.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("my_engine")
+    monkeypatch.setitem(sys.modules, "my_engine", sys.modules["my_engine"])
+    assert str(tmp_path / "my_engine.py") in modules_of(model, ("mlx_lm",))
+
+
+def test_nothing_installed_and_nothing_of_this_package_counts(model):
+    found = modules_of(model)
+    assert not [name for name in found if name.startswith(("conformance", "mlx.", "numpy"))]
+    assert not [name for name in found if "site-packages" in name]
+
+
+def test_a_package_shadows_a_module_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(dependencies, "package_folder", lambda name: tmp_path)
+    (tmp_path / "one.py").touch()
+    assert file_of("lib.one") == tmp_path / "one.py"
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/__init__.py").touch()
+    assert file_of("lib.one") == tmp_path / "one/__init__.py"
+    assert file_of("lib.two") is None
+
+
+def test_imports_within_functions_and_relative_ones_are_seen(tmp_path, monkeypatch):
+    package = tmp_path / "lib"
+    (package / "deep").mkdir(parents=True)
+    (package / "deep/one.py").write_text(
+        "from . import two\n\ndef f():\n    from ..three import x\n    import lib.four\n"
+    )
+    monkeypatch.setattr(dependencies, "package_folder", lambda name: package)
+    found = dependencies._imported("lib.deep.one")
+    assert {"lib", "lib.deep", "lib.deep.two", "lib.three", "lib.four"} <= found
+
+
+def test_the_cache_module_is_found_by_its_file():
+    assert str(file_of("mlx_lm.models.cache")) == cache.__file__

@@ -1,0 +1,99 @@
+"""What is played again, and what is taken from an earlier run."""
+
+from types import SimpleNamespace
+
+import msgspec
+from results_by_hand import make_finding, make_result
+
+from conformance.core.family import Facts, Family
+from conformance.core.verdict import CaseId, Verdict
+from conformance.run.reuse.planning import Reuse, bare
+
+A, B = "mlx_lm/llama/ragged/float32/0", "mlx_lm/llama/wide/float32/0"
+CASES = tuple(map(CaseId.parse, (A, B)))
+REGISTRY = SimpleNamespace(
+    engines={"mlx_lm": SimpleNamespace(library="mlx_lm")},
+    families={("mlx_lm", "llama"): Family("llama", Facts(), {"vocab_size": 8})},
+)
+
+
+class Store:
+    """Knows some results, whose modules and keys are as given."""
+
+    def __init__(self, *results, modules=None, keys=()):
+        self._results = {result.case: result for result in results}
+        self._modules, self._keys = modules or {}, dict(keys)
+
+    def known(self, case, family, tier):
+        return self._results.get(str(case))
+
+    def hangs_on(self, case):
+        return self._modules.get(str(case))
+
+    def key(self, case, family, tier):
+        return self._keys.get(str(case), "")
+
+
+def reuse(*results, judge=lambda result: result, **more):
+    return Reuse(REGISTRY, Store(*results, **more), "full", judge)
+
+
+def test_what_is_known_is_not_played_and_marked():
+    plan = reuse(make_result(A)).plan(CASES)
+    assert plan.play == CASES[1:]
+    assert [(r.case, r.reused) for r in plan.reused] == [(A, True)]
+
+
+def test_only_what_changed_leaves_the_rest_out():
+    plan = reuse(make_result(A)).changed(CASES)
+    assert (plan.play, plan.reused, plan.unchanged) == (CASES[1:], (), 1)
+
+
+def test_a_failure_is_used_again_only_with_its_diagnosis():
+    failed = make_result(A, Verdict.DIVERGED, expected=False)
+    assert reuse(failed).plan(CASES).play == CASES
+    diagnosed = make_finding(Verdict.EXACT, check="diagnosis")
+    told = make_result(A, Verdict.DIVERGED, expected=False, evidence=(diagnosed,))
+    assert reuse(told).plan(CASES).play == CASES[1:]
+
+
+def test_results_are_judged_by_the_known_defects_of_today():
+    def judge(result):
+        assert not result.known
+        assert all(finding.check != "expectations" for finding in result.evidence)
+        return replace_known(result)
+
+    rule = make_finding(check="expectations")
+    old = make_result(A, Verdict.DIVERGED, expected=True, known="gone", evidence=(rule,))
+    (found,) = reuse(old, judge=judge).plan(CASES).reused
+    assert (found.known, found.expected) == ("today", True)
+
+
+def replace_known(result):
+    return msgspec.structs.replace(result, known="today", expected=True)
+
+
+def test_since_older_results_what_has_another_key_is_played():
+    older = [make_result(A, key="1"), make_result(B, key="1")]
+    plan = reuse(keys={A: "1", B: "2"}).since(CASES, older)
+    assert (plan.play, plan.unchanged) == (CASES[1:], 1)
+
+
+def test_since_older_results_what_is_not_known_is_played():
+    assert reuse(keys={A: "1"}).since(CASES, [make_result(A)]).play == CASES
+    assert reuse().since(CASES, [make_result(A, key="1")]).play == CASES
+    assert reuse(keys={A: "1"}).since(CASES, []).play == CASES
+
+
+def test_what_hangs_on_a_changed_module_is_played_and_what_is_not_known():
+    modules = {A: frozenset({"lib.llama"}), B: frozenset({"lib.cache"})}
+    assert reuse(modules=modules).touched(CASES, {"lib.cache"}).play == CASES[1:]
+    assert reuse(modules={A: modules[A]}).touched(CASES, {"lib.cache"}).play == CASES[1:]
+    assert reuse(modules=modules).touched(CASES, {"lib.none"}).play == ()
+
+
+def test_a_bare_result_is_as_no_known_defect_had_been_looked_for():
+    rule, right = make_finding(check="expectations"), make_finding()
+    result = make_result(A, Verdict.DIVERGED, expected=True, known="x", evidence=(right, rule))
+    assert bare(result).evidence == (right,)
+    assert (bare(result).expected, bare(result).known) == (False, None)

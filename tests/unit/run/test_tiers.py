@@ -1,0 +1,72 @@
+"""What a tier plays, and what it does with what its data does not know."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from conformance.core.errors import ConformanceError
+from conformance.core.family import Facts, Family
+from conformance.run.tiers import QUICK, TIERS, WHOLE, Choice, Tier, read_tiers, tier
+
+CHOICE = Choice(
+    killed=9,
+    of=9,
+    share=0.5,
+    left_out={"ragged": ("long_*",), "wide": ("*",)},
+    of_kinds={"invalid": ("*",), "quantized": ("*turbo*",)},
+)
+TIER = Tier("default", {"toy": CHOICE})
+
+
+def family(*, library="toy", quick=False):
+    return Family("llama", Facts(library=library, quick=quick), {"vocab_size": 8})
+
+
+def kept(scenario, *names, **more):
+    schedules = [SimpleNamespace(name=name) for name in names]
+    return [s.name for s in TIER.kept(family(**more), scenario, schedules)]
+
+
+def test_schedules_that_are_left_out_are_not_played():
+    assert kept("ragged", "long_first", "short_first") == ["short_first"]
+
+
+def test_a_schedule_and_a_scenario_that_the_data_does_not_know_are_played():
+    assert kept("ragged", "new", "short_first") == ["new", "short_first"]
+    assert kept("brand_new", "long_first") == ["long_first"]
+    assert TIER.plays(family(), "brand_new")
+
+
+def test_a_rung_with_nothing_else_is_played_whole():
+    assert kept("ragged", "long_first", "long_last") == ["long_first", "long_last"]
+
+
+def test_a_whole_scenario_is_left_out():
+    assert not TIER.plays(family(), "wide")
+    assert not TIER.plays(family(quick=True), "wide")
+
+
+def test_what_tests_the_engine_is_played_by_families_that_represent_a_kind():
+    assert not TIER.plays(family(), "invalid")
+    assert TIER.plays(family(quick=True), "invalid")
+    assert kept("quantized", "turbo", "uniform") == ["uniform"]
+    assert kept("quantized", "turbo", "uniform", quick=True) == ["turbo", "uniform"]
+
+
+def test_a_library_without_a_choice_is_played_whole():
+    assert TIER.plays(family(library="other"), "wide")
+    assert WHOLE.plays(family(), "wide")
+
+
+def test_an_unknown_tier_is_refused():
+    with pytest.raises(ConformanceError, match="no tier 'slow'; there are quick, default, full"):
+        tier("slow")
+
+
+def test_the_data_has_each_tier_but_the_full_one_and_leaves_less_out_of_the_default():
+    data = read_tiers()
+    assert {*data.tiers, "full"} == set(TIERS)
+    for library, choice in data.tiers["default"].items():
+        quick = data.tiers[QUICK][library]
+        assert quick.share < choice.share < 1
+        assert "*" not in {glob for globs in choice.left_out.values() for glob in globs}
