@@ -96,6 +96,11 @@ class Session:
         findings = (*outcome.findings, finding_of(threads))
         return dataclasses.replace(outcome, findings=findings)
 
+    def loaded(self, case: CaseId) -> Subject | None:
+        """The case's model with its oracles, if it is loaded."""
+        found = self._subjects.get(self._key(case))
+        return None if isinstance(found, ModelError) else found
+
     def subject(self, case: CaseId) -> Subject:
         """The case's model with its oracles, loaded when it is first needed.
 
@@ -103,7 +108,7 @@ class Session:
             ModelError: the library cannot build or load it.
         """
         engine = self.registry.engines[case.engine]
-        key = (engine.library, case.family, case.dtype, case.seed)
+        key = self._key(case)
         if key not in self._subjects:
             library = self.registry.libraries[engine.library]
             family = self.registry.families[engine.library, case.family]
@@ -126,6 +131,9 @@ class Session:
         if isinstance(found, ModelError):
             raise found
         return found
+
+    def _key(self, case: CaseId) -> tuple[str, str, str, int]:
+        return (self.registry.engines[case.engine].library, case.family, case.dtype, case.seed)
 
     def _result(
         self, case: CaseId, outcome: Outcome, *, seconds: float, forward_seconds: float

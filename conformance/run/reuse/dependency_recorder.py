@@ -6,7 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-from conformance.core.errors import ModelError
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.run.reuse.dependencies import LIBRARIES, file_of, modules_of
 from conformance.run.reuse.digests import file_digest
@@ -30,14 +29,13 @@ class Recorder:
     def modules(self, session: Session, case: CaseId, result: CaseResult) -> dict[str, str] | None:
         """Modules that were not reported before for this family and engine, with digests.
 
-        ``None`` if the result must not be kept: it may be another one next time, or the model could
-        not be loaded, so that it is not known what it hangs on.
+        ``None`` if the result must not be kept: it may be another one next time, or the model is
+        not loaded, so that it is not known what it hangs on.
         """
         if result.verdict in _FICKLE:
             return None
-        try:
-            model = session.subject(case).model
-        except ModelError:
+        subject = session.loaded(case)
+        if subject is None:
             return None
         place = (case.engine, case.family)
         if self._seen.get(place) == len(sys.modules):
@@ -45,7 +43,7 @@ class Recorder:
         self._seen[place] = len(sys.modules)
         engine = session.registry.engines[case.engine]
         own = engine.__module__.startswith("conformance.") and engine.library in LIBRARIES
-        names = modules_of(model, (engine.library,) if own else LIBRARIES)
+        names = modules_of(subject.model, (engine.library,) if own else LIBRARIES)
         before = self._reported.setdefault(place, set())
         new = names - before
         before |= new

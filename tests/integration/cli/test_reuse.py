@@ -1,0 +1,95 @@
+"""``conformance run`` plays again only what hangs on something that changed."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import mlx_lm
+import pytest
+
+CASES = ("--engine", "mlx_lm", "--family", "llama", "--family", "qwen3", "--scenario", "batch_of*")
+LLAMA, QWEN = (f"mlx_lm/{name}/batch_of_one/float32/0" for name in ("llama", "qwen3"))
+
+
+@pytest.fixture
+def checkout(tmp_path, environment):
+    """A git checkout of mlx-lm that Python imports, with one commit; older than any process."""
+    package = tmp_path / "checkout/mlx_lm"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(mlx_lm.__file__).parent, package, ignore=ignored)
+    git = ("git", "-C", package.parent, "-c", "user.name=a", "-c", "user.email=a@b")
+    for arguments in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
+        subprocess.run([*git, *arguments], check=True)
+    environment["PYTHONPATH"] = str(package.parent)
+    for path in package.rglob("*.py"):
+        os.utime(path, (1, 1))
+    return package
+
+
+@pytest.fixture
+def play(conformance, checkout):
+    """Run the two cases in this process; the ids of those that were really played."""
+
+    def command(*options):
+        done = conformance("run", *CASES, *options, "--jobs", "1", "--json", "r.jsonl")
+        assert done.code == 0, done
+        return {r["case"] for r in done.results() if not r["reused"]}, done
+
+    return command
+
+
+def edit(path):
+    """Change a file's text, as an editor does before a process begins."""
+    path.write_text(path.read_text() + "\n# changed\n")
+    os.utime(path, (2, 2))
+
+
+def test_a_changed_model_file_plays_its_family_and_a_shared_file_all(play, checkout, tmp_path):
+    assert play()[0] == {LLAMA, QWEN}
+    played, done = play()
+    assert played == set()
+    assert "2 cases, all as expected" in done.out
+    assert "2 reused from earlier runs" in done.out
+    shutil.copy(tmp_path / "r.jsonl", tmp_path / "before.jsonl")
+    edit(checkout / "models/llama.py")
+    assert play("--changed", "HEAD")[0] == {LLAMA}
+    edit(checkout / "models/llama.py")
+    assert play()[0] == {LLAMA}
+    assert play("--since", "before.jsonl")[0] == {LLAMA}
+    edit(checkout / "models/cache.py")
+    assert play("--changed")[0] == {LLAMA, QWEN}
+    assert play("--fresh")[0] == {LLAMA, QWEN}
+    assert play()[0] == set()
+
+
+def test_the_last_failures_are_played_alone_until_they_are_right(conformance, checkout):
+    models = checkout / "models"
+    whole, wrong = (models / "qwen3.py").read_text(), "raise RuntimeError('no')\n"
+    (models / "qwen3.py").write_text(
+        whole.replace(
+            "def __call__(",
+            "def __call__(self, *a, **k):\n        " + wrong + "\n    def _gone(",
+            1,
+        )
+    )
+    options = ("run", *CASES, "--jobs", "1", "--json", "r.jsonl")
+    assert conformance(*options).code == 1
+    (models / "qwen3.py").write_text(whole)
+    done = conformance(*options, "--lf")
+    assert done.code == 0, done
+    assert [r["case"] for r in done.results()] == [QWEN]
+    assert "1 left out" in done.out
+    assert len(conformance(*options, "--lf").results()) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [("--fresh", "--lf"), ("--changed", "--since", "r.jsonl"), ("--since", "none.jsonl")]
+)
+def test_options_that_exclude_each_other_and_files_that_are_not_there_are_refused(
+    conformance, tmp_path, options
+):
+    (tmp_path / "r.jsonl").touch()
+    done = conformance("run", *options)
+    assert done.code == 2
+    assert "Traceback" not in done.err
