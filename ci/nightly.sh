@@ -19,7 +19,7 @@ worse=0
 run() {
   CONFORMANCE_EXTRAS="" CONFORMANCE_INSTALL="$1" bash ci/setup.sh
   local code=0
-  .venv/bin/conformance run --engine "${library//-/_}*" --no-expectations --quiet \
+  .venv/bin/conformance run --engine "${library//-/_}*" --tier full --no-expectations --quiet \
     --json "results/$2.jsonl" "${@:3}" >"results/$2.txt" || code=$?
   tail -n 1 "results/$2.txt"
   if [ "$code" -gt 1 ]; then
