@@ -1,4 +1,4 @@
-"""The folder of the user that keeps what can be made again."""
+"""Where this project keeps what a later run can use again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def user_cache() -> Path:
-    """Below ``$XDG_CACHE_HOME``, or below ``~/.cache``; it need not be there."""
+    """The project's folder in the user's cache; it need not exist yet."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "mlx-conformance"

@@ -11,6 +11,7 @@ import enum
 import msgspec
 
 from conformance.core.errors import ResultError
+from conformance.core.invocation import Invocation
 from conformance.core.picture import Picture
 
 MOST_FINDINGS = 40
@@ -140,7 +141,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
     the first output token at which a finding applies. ``seconds`` is wall time;
     ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
-    of a case that is wrong.
+    of a case that is wrong. ``invocation`` is the run that played it.
     """
 
     case: str
@@ -164,6 +165,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     schedules: tuple[ScheduleResult, ...] = ()
     schema: int = 1
     picture: Picture | None = None
+    invocation: Invocation | None = None
 
 
 def encode(result: CaseResult) -> str:

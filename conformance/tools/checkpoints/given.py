@@ -31,7 +31,9 @@ class Given:
     @property
     def cache_folder(self) -> Path:
         """``cache``, or a folder in the user's cache."""
-        return self.cache if self.cache is not None else user_cache()
+        if self.cache is not None:
+            return self.cache
+        return user_cache()
 
     @property
     def options(self) -> tuple[str, ...]:
