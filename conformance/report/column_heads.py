@@ -8,7 +8,7 @@ MOST_LINES = 5
 LEAST_LETTERS = 3
 """So many letters in a line are enough for every scenario of the ladder."""
 
-_MOST_LETTERS = 7
+_MOST_LETTERS = 12
 _CUT = "."
 
 
