@@ -19,7 +19,7 @@ from conformance.report.matrix import matrices
 from conformance.report.terminal_matrix import legend_text, matrix_text
 from conformance.run.registry import build_registry
 
-WIDTH = 110
+WIDTH = 130
 
 
 def main(source: str, target: str) -> None:

@@ -1,6 +1,7 @@
 """Results and reports made by hand: of every kind, very many, and some with hostile names."""
 
 from conformance.core.inventory import About, Account, Inventory
+from conformance.core.invocation import Invocation
 from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.report.pages.material import Material
 from conformance.report.trials import Kill, Outcome, Trial
@@ -15,6 +16,7 @@ HOSTILE = (
 )
 """Names that would do something in a page which does not escape them."""
 
+INVOCATION = Invocation("2026-11-22T14:10:28Z", "conformance run --json today.jsonl")
 SCENARIOS = ("repeat", "ragged", "staggered", "quantized")
 
 
@@ -38,6 +40,7 @@ def make_result(case_id="mlx_lm/llama/ragged/float32/0", verdict=Verdict.EXACT, 
         "device": "cpu (made by hand)",
         "seconds": 0.5,
         "forward_seconds": 0.25,
+        "invocation": INVOCATION,
     }
     return CaseResult(verdict=verdict, **{**values, **changes})
 
@@ -117,7 +120,10 @@ def everything():
         Trial("B1.mask", "B1", "mlx_lm", "llama", "float32", 0, Outcome.KILLED, kills=(kill,)),
         Trial("B1.mask", "B1", "mlx_lm", "mamba", "float32", 0, Outcome.SURVIVED),
     )
-    before = tuple(make_result(result.case, Verdict.CRASH) for result in results[3:])
+    older = Invocation("2026-11-21T02:00:00Z", "conformance run --json yesterday.jsonl")
+    before = tuple(
+        make_result(result.case, Verdict.CRASH, invocation=older) for result in results[3:]
+    )
     return Material(
         results,
         inventory(),
@@ -166,6 +172,7 @@ def hostile():
                 known=name,
                 evidence=(finding,),
                 versions={name: name},
+                invocation=Invocation(name, name),
                 device=name,
             )
         )

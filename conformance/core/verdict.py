@@ -11,6 +11,7 @@ import enum
 import msgspec
 
 from conformance.core.errors import ResultError
+from conformance.core.invocation import Invocation
 from conformance.core.picture import Picture
 
 MOST_FINDINGS = 40
@@ -142,9 +143,9 @@ class CaseResult(msgspec.Struct, frozen=True):
     ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
     the first output token at which a finding applies. ``seconds`` is wall time;
     ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
-    of a case that is wrong. ``left_out`` are schedules of the scenario that the run's tier does not
-    play. ``key`` is a hash of all that the case hung on, where that is known; ``reused`` means that
-    an earlier run with the same key gave the result.
+    of a case that is wrong. ``invocation`` is the run that played it. ``left_out`` are schedules of
+    the scenario that the run's tier does not play. ``key`` is a hash of all that the case hung on,
+    where that is known; ``reused`` means that an earlier run with the same key gave the result.
     """
 
     case: str
@@ -168,6 +169,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     schedules: tuple[ScheduleResult, ...] = ()
     schema: int = 1
     picture: Picture | None = None
+    invocation: Invocation | None = None
     left_out: tuple[str, ...] = ()
     key: str = ""
     reused: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from conformance.core.verdict import Verdict
+from conformance.report.column_heads import LEAST_LETTERS, head_lines, is_cut, letters_for
 from conformance.report.matrix import GLYPHS, UNEXPECTED, Cell, Matrix, Row
 from conformance.report.outcome import count
 
@@ -21,7 +22,7 @@ _STYLES = {
     Verdict.TIE: "cyan",
     Verdict.UNSUPPORTED: "bright_black",
 }
-_LEAST = 4  # columns of cells for which long family names are cut
+_LEAST = 2 * (LEAST_LETTERS + 1)  # room for two columns, for which long family names are cut
 _CUT = ".."
 
 
@@ -32,13 +33,7 @@ def matrix_text(matrix: Matrix, width: int, *, every_family: bool = False) -> Te
     lines = [Text(line, style="bold") for line in _broken(head.split(" "), width)]
     shown = matrix.rows if every_family else _worth_showing(matrix)
     if shown:
-        names = min(max(len(row.family) for row in shown), max(width - 4 - 2 * _LEAST, 4))
-        cell = 3 if names + 3 + 3 * len(matrix.scenarios) <= width else 2
-        room = max((width - names - 4) // cell, 1)
-        for start in range(0, len(matrix.scenarios), room):
-            part = slice(start, start + room)
-            lines += _header(matrix.scenarios[part], indent=names + 4, cell=cell)
-            lines += [_row(row, part, names, cell) for row in shown]
+        lines += _blocks(matrix.scenarios, shown, width)
     for sentence in _left_out(matrix, len(shown)):
         lines += [Text(f"  {line}", "bright_black") for line in _broken(sentence, width - 2)]
     return Text("\n").join(lines)
@@ -86,13 +81,20 @@ def _left_out(matrix: Matrix, shown: int) -> Iterator[list[str]]:
         yield f"{more}{count(unsupported, 'family')}: unsupported in every scenario".split(" ")
 
 
-def _header(scenarios: Sequence[str], *, indent: int, cell: int) -> Iterator[Text]:
-    """Vertical names, one column each, aligned to the first row of cells."""
-    height = max(len(name) for name in scenarios)
-    for level in range(height):
-        letters = (name.rjust(height)[level].replace("_", "|") for name in scenarios)
-        line = " " * indent + "".join(f"{letter:<{cell}}" for letter in letters)
-        yield Text(line.rstrip(), style="bright_black")
+def _blocks(scenarios: Sequence[str], rows: Sequence[Row], width: int) -> Iterator[Text]:
+    """As many columns side by side as fit, then the next ones with the same rows."""
+    names = min(max(len(row.family) for row in rows), max(width - 4 - _LEAST, 4))
+    letters = letters_for(scenarios, width - names - 3)
+    room = max((width - names - 3) // (letters + 1), 1)
+    for start in range(0, len(scenarios), room):
+        part = slice(start, start + room)
+        for line in head_lines(scenarios[part], letters):
+            yield Text(" " * (names + 4) + line, style="bright_black")
+        for row in rows:
+            yield _row(row, part, names, letters + 1)
+    if cut := [name for name in scenarios if is_cut(name, letters)]:
+        for line in _broken(f"in full: {', '.join(cut)}".split(" "), width - 2):
+            yield Text(f"  {line}", "bright_black")
 
 
 def _row(row: Row, part: slice, names: int, cell: int) -> Text:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId
+from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry, select
 from conformance.run.tiers import FULL, WHOLE, Tier
 
@@ -43,14 +44,15 @@ class Shard:
             raise ConformanceError(f"--shard: {text!r} is not K/N with K from 1 to N, such as 2/4")
         return cls(number, count)
 
-    def of(self, found: Iterable[T], group_of: Callable[[T], str]) -> tuple[T, ...]:
+    def of(
+        self, found: Iterable[T], group_of: Callable[[T], str], seconds: FamilySeconds
+    ) -> tuple[T, ...]:
         """The items of this shard, in their order.
 
-        Each group stays in one shard. Groups are assigned in the order of their names, so that
-        related families, which take about the same time, are spread over the shards.
+        Each group stays in one shard; the shards have about equal seconds.
         """
         groups = [(group_of(item), item) for item in found]
-        mine = set(sorted({group for group, _ in groups})[self.number - 1 :: self.count])
+        mine = set(seconds.parts((group for group, _ in groups), self.count)[self.number - 1])
         return tuple(item for group, item in groups if group in mine)
 
 

@@ -42,9 +42,37 @@ def test_it_is_read_by_its_landmarks_and_headings(page, report):
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
 
 
-def test_a_narrow_window_needs_no_scrolling_sideways(new_page, report, picture):
-    for name in ("index", "matrix"):
-        page = new_page(400, 800)
-        page.goto(f"{report}/{name}.html")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
-        picture(page, f"{name}-narrow")
+def test_the_small_matrix_has_a_cell_for_each_and_leads_to_the_large_one(page, report):
+    page.goto(f"{report}/index.html")
+    pictures = page.locator(".small")
+    assert pictures.locator("figcaption").all_text_contents() == [
+        "mlx_lm float32: 5 families, 4 scenarios",
+        "mlx_lm bfloat16: 1 family, 4 scenarios",
+        "mlx_vlm float32: 1 family, 4 scenarios",
+    ]
+    assert pictures.locator("a title").all_text_contents()[3] == "qwen3: 1 not expected, 3 exact"
+    pictures.first.locator("svg a").nth(3).click()
+    page.wait_for_selector("html[data-ready]")
+    assert page.locator("#status").text_content() == "1 of 7 rows, 4 cases"
+
+
+def test_the_small_matrix_has_the_colours_of_its_key(page, report):
+    page.goto(f"{report}/index.html")
+    colour = "paths => paths.map((path) => getComputedStyle(path).stroke)"
+    key = page.eval_on_selector_all(".keys path", colour)
+    assert len(set(key)) == 5
+    assert page.locator(".keys").inner_text().split("\n")[3] == "known defect"
+    assert page.eval_on_selector_all(".small:first-child path", colour) == key
+
+
+def test_date_command_and_the_older_run_are_at_the_top(page, report):
+    page.goto(f"{report}/index.html")
+    assert page.locator("dl.run").first.inner_text().split("\n") == [
+        "2026-11-22 14:10 UTC",
+        "conformance run --json today.jsonl",
+    ]
+    assert page.locator("dl.run").nth(1).inner_text().split("\n")[1] == (
+        "conformance run --json yesterday.jsonl: 25 cases"
+    )
+    page.get_by_role("link", name="What changed").click()
+    page.wait_for_url("**/comparison.html")

@@ -17,6 +17,7 @@ import click
 import conformance
 from conformance.app.cli.lazy_group import Lazy, LazyGroup
 from conformance.core.errors import ConformanceError
+from conformance.core.user_cache import user_cache
 
 EXIT_USER_ERROR = 2
 
@@ -110,6 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``conformance`` command. Ends the process."""
     # Processes that are started import nothing from the current folder, which may be a checkpoint.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
+    # Hypothesis keeps what it found in sources; its own choice is a folder where the user is.
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache() / "hypothesis"))
     words = list(sys.argv[1:] if arguments is None else arguments)
     if _plays_one_case(words):
         contained = importlib.import_module("conformance.app.cli.contained")  # it needs pytest

@@ -1,4 +1,4 @@
-"""How cases are given to workers: a family's together, none again that crashed its worker."""
+"""How cases are given to workers: a family's together, the longest first, no crashed one again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from conformance.core.verdict import CaseId
 
 
 class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
-    """``--dist loadgroup``, with six differences.
+    """``--dist loadgroup``, with seven differences.
 
+    - The group that takes longest by the recorded seconds is given out first, so that no worker
+      begins a long one when all others are done. xdist sorts by number of items, or not at all.
     - Cases are grouped by their ids. xdist 3.8 reads a mark that it appends to node ids,
       which pytest 9.2 no longer lets it do: each item would be a group of its own.
     - What crashed a worker is over. xdist's own puts the whole group back in the queue, the
@@ -44,6 +46,18 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
             # A golden is compared on the model that its family's cases run on.
             return golden_of(nodeid) or str(super()._split_scope(nodeid))
         return self._setup.group_of(CaseId.parse(case))
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Give a worker the longest group that is left; of equal ones the first collected."""
+        longest = max(self.workqueue, key=self._seconds_left)
+        self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
+
+    def _seconds_left(self, scope: str) -> float:
+        """The group's recorded seconds; the part of them that a crashed worker left."""
+        unit = self.workqueue[scope]
+        left = list(unit.values()).count(False)
+        return self._setup.seconds.of(scope) * left / max(len(unit), 1)
 
     def schedule(self) -> None:
         """Give out work; called whenever a worker is ready for its first."""

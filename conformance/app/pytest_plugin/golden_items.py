@@ -62,7 +62,7 @@ def wanted(config: pytest.Config) -> list[tuple[str, str]]:
     known = sorted({family for _, family in of_libraries})
     chosen = set(select(known, selection.families, what="family"))
     held = [names for names in of_libraries if names[1] in chosen and names not in without]
-    return list(selection.shard.of(held, "/".join))
+    return list(selection.shard.of(held, "/".join, setup.seconds))
 
 
 class GoldenModule(pytest.Module):

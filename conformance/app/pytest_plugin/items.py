@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import json
 import time
 import traceback
@@ -54,11 +55,10 @@ class SuiteItem(pytest.Item):
     def __init__(self, *, setup: Setup, group: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.setup_ = setup
-        self.add_marker(pytest.mark.conformance)
-        self.add_marker(pytest.mark.xdist_group(group))
         manager = self.config.pluginmanager
-        if manager.hasplugin("timeout") and not self.config.getoption("timeout", None):
-            self.add_marker(pytest.mark.timeout(setup.settings.timeout))
+        timed = manager.hasplugin("timeout") and not self.config.getoption("timeout", None)
+        for mark in _marks(group, setup.settings.timeout if timed else None):
+            self.add_marker(mark)
 
     def reportinfo(self) -> tuple[Any, None, str]:
         """The item's name in reports and JUnit files."""
@@ -146,6 +146,13 @@ class CoverageItem(SuiteItem):
         if problem:
             self.stash[PROBLEM] = problem
             raise Unexpected(problem)
+
+
+@functools.cache
+def _marks(group: str, timeout: float | None) -> tuple[pytest.MarkDecorator, ...]:
+    """The marks of a group's items; for each that is made pytest reads all that are declared."""
+    timed = () if timeout is None else (pytest.mark.timeout(timeout),)
+    return (pytest.mark.conformance, pytest.mark.xdist_group(group), *timed)
 
 
 def _interrupted_at(stopped: BaseException) -> str:

@@ -18,6 +18,7 @@ from conformance.app.pytest_plugin.result_keeping import ResultKeeper
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
 from conformance.core.errors import ConformanceError, ResultError
+from conformance.core.invocation import this_invocation
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
@@ -70,6 +71,7 @@ class ResultCollector:
         self._keeper = ResultKeeper(setup) if setup.settings.keep else None
         self._interrupted = False
         self._begin = time.perf_counter()
+        self._invocation = this_invocation()
 
     # What comes in -------------------------------------------------------------------------------
 
@@ -202,6 +204,7 @@ class ResultCollector:
         terminalreporter.write(render(text, colour=writer.hasmarkup) + "\n")
 
     def _record(self, result: CaseResult) -> None:
+        result = msgspec.structs.replace(result, invocation=self._invocation)
         self._results[result.case] = result
         if self._file:
             with self._file_errors_reported():

@@ -19,6 +19,7 @@ from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.reference.store import folder_of, sweep
 from conformance.run import hookspecs
 from conformance.run.diagnosis import diagnose
+from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.reuse.dependency_recorder import Recorder
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
@@ -61,7 +62,13 @@ class Setup:
         Raises:
             ConformanceError: a glob matches nothing.
         """
-        return self.selection.shard.of(cases(self.registry, self.selection), self.group_of)
+        found = cases(self.registry, self.selection)
+        return self.selection.shard.of(found, self.group_of, self.seconds)
+
+    @functools.cached_property
+    def seconds(self) -> FamilySeconds:
+        """The recorded seconds of the groups of cases."""
+        return FamilySeconds.load()
 
     @functools.cached_property
     def result_folder(self) -> Path:

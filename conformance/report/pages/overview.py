@@ -9,11 +9,14 @@ from dataclasses import dataclass
 import jinja2
 
 from conformance.core.inventory import Inventory
+from conformance.core.invocation import Invocation
 from conformance.core.verdict import CaseResult
 from conformance.report.message import worst
 from conformance.report.outcome import tallies
+from conformance.report.pages import comparison_page
 from conformance.report.pages.environment import Page, render_page
 from conformance.report.pages.lanes import lanes
+from conformance.report.pages.small_matrix import COLOURS, small_matrices
 from conformance.report.pages.words import MEANINGS, brief
 from conformance.report.separation import LEAST, Separation, separations
 from conformance.report.trials import Outcome, Trial
@@ -21,6 +24,7 @@ from conformance.report.trials import Outcome, Trial
 HERE = "index.html"
 
 _FAILURES = 20  # shown one by one; the matrix has all
+_RUNS = 12  # of which results were joined
 _CLOSEST = 5  # families with the smallest separation
 _WORDS = 200  # characters of a finding
 
@@ -54,8 +58,9 @@ def render_overview(
     environment: jinja2.Environment,
     *,
     pages: tuple[Page, ...],
+    before: Sequence[CaseResult] = (),
 ) -> str:
-    """The page's text."""
+    """The page's text; ``before`` is the older run that the report compares with."""
     unexpected = sorted(
         (r for r in results if not r.expected), key=lambda r: (-r.verdict.severity, r.case)
     )
@@ -65,6 +70,12 @@ def render_overview(
         here=HERE,
         pages=pages,
         headline=headline(len(results), len(unexpected)),
+        runs=runs(results),
+        runs_before=runs(before),
+        most_runs=_RUNS,
+        comparison=comparison_page.HERE,
+        small=small_matrices(results, inventory.scenarios),
+        colours=COLOURS,
         total=len(results),
         tallies=tallies(results),
         meanings=MEANINGS,
@@ -112,6 +123,13 @@ def known(results: Sequence[CaseResult]) -> list[tuple[str, int]]:
     """Each known defect and the number of cases that show it, largest first."""
     entries = (name for r in results if r.known for name in r.known.split(", "))
     return sorted(Counter(entries).items(), key=lambda item: (-item[1], item[0]))
+
+
+def runs(results: Sequence[CaseResult]) -> list[tuple[Invocation | None, int]]:
+    """Each run with the number of its cases, in order of time; ``None`` if it is not recorded."""
+    found = Counter(result.invocation for result in results)
+    known = sorted((run, count) for run, count in found.items() if run is not None)
+    return [*known, *([(None, found[None])] if found[None] else [])]
 
 
 def versions(results: Sequence[CaseResult]) -> list[tuple[str, list[str]]]:

@@ -48,7 +48,9 @@ def _files(material: Material) -> Iterator[tuple[str, str]]:
     common = {"pages": pages}
     yield (
         overview.HERE,
-        overview.render_overview(results, inventory, material.trials, environment, **common),
+        overview.render_overview(
+            results, inventory, material.trials, environment, before=material.before, **common
+        ),
     )
     yield matrix_page.HERE, matrix_page.render_matrix(results, inventory, environment, **common)
     for result in results:

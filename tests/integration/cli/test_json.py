@@ -1,12 +1,15 @@
 """``--json``."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 
 import jsonschema
+import pytest
 
 from conformance.report.result_schema import published_schema
 
@@ -17,6 +20,27 @@ def test_each_case_is_a_line_of_the_published_schema(toy_run):
     assert len(done.results()) == 6
     for result in done.results():
         validator.validate(result)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_each_line_has_the_command_and_the_date_of_its_run(toy_run, jobs):
+    done = toy_run("--family", "[bt]*", "--jobs", jobs, "--json", "r.jsonl")
+    (found,) = {tuple(result["invocation"].items()) for result in done.results()}
+    assert dict(found)["command"].endswith(f"--family '[bt]*' --jobs {jobs} --json r.jsonl")
+    started = datetime.fromisoformat(dict(found)["started"])
+    assert 0 <= (datetime.now(UTC) - started).total_seconds() < 100
+
+
+def test_a_file_of_an_older_version_and_one_of_a_newer_are_read(toy_run, conformance, tmp_path):
+    toy_run("--family", "calm", "--json", "r.jsonl")
+    older = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    for result in older:
+        del result["invocation"]
+    newer = [{**result, "from_the_future": [1]} for result in older]
+    for name, results in (("older", older), ("newer", newer)):
+        text = "".join(json.dumps(result) + "\n" for result in results)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+        assert conformance("report", f"{name}.jsonl").code == 0
 
 
 def test_lines_have_the_order_of_the_selection_however_workers_finish(toy_run):

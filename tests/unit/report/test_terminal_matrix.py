@@ -1,10 +1,14 @@
 """A matrix in terminals of several widths."""
 
+import itertools
+
 import pytest
 
 from conformance.core.verdict import Verdict
+from conformance.report.column_heads import MOST_LINES
 from conformance.report.matrix import matrices
 from conformance.report.terminal_matrix import FEW_FAMILIES, legend_text, matrix_text
+from conformance.scenarios import LADDER
 
 SCENARIOS = [f"scenario_{n:02}" for n in range(30)]
 LONG = "a_family_of_24_letters__"
@@ -30,21 +34,38 @@ def test_no_line_is_longer_than_the_terminal_and_no_cell_is_lost(result, width):
     )
 
 
-@pytest.mark.parametrize("width", [40, 80])
-def test_each_block_has_the_names_of_its_columns(result, width):
-    text = matrix_text(matrix_of(result, ["llama"]), width).plain
-    lines = text.splitlines()
-    names = []
-    for index, line in enumerate(lines):
-        if line.startswith("  llama"):
-            columns = [i for i, glyph in enumerate(line) if glyph in ".~" and i > 8]
-            header = lines[index - len(SCENARIOS[0]) : index]
-            names += ["".join(f"{part:<{width}}"[i] for part in header) for i in columns]
-    assert [name.replace("|", "_") for name in names] == SCENARIOS
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("scenarios", [SCENARIOS, [scenario.name for scenario in LADDER]])
+def test_each_column_has_its_name_above_it_in_five_lines_at_most(result, width, scenarios):
+    found = matrices([result(f"engine/llama/{name}/float32/0") for name in scenarios], scenarios)[0]
+    lines = matrix_text(found, width).plain.splitlines()
+    rows = [index for index, line in enumerate(lines) if line.startswith("  llama")]
+    names, above = [], 0
+    for row in rows:
+        head = lines[above + 1 : row]
+        assert len(head) <= MOST_LINES
+        columns = [i for i, glyph in enumerate(lines[row]) if glyph == "."]
+        edges = [*columns, width]
+        names += [
+            "".join(line[start:end].strip() for line in head)
+            for start, end in itertools.pairwise(edges)
+        ]
+        above = row
+    assert names == [name.replace("_", "") for name in scenarios]
+
+
+def test_a_name_that_is_cut_is_below_in_full(result):
+    long = "a_scenario_of_somebody_with_a_long_name"
+    found = matrices([result(f"e/llama/{name}/float32/0") for name in (long, *SCENARIOS)])[0]
+    text = matrix_text(found, 80).plain
+    assert text.splitlines()[-1] == f"  in full: {long}"
+    assert "in full" not in matrix_text(matrix_of(result, ["llama"]), 80).plain
 
 
 def test_a_wide_terminal_has_one_block(result):
-    assert matrix_text(matrix_of(result, ["llama"]), 120).plain.count("  llama") == 1
+    found = matrix_of(result, ["llama"])
+    assert matrix_text(found, 200).plain.count("  llama") == 1
+    assert matrix_text(found, 80).plain.count("  llama") == 2
 
 
 def test_a_long_name_is_cut_only_where_there_is_no_room(result):

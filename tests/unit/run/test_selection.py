@@ -8,6 +8,7 @@ from miniatures.right import AllAtOnce, ContinuousBatching
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Facts, Family
+from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry
 from conformance.run.selection import Selection, Shard, cases
 from conformance.scenarios import LADDER
@@ -108,17 +109,30 @@ def test_a_selection_is_whole_if_no_family_or_scenario_is_left_out():
     assert not Selection(scenarios=("ragged",)).whole
 
 
+UNKNOWN = FamilySeconds({})
+
+
 def family_of(text):
     return text.split("/")[0]
 
 
 def test_shards_share_out_groups_evenly_and_keep_the_order():
     items = [f"f{n}/{part}" for n in (3, 1, 7, 5, 2, 6, 4) for part in "ba"]
-    parts = [Shard(number, 3).of(items, family_of) for number in (1, 2, 3)]
+    parts = [Shard(number, 3).of(items, family_of, UNKNOWN) for number in (1, 2, 3)]
     assert sorted(item for part in parts for item in part) == sorted(items)
     assert [len(part) for part in parts] == [6, 4, 4]
     assert parts[0] == ("f1/b", "f1/a", "f7/b", "f7/a", "f4/b", "f4/a")
-    assert Shard(8, 8).of(items, family_of) == ()
+    assert Shard(8, 8).of(items, family_of, UNKNOWN) == ()
+
+
+def test_a_shard_has_few_families_where_they_take_long():
+    items = [f"f{n}" for n in range(6)]
+    seconds = FamilySeconds({"f0": 10.0, "f1": 10.0, "f2": 5.0, "f3": 5.0, "f4": 5.0, "f5": 5.0})
+    parts = [Shard(number, 2).of(items, family_of, seconds) for number in (1, 2)]
+    assert parts == [("f0", "f2", "f4"), ("f1", "f3", "f5")]
+    late = FamilySeconds({**seconds.recorded, "f5": 40.0})
+    parts = [Shard(number, 2).of(items, family_of, late) for number in (1, 2)]
+    assert parts == [("f5",), ("f0", "f1", "f2", "f3", "f4")]
 
 
 def test_a_shard_as_text():

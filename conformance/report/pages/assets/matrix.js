@@ -38,6 +38,12 @@ function makeCell(row, column) {
   return cell;
 }
 
+// What a narrow window shows below the family: the columns that it has no room for.
+function lane(row) {
+  const shown = ["engine", "dtype"].filter((key) => !table.classList.contains(`one-${key}`));
+  return shown.map((key) => row[key]).join(" ");
+}
+
 function makeRow(row) {
   row.bad = row.cells.filter((cases) => cases && cases[0][1] > 1).length;
   row.worst = Math.max(...row.cells.map((c) => (c ? c[0][1] + (c[0][2] ? 0 : 100) : -1)));
@@ -48,7 +54,7 @@ function makeRow(row) {
   row.element = make(
     "tr",
     {},
-    make("th", { scope: "row", title: tooltip, tabindex: "-1" }, row.family),
+    make("th", { scope: "row", title: tooltip, tabindex: "-1", "data-lane": lane(row) }, row.family),
     make("td", { class: "engine", tabindex: "-1" }, row.engine),
     make("td", { class: "dtype", tabindex: "-1" }, row.dtype),
     make("td", { class: "count", tabindex: "-1" }, `${row.bad}`),

@@ -67,6 +67,7 @@ function fill(row, column) {
   panel.hidden = false;
   openId = cases[0].id;
   row.tds[column].setAttribute("aria-selected", "true");
+  panel.scrollIntoView({ block: "nearest" }); // in a narrow window it is below the table
 }
 
 function openCell(td, focus) {

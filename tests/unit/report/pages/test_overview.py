@@ -3,8 +3,17 @@
 import pytest
 import results_by_hand
 
+from conformance.core.inventory import Inventory
+from conformance.core.invocation import Invocation
 from conformance.report.pages.environment import make_environment
-from conformance.report.pages.overview import headline, known, power, render_overview, versions
+from conformance.report.pages.overview import (
+    headline,
+    known,
+    power,
+    render_overview,
+    runs,
+    versions,
+)
 from conformance.report.trials import Kill, Outcome, Trial
 
 
@@ -54,6 +63,34 @@ def test_versions_of_several_runs_are_all_reported():
         results_by_hand.make_result(versions={"mlx": "2"}, device="gpu"),
     ]
     assert versions(results) == [("device", ["cpu (made by hand)", "gpu"]), ("mlx", ["1", "2"])]
+
+
+def test_each_run_has_its_cases_in_order_of_time():
+    late, early = Invocation("2026-11-22T10:00:00Z", "b"), Invocation("2026-11-21T10:00:00Z", "c")
+    results = [
+        results_by_hand.make_result(f"e/f{n}/ragged/float32/0", invocation=run)
+        for n, run in enumerate((late, None, early, late))
+    ]
+    assert runs(results) == [(early, 1), (late, 2), (None, 1)]
+    assert runs([]) == []
+
+
+def test_results_without_a_command_are_said_to_have_none():
+    result = results_by_hand.make_result(invocation=None)
+    assert "1 case of results without command and date" in overview([result], Inventory())
+
+
+def test_many_runs_are_counted():
+    results = [
+        results_by_hand.make_result(
+            f"e/f{n:02}/ragged/float32/0", invocation=Invocation(f"2026-11-{n + 1:02}", f"run {n}")
+        )
+        for n in range(15)
+    ]
+    text = overview(results, Inventory())
+    assert "<code>run 11</code>: 1 case" in text
+    assert "<code>run 12</code>" not in text
+    assert "and 3 more runs" in text
 
 
 def overview(results, inventory, trials=()):

@@ -1,0 +1,48 @@
+"""Records how long each family takes: ``python ci/family_seconds.py RESULTS.jsonl...``.
+
+The results are those of one whole run, or of all its shards. Writes
+``conformance/run/family_seconds.json``, by which families are given to workers and shards.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from conformance.core.errors import ConformanceError
+from conformance.core.verdict import CaseResult
+from conformance.report.jsonl import read_results, write_lines
+from conformance.run.family_seconds import FILE, measured
+from conformance.run.registry import Registry, build_registry
+
+TARGET = Path(__file__).parents[1] / "conformance" / "run" / FILE
+
+
+def main(sources: Sequence[str], target: Path = TARGET) -> str:
+    """Write the file; a sentence or why not, as the exit status."""
+    if not sources:
+        return "usage: python ci/family_seconds.py RESULTS.jsonl..."
+    registry = build_registry()
+    try:
+        results = [result for source in sources for result in read_results(Path(source))]
+        found = measured(results, lambda result: _group(registry, result))
+        if not found:
+            return f"no results in {', '.join(sources)}"
+        write_lines(target, [msgspec.json.format(msgspec.json.encode(found)).decode()])
+    except ConformanceError as error:
+        return str(error)
+    print(f"{target}: {len(found)} families, {sum(found.values()):.0f} s")
+    return ""
+
+
+def _group(registry: Registry, result: CaseResult) -> str:
+    if result.engine not in registry.engines:
+        raise ConformanceError(f"{result.case}: no engine {result.engine!r} is installed")
+    return f"{registry.engines[result.engine].library}/{result.family}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]) or 0)
