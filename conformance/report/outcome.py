@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.cascades import Cascade, cascades
+from conformance.report.explanation import Explanation
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Outcome:
         problems: sentences about problems that are no cases: uncovered modules, stale expectations.
         missing: number of selected cases that were not run (``-x``, an interruption).
         seconds: wall time.
+        explanations: of failing cases, by case id, as far as there are any.
     """
 
     results: tuple[CaseResult, ...]
@@ -25,6 +29,12 @@ class Outcome:
     problems: tuple[str, ...] = ()
     missing: int = 0
     seconds: float = 0.0
+    explanations: Mapping[str, Explanation] = field(default_factory=dict)
+
+    @functools.cached_property
+    def cascades(self) -> tuple[Cascade, ...]:
+        """The unexpected cases by their causes, the most important first."""
+        return cascades(self.results, self.scenarios, self.explanations)
 
     @property
     def unexpected(self) -> tuple[CaseResult, ...]:
@@ -78,3 +88,9 @@ def count(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first ``most`` names, and how many are left out."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
