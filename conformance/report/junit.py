@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cascades import Cascade, by_case
-from conformance.report.message import failure_message, worst
+from conformance.report.message import failure_message, new_verdict, worst
 from conformance.report.outcome import Outcome
 
 # Considered instead: junitparser 5.0, which the tests read our files with. It would count failures
@@ -96,7 +96,8 @@ def _case(
     verdict = str(result.verdict)
     if cause is not None:
         message = _legal(cause.sentence)
-        failure = ET.SubElement(case, "failure", type=verdict, message=message)
+        kind = str(new_verdict(result))
+        failure = ET.SubElement(case, "failure", type=kind, message=message)
         text = f"{cause.sentence}\n{failure_message(result, options=options)}"
         failure.text = _legal(text)
     elif not result.verdict.good:

@@ -102,7 +102,7 @@ def _place(where: Where) -> str:
     if kind == "input":
         return f"begins with the {rest} that the model is fed: {where.detail}"
     if kind == "output":
-        return f"the model gives what it should, the engine's {rest} differ"
+        return f"{rest} are wrong: {where.detail}" if rest == "logprobs" else where.detail
     if kind == "crash":
         return f"raised at {rest}: {where.detail}"
     return "begins at no place that is known"

@@ -8,6 +8,7 @@ import click
 import pytest
 from rich.console import Console
 
+from conformance.app.cli.auto_explain import EXPLAIN_SECONDS, with_explanations
 from conformance.app.cli.options import (
     case_options,
     case_settings,
@@ -23,7 +24,6 @@ from conformance.app.cli.progress import Progress
 from conformance.app.cli.pytest_call import call_pytest
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS, Settings
 from conformance.app.pytest_plugin.setup import make_setup
-from conformance.core.verdict import CaseResult
 from conformance.report import Outcome
 from conformance.report.jsonl import write_lines
 from conformance.report.pages.material import Material, merged
@@ -69,6 +69,14 @@ from conformance.tools.checkpoints.given import Given
     metavar="DIR",
     help="Write pages there that open from disk, index.html first; also of an interrupted run. A "
     "report that is there already is replaced.",
+)
+@click.option(
+    "--explain-seconds",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Explain the lowest new failure of each family for at most so long, each by itself for "
+    f"half of it; findings then say where they begin. Default: {EXPLAIN_SECONDS:.0f} with "
+    "--report, else 0: nothing is explained.",
 )
 @click.option(
     "-x", "--exitfirst", is_flag=True, help="Stop at the first verdict that is not expected."
@@ -117,6 +125,7 @@ def command(
     jobs: int | None,
     json_file: Path | None,
     report: Path | None,
+    explain_seconds: float | None,
     exitfirst: bool,
     shard: str,
     output: Output,
@@ -150,11 +159,27 @@ def command(
         no_expectations=no_expectations,
         checkpoint=checkpoint,
     )
-    ctx.exit(_run(settings, jobs=jobs, exitfirst=exitfirst, output=output, report=report))
+    seconds = EXPLAIN_SECONDS if report is not None else 0.0
+    ctx.exit(
+        _run(
+            settings,
+            jobs=jobs,
+            exitfirst=exitfirst,
+            output=output,
+            report=report,
+            explain_seconds=seconds if explain_seconds is None else explain_seconds,
+        )
+    )
 
 
 def _run(
-    settings: Settings, *, jobs: int | None, exitfirst: bool, output: Output, report: Path | None
+    settings: Settings,
+    *,
+    jobs: int | None,
+    exitfirst: bool,
+    output: Output,
+    report: Path | None,
+    explain_seconds: float,
 ) -> int:
     """Run the suite and print what came of it; the exit code."""
     setup = make_setup(settings)
@@ -177,9 +202,17 @@ def _run(
     elif outcome is None or outcome.missing or not outcome.results:
         click.echo(text, err=True)
     if outcome is not None and outcome.results:
+        if code != pytest.ExitCode.INTERRUPTED and settings.checkpoint is None:
+            outcome = with_explanations(
+                outcome,
+                setup.registry.scenarios,
+                seconds=explain_seconds,
+                jobs=jobs or cores(),
+                options=settings.family_options,
+            )
         output.finish(outcome, console, settings.rerun_options)
         if report is not None:
-            _write_report(report, outcome.results, setup.registry)
+            _write_report(report, outcome, setup.registry)
     held = setup.hold_goldens()
     for line in (line for one in held for line in one.messages):
         click.echo(f"golden: {line}")
@@ -195,7 +228,8 @@ def _nothing(settings: Settings, output: Output) -> int:
     return 0
 
 
-def _write_report(folder: Path, results: tuple[CaseResult, ...], registry: Registry) -> None:
-    found = merged([results])
-    write_site(folder, Material(found, take_inventory(registry, found)))
+def _write_report(folder: Path, outcome: Outcome, registry: Registry) -> None:
+    found = merged([outcome.results])
+    inventory = take_inventory(registry, found)
+    write_site(folder, Material(found, inventory, explanations=outcome.explanations))
     click.echo(f"report: {folder / 'index.html'}")
