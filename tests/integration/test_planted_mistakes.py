@@ -29,6 +29,11 @@ _ROPE = "            {} = self.rope({}, offset=cache.offset)\n"
 _FILTER = "        self.offset = self.offset[batch_indices]\n"
 _PADDING = "        self.left_padding = self.left_padding[batch_indices]\n"
 _PROCESSORS = "        self.logits_processors = [self.logits_processors[idx] for idx in keep]\n"
+_REST = (  # only of the batch that decodes
+    "        self.max_tokens = [self.max_tokens[idx] for idx in keep]\n"
+    "        self.stop_sequences = [self.stop_sequences[idx] for idx in keep]\n"
+    "\n        self._next_tokens"
+)
 _WAYS = ("--jobs", "1", "--explain-seconds", "80")  # beside other tests it takes longer
 MISTAKES = {
     "all rows rotate from the offset of row 0": Mistake(
@@ -65,8 +70,8 @@ MISTAKES = {
     ),
     "processors that stay when their row leaves": Mistake(
         "generate.py",
-        f"{_PROCESSORS}        self.max_tokens",
-        "        self.max_tokens",
+        f"{_PROCESSORS}{_REST}",
+        _REST,
         ("llama",),
         ("samplers", "structured"),
         "llama: 2 cases fail, first at `samplers`: logprobs are wrong: the model's are the single "
