@@ -38,9 +38,11 @@ def headline(
         return f"{who}: {passing}, but the expectations name a defect for {named}: {first.known}."
     failing = "1 case fails, at" if number == 1 else f"{number} cases fail, first at"
     where = f"`{first.scenario}`" + (f" ({first.family})" if len(families) > 1 else "")
-    why = _brief(beginning(explanation) if explanation else _what(first))
+    alone = blame(first).startswith(ODD_ONE_OUT)
+    # Where a batch first differs from a single stream that is wrong says nothing.
+    why = _brief(beginning(explanation) if explanation and not alone else _what(first))
     sentences = [f"{who}: {failing} {where}: {why}."]
-    if blame(first).startswith(ODD_ONE_OUT):
+    if alone:
         sentences.append(f"{ODD_ONE_OUT.capitalize()}.")
     if worst(first) and any(finding.known for result in cases for finding in result.evidence):
         sentences.append("Known defects aside.")
