@@ -110,7 +110,7 @@ class _Group:
         self.cases.append(result)
         if explanation is not None:
             self.places |= places(explanation)
-            self.shared.add(shared_place(explanation))
+            self.shared |= shared_place(explanation)
 
     def take(self, other: _Group) -> None:
         self.cases += other.cases

@@ -17,6 +17,7 @@ from conformance.report.message import DIAGNOSIS, worst
 _NUMBERS = {Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN, Verdict.ORACLE}
 # Of these the message says what is wrong; of all others the check does.
 _BY_MESSAGE = {Verdict.PROTOCOL, Verdict.UNSUPPORTED}
+_NOWHERE = "none"  # the site where no place was found
 _FRAME = re.compile(r"\[([^\[\]:\s]+\.py):\d+")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
@@ -54,7 +55,7 @@ def _raised(finding: Finding) -> str:
 def places(explanation: Explanation) -> frozenset[str]:
     """Where it begins, and its first cache entry: two failures that share one are of one cause."""
     found = (explanation.where, explanation.entry)
-    return frozenset(_anywhere(where.site) for where in found if where and where.site != "none")
+    return frozenset(_anywhere(where.site) for where in found if where and where.site != _NOWHERE)
 
 
 def _anywhere(site: str) -> str:
@@ -64,9 +65,13 @@ def _anywhere(site: str) -> str:
     return re.sub(r"(?<=[.:])\d+(?=[.:]|$)", "#", site)
 
 
-def shared_place(explanation: Explanation) -> str:
+def shared_place(explanation: Explanation) -> frozenset[str]:
     """Where it begins, in words that other model files can share; a module by its last name."""
-    site = _anywhere(explanation.where.site)
+    site = explanation.where.site
+    return frozenset() if site == _NOWHERE else frozenset({_shared(_anywhere(site))})
+
+
+def _shared(site: str) -> str:
     kind, _, rest = site.partition(":")
     if kind == "module":
         path, _, name = rest.rpartition(":")

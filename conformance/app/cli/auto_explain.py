@@ -25,7 +25,7 @@ from conformance.scenarios import Scenario
 EXPLAIN_SECONDS = 60.0
 """How long the explanations of one run may take together."""
 
-# Of one explanation, so that one that hangs leaves time for others.
+# Of one among several, so that one that hangs leaves time for others.
 _SHARE = 0.5
 _LOOK_SECONDS = 0.1
 # What has no place in a model's pass, or would hang once more.
@@ -45,7 +45,7 @@ def with_explanations(
     Args:
         outcome: of a run.
         scenarios: by name.
-        seconds: for all of it; one explanation gets half of it at most. 0: explain nothing.
+        seconds: for all of it; one of several gets half of it at most. 0: explain nothing.
         jobs: processes at a time.
         options: of the run, which the command needs too.
     """
@@ -97,6 +97,7 @@ def explained(
     """
     deadline = time.monotonic() + seconds
     waiting = list(enumerate(cases))[::-1]
+    most = seconds * _SHARE if len(waiting) > 1 else seconds
     running: list[_Child] = []
     limit = fair_limit(jobs)
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +106,7 @@ def explained(
                 while waiting and len(running) < jobs:
                     number, result = waiting.pop()
                     file = Path(folder) / f"{number}.json"
-                    running.append(_start(result, file, options, seconds * _SHARE, limit))
+                    running.append(_start(result, file, options, most, limit))
                 time.sleep(_LOOK_SECONDS)
                 running = [child for child in running if not child.over()]
         finally:

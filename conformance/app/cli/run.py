@@ -74,9 +74,9 @@ from conformance.tools.checkpoints.given import Given
     "--explain-seconds",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Explain the lowest new failure of each family for at most so long, each by itself for "
-    f"half of it; findings then say where they begin. Default: {EXPLAIN_SECONDS:.0f} with "
-    "--report, else 0: nothing is explained.",
+    help="Explain the lowest new failure of each family for at most so long in all, and one of "
+    f"several for half of it; findings then say where they begin. Default: {EXPLAIN_SECONDS:.0f} "
+    "with --report, else 0: nothing is explained.",
 )
 @click.option(
     "-x", "--exitfirst", is_flag=True, help="Stop at the first verdict that is not expected."

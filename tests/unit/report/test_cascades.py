@@ -168,6 +168,8 @@ def test_families_with_one_broken_cache_are_one_finding_on_whatever_rung(result,
     known = {r.case: explained(r.case, site) for r in (one, other)}
     assert grouped(of(one, other, **known)) == [(("a", "b"), ["ragged", "samplers"])]
     assert len(of(one, other)) == 2
+    nowhere = {r.case: explained(r.case, "none") for r in (one, other)}
+    assert len(of(one, other, **nowhere)) == 2
 
 
 def test_engines_and_dtypes_are_findings_of_their_own_and_named(result, finding):

@@ -53,8 +53,9 @@ def test_a_place_is_the_same_in_each_layer_and_each_line():
 def test_models_share_a_place_by_its_last_name():
     llama = explanation("module:model.layers.0.self_attn.rope:RoPE")
     other = explanation("module:transformer.h.7.attn.rope:RoPE")
-    assert shared_place(llama) == shared_place(other) == "module:rope:RoPE"
-    assert shared_place(explanation("cache:3:KVCache:keys")) == "cache:KVCache:keys"
+    assert shared_place(llama) == shared_place(other) == {"module:rope:RoPE"}
+    assert shared_place(explanation("cache:3:KVCache:keys")) == {"cache:KVCache:keys"}
+    assert shared_place(explanation("none")) == frozenset()
 
 
 def test_messages_count_only_where_the_check_does_not_say_it_all(result, finding):
