@@ -92,6 +92,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         noise: what rounding alone may move at that step (nats).
         ratio: largest difference over its noise, of all steps of the request.
         cause: the likely cause, as text.
+        known: the ids of the entries of ``expectations/`` that allow it; empty for a new finding.
     """
 
     verdict: Verdict
@@ -109,6 +110,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     noise: float | None = None
     ratio: float | None = None
     cause: str = ""
+    known: str = ""
 
 
 class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,15 +1,16 @@
-"""Failures as annotations of a GitHub run: a step shows at most ten, so cases are grouped.
+"""Failures as annotations of a GitHub run: a step shows at most ten, one for each finding.
 
 Source: GitHub's workflow commands; the escapes are those of the official toolkit's ``command.ts``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from conformance.core.verdict import CaseResult
+from conformance.report.cascades import Cascade
 from conformance.report.markdown import one_line
-from conformance.report.message import rerun_command, worst
+from conformance.report.message import new_verdict, rerun_command
+from conformance.report.outcome import listed
 
 # Considered instead: pytest-github-actions-annotate-failures, which makes one annotation of each
 # failing test, of which GitHub hides all but ten; the official toolkit is JavaScript.
@@ -17,49 +18,39 @@ MOST = 10
 """The most errors that GitHub shows for one step."""
 
 _NAMED = 20  # cases or families named after "n more"
-_CHARACTERS = 400  # of one finding
+_CHARACTERS = 400  # of one sentence
 
 
 def error_annotations(
-    results: Iterable[CaseResult], problems: Sequence[str] = (), *, most: int = MOST
+    found: Sequence[Cascade], problems: Sequence[str] = (), *, most: int = MOST
 ) -> tuple[str, ...]:
-    """At most ``most`` commands ``::error``, one for each family and engine, the worst first.
+    """At most ``most`` commands ``::error``, one for each finding, in their order.
 
     Args:
-        results: of a run; expected ones are left out.
+        found: the unexpected cases of a run by their causes.
         problems: sentences about problems that are no cases; they share the last annotation.
         most: the largest number of annotations.
     """
-    groups: dict[tuple[str, str], list[CaseResult]] = {}
-    for result in sorted(results, key=lambda r: (-r.verdict.severity, r.case)):
-        if not result.expected:
-            groups.setdefault((result.engine, result.family), []).append(result)
-    names = list(groups)
     room = most - bool(problems)
-    shown = names if len(names) <= room else names[: room - 1]
-    annotations = [_error("/".join(name), _of_group(groups[name])) for name in shown]
-    if left := names[len(shown) :]:
-        cases = sum(len(groups[name]) for name in left)
-        text = f"{_named(['/'.join(name) for name in left])}: {cases} cases not as expected"
-        annotations.append(_error(f"{len(left)} more families", [text]))
+    shown = found if len(found) <= room else found[: room - 1]
+    annotations = [_error(cascade.name, _of_cascade(cascade)) for cascade in shown]
+    if left := found[len(shown) :]:
+        cases = sum(len(cascade.cases) for cascade in left)
+        names = list(dict.fromkeys(cascade.name for cascade in left))
+        text = f"{listed(names, _NAMED)}: {cases} cases not as expected"
+        annotations.append(_error(f"{len(left)} more findings", [text]))
     if problems:
         annotations.append(_error("beside the cases", problems))
     return tuple(annotations)
 
 
-def _of_group(found: Sequence[CaseResult]) -> list[str]:
-    first, *others = found
-    finding = worst(first)
-    what = one_line(finding.what)[:_CHARACTERS] if finding else "without a finding"
-    lines = [f"{first.verdict}: {first.case}", what, f"rerun: {rerun_command(first.case)}"]
+def _of_cascade(cascade: Cascade) -> list[str]:
+    first, *others = cascade.cases
+    sentence = one_line(cascade.sentence)[:_CHARACTERS]
+    lines = [sentence, f"{new_verdict(first)}: {first.case}", f"rerun: {rerun_command(first.case)}"]
     if others:
-        lines.append(f"and {len(others)} more: {_named([r.case for r in others])}")
+        lines.append(f"and {len(others)} more: {listed([r.case for r in others], _NAMED)}")
     return lines
-
-
-def _named(names: Sequence[str]) -> str:
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _error(title: str, lines: Sequence[str]) -> str:

@@ -37,7 +37,8 @@ def _findings(result: CaseResult) -> Iterator[str]:
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
-    yield f"  {number}. {finding.verdict} (check {finding.check}): {finding.what}"
+    known = f", known: {finding.known}" if finding.known else ""
+    yield f"  {number}. {finding.verdict} (check {finding.check}{known}): {finding.what}"
     yield f"     where:    {where(finding)}"
     if finding.expected or finding.got:
         yield f"     expected: {finding.expected or '?'}; got {finding.got or '?'}"

@@ -75,6 +75,10 @@ class StepError(msgspec.Struct, frozen=True):
     noise: float
 
 
+SITED = 4.0
+"""Points of a class whose defects break just the place where the failure begins."""
+
+
 class Relative(msgspec.Struct, frozen=True):
     """A class of the catalogue that the failure resembles, with its most similar defects."""
 

@@ -1,20 +1,22 @@
-"""The summary page of a GitHub job: first changes, then failures, then totals."""
+"""The summary page of a GitHub job: first changes, then findings, then cases, then totals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from conformance.core.verdict import CaseResult
+from conformance.report.cascades import Cascade
 from conformance.report.comparison import Comparison
 from conformance.report.comparison_markdown import comparison_lines
 from conformance.report.markdown import code, limited, table
 from conformance.report.matrix import GLYPHS, Matrix, Row, matrices
-from conformance.report.message import rerun_command, worst
+from conformance.report.message import new_verdict, rerun_command, worst
 from conformance.report.outcome import Outcome, count, tallies
 
 MOST_BYTES = 1024 * 1024
 """The most bytes GitHub accepts for one step; it shows nothing of a longer summary."""
 
+_MOST_FINDINGS = 50
 _MOST_FAILURES = 500
 _MOST_PROBLEMS = 50
 _CHARACTERS = 300  # of one finding
@@ -34,7 +36,7 @@ def job_summary(
     if found is not None:
         lines += [*comparison_lines(found), ""]
     lines += [*_problems(outcome.problems), ""]
-    lines += [*_failures(outcome.unexpected), *_totals(outcome)]
+    lines += [*_findings(outcome.cascades), *_failures(outcome), *_totals(outcome)]
     for matrix in matrices(outcome.results, outcome.scenarios):
         lines += _matrix(matrix)
     lines += ["", *_conditions(outcome.results)]
@@ -56,15 +58,26 @@ def _problems(problems: Sequence[str]) -> Iterator[str]:
         yield f"- and {len(problems) - _MOST_PROBLEMS} more"
 
 
-def _failures(unexpected: Sequence[CaseResult]) -> Iterator[str]:
+def _findings(found: Sequence[Cascade]) -> Iterator[str]:
+    if not found:
+        return
+    yield from (f"### {count(len(found), 'finding')}", "")
+    for cascade in found[:_MOST_FINDINGS]:
+        yield f"1. {code(cascade.sentence)}, evidence: {code(rerun_command(cascade.first.case))}"
+    if len(found) > _MOST_FINDINGS:
+        yield f"1. and {len(found) - _MOST_FINDINGS} more"
+    yield ""
+
+
+def _failures(outcome: Outcome) -> Iterator[str]:
+    unexpected = [result for cascade in outcome.cascades for result in cascade.cases]
     if not unexpected:
         return
     yield from (f"### Not as expected ({len(unexpected)})", "")
-    rows = [(code(r.case), str(r.verdict), _what(r)) for r in unexpected[:_MOST_FAILURES]]
+    rows = [(code(r.case), str(new_verdict(r)), _what(r)) for r in unexpected[:_MOST_FAILURES]]
     yield from table(("case", "verdict", "what"), rows)
     if len(unexpected) > _MOST_FAILURES:
         yield from ("", f"and {len(unexpected) - _MOST_FAILURES} more")
-    yield from ("", f"Evidence: {code(rerun_command(unexpected[0].case))}, and so on.")
 
 
 def _what(result: CaseResult) -> str:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from conformance.core.verdict import CaseResult, Verdict
-from conformance.report.message import failure_message, worst
+from conformance.report.cascades import Cascade, by_case
+from conformance.report.message import failure_message, new_verdict, worst
+from conformance.report.outcome import Outcome
 
 # Considered instead: junitparser 5.0, which the tests read our files with. It would count failures
 # for us (some ten lines), but checks no characters, and would have to be installed for each run;
@@ -40,19 +42,19 @@ def properties(result: CaseResult) -> list[tuple[str, str]]:
     return [(PREFIX + name, str(value)) for name, value in values.items() if value is not None]
 
 
-def junit_xml(
-    results: Sequence[CaseResult], problems: Sequence[str] = (), *, options: Sequence[str] = ()
-) -> str:
+def junit_xml(outcome: Outcome, *, options: Sequence[str] = ()) -> str:
     """The file: one suite for each engine and dtype, one for problems that are no cases.
 
-    An unexpected verdict is a failure. Unsupported cases and known defects are skipped with the
-    reason: neither has passed.
+    An unexpected verdict is a failure, whose message is the sentence of its finding: systems that
+    group by message show one. Unsupported cases and known defects are skipped with the reason:
+    neither has passed.
 
     Args:
-        results: of a run.
-        problems: sentences about problems that are no cases.
+        outcome: of a run.
         options: of the run, which a rerun of one case needs too.
     """
+    results, problems = outcome.results, outcome.problems
+    causes = by_case(outcome.cascades)
     root = ET.Element("testsuites", name="conformance")
     lanes: dict[str, list[CaseResult]] = {}
     for result in results:
@@ -62,7 +64,7 @@ def junit_xml(
         suite.set("skipped", str(sum(r.expected and not r.verdict.good for r in lane)))
         suite.set("time", _seconds(sum(r.seconds for r in lane)))
         for result in lane:
-            _case(suite, result, options)
+            _case(suite, result, causes.get(result.case), options)
     if problems:
         suite = _suite(root, "beside the cases", len(problems), len(problems))
         for number, problem in enumerate(problems, start=1):
@@ -81,7 +83,9 @@ def _suite(root: ET.Element, name: str, tests: int, failures: int) -> ET.Element
     return ET.SubElement(root, "testsuite", {"name": _legal(name), **counts})
 
 
-def _case(suite: ET.Element, result: CaseResult, options: Sequence[str]) -> None:
+def _case(
+    suite: ET.Element, result: CaseResult, cause: Cascade | None, options: Sequence[str]
+) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
@@ -90,12 +94,15 @@ def _case(suite: ET.Element, result: CaseResult, options: Sequence[str]) -> None
         time=_seconds(result.seconds),
     )
     verdict = str(result.verdict)
-    finding = worst(result)
-    what = _legal(finding.what if finding else verdict)
-    if not result.expected:
-        failure = ET.SubElement(case, "failure", type=verdict, message=what)
-        failure.text = _legal(failure_message(result, options=options))
+    if cause is not None:
+        message = _legal(cause.sentence)
+        kind = str(new_verdict(result))
+        failure = ET.SubElement(case, "failure", type=kind, message=message)
+        text = f"{cause.sentence}\n{failure_message(result, options=options)}"
+        failure.text = _legal(text)
     elif not result.verdict.good:
+        finding = worst(result)
+        what = finding.what if finding else verdict
         reason = what if result.verdict is Verdict.UNSUPPORTED else f"known: {result.known}"
         ET.SubElement(case, "skipped", type=verdict, message=_legal(reason))
     lines = (f"{name.removeprefix(PREFIX)}: {value}" for name, value in properties(result))

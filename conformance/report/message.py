@@ -5,13 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from conformance.core.verdict import CaseResult, Finding
+from conformance.core.verdict import CaseResult, Finding, Verdict
 
 RULE = "expectations"
 """The check name of findings about a broken rule of the expectations."""
 
 DIAGNOSIS = "diagnosis"
 """The check name of the finding that decides between model and engine."""
+
+ASIDE = (RULE, DIAGNOSIS)
+"""The check names of findings that say nothing about the run itself."""
 
 UNKNOWN_CAUSE = "not known; `conformance show` prints the whole evidence"
 
@@ -20,11 +23,13 @@ def failure_message(result: CaseResult, *, options: Sequence[str] = (), rerun: s
     """Six lines of plain text about a case with an unexpected verdict.
 
     Args:
-        result: of that case. Shows its worst finding and the number of others.
+        result: of that case. Shows its worst new finding and the number of others.
         options: of the run, which a rerun needs too (``--family-file FILE``).
         rerun: the command, if it is not ``conformance show``.
     """
-    lines = [f"{result.verdict}: {result.case}"]
+    verdict = new_verdict(result)
+    beside = f" (beside the known {result.verdict})" if verdict is not result.verdict else ""
+    lines = [f"{verdict}: {result.case}{beside}"]
     parts = message_parts(result, options=options, rerun=rerun)
     lines += [f"  {label + ':':<10}{_indented(text)}" for label, text in parts]
     return "\n".join(lines)
@@ -50,9 +55,25 @@ def rerun_command(case: str, *, options: Sequence[str] = ()) -> str:
 
 
 def worst(result: CaseResult) -> Finding | None:
-    """The finding that decided the verdict: the first with the highest severity."""
-    seen = [finding for finding in result.evidence if finding.check not in (RULE, DIAGNOSIS)]
+    """The finding that matters most: the first with the highest severity.
+
+    Where the verdict is unexpected, a known finding is not the reason, so only new ones count.
+    """
+    seen = [finding for finding in result.evidence if finding.check not in ASIDE]
+    if not result.expected and not result.verdict.good:
+        seen = [finding for finding in seen if not finding.known and not finding.verdict.good]
     return max(seen, key=lambda item: item.verdict.severity, default=None)
+
+
+def new_verdict(result: CaseResult) -> Verdict:
+    """The verdict by what is new in the case; that of the case where nothing is."""
+    finding = worst(result)
+    return finding.verdict if finding and not result.verdict.good else result.verdict
+
+
+def broken_rules(result: CaseResult) -> list[str]:
+    """What the expectations want of the case and did not get, a sentence each."""
+    return [finding.what for finding in result.evidence if finding.check == RULE]
 
 
 def where(finding: Finding) -> str:
@@ -79,14 +100,22 @@ def measures(finding: Finding) -> str:
 
 
 def _what(result: CaseResult, finding: Finding | None) -> str:
-    rules = [found.what for found in result.evidence if found.check == RULE]
-    aside = sum(found.check in (RULE, DIAGNOSIS) for found in result.evidence)
-    more = len(result.evidence) - aside - 1
-    text = finding.what if finding else f"the verdict is {result.verdict}, without a finding"
-    text += f" (and {more} more finding{'s' if more > 1 else ''})" if more > 0 else ""
+    rules = broken_rules(result)
     if result.verdict.good and not result.expected:
-        text = "passes, but the expectations name a defect for it"
-    return "; ".join([text, *rules])
+        return "; ".join(["passes, but the expectations name a defect for it", *rules])
+    if finding is None:
+        return "; ".join(rules) or f"the verdict is {result.verdict}, without a finding"
+    return "; ".join([finding.what + _others(result), *rules])
+
+
+def _others(result: CaseResult) -> str:
+    """How many more findings there are; those of known defects by themselves."""
+    seen = [finding for finding in result.evidence if finding.check not in ASIDE]
+    known = 0 if result.expected else sum(bool(finding.known) for finding in seen)
+    more = len(seen) - known - 1
+    counts = [f"{more} more finding{'s' if more > 1 else ''}"] if more > 0 else []
+    counts += [f"{known} of known defects"] if known else []
+    return f" (and {', '.join(counts)})" if counts else ""
 
 
 def _expected_and_got(result: CaseResult, finding: Finding | None) -> str:
@@ -108,6 +137,8 @@ def _cause(result: CaseResult, finding: Finding | None) -> str:
 def _default_cause(result: CaseResult) -> str:
     if result.verdict.good:
         return "the defect is fixed, or this case no longer reaches it; remove or narrow the entry"
+    if result.known and worst(result) is None:
+        return "a known defect shows otherwise than its entry says; correct the entry"
     return UNKNOWN_CAUSE
 
 

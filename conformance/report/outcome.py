@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.cascades import Cascade, cascades
+from conformance.report.explanation import Explanation
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Outcome:
         seconds: wall time.
         unchanged: number of selected cases that were left out because nothing changed that they
             hang on, or because they did not fail the last time.
+        explanations: of failing cases, by case id, as far as there are any.
     """
 
     results: tuple[CaseResult, ...]
@@ -28,11 +32,17 @@ class Outcome:
     missing: int = 0
     seconds: float = 0.0
     unchanged: int = 0
+    explanations: Mapping[str, Explanation] = field(default_factory=dict)
 
     @property
     def reused(self) -> int:
         """How many results are those of an earlier run."""
         return sum(result.reused for result in self.results)
+
+    @functools.cached_property
+    def cascades(self) -> tuple[Cascade, ...]:
+        """The unexpected cases by their causes, the most important first."""
+        return cascades(self.results, self.scenarios, self.explanations)
 
     @property
     def unexpected(self) -> tuple[CaseResult, ...]:
@@ -86,3 +96,9 @@ def count(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first ``most`` names, and how many are left out."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from conformance.report.cascades import Cascade
 from conformance.report.matrix import Cell, matrices
 from conformance.report.message import failure_message
-from conformance.report.outcome import Outcome, count, duration, slowest, tallies
+from conformance.report.outcome import Outcome, count, duration, listed, slowest, tallies
 from conformance.report.terminal_matrix import (
     UNEXPECTED_STYLE,
     legend_text,
     matrix_text,
     style_of,
 )
+
+_NAMED = 20  # cases named after "n more"
 
 
 def summary(
@@ -29,12 +32,12 @@ def summary(
     brief: bool = False,
     every_family: bool = False,
 ) -> Text:
-    """Failures, slowest cases, problems, matrices, totals and, last, the result in one line.
+    """Findings, slowest cases, problems, matrices, totals and, last, the result in one line.
 
     Args:
         outcome: of the run.
         width: columns of the terminal.
-        failures: whether to show each unexpected case; pytest shows them in its own way.
+        failures: whether to show the first case of each finding; pytest shows all in its own way.
         durations: how many of the slowest cases to list.
         options: of the run, which a rerun of one case needs too.
         brief: show only failures, problems and the last line.
@@ -42,7 +45,9 @@ def summary(
     """
     blocks: list[Text] = []
     if failures:
-        blocks += [_failure(failure_message(r, options=options)) for r in outcome.unexpected]
+        blocks += [_finding(cascade, options) for cascade in outcome.cascades]
+    elif outcome.cascades:
+        blocks.append(Text("\n").join(_sentence(cascade) for cascade in outcome.cascades))
     if durations and outcome.results and not brief:
         blocks.append(_slowest(outcome, durations))
     found = () if brief else matrices(outcome.results, outcome.scenarios)
@@ -67,9 +72,18 @@ def render(text: Text, *, colour: bool) -> str:
     return buffer.getvalue()
 
 
-def _failure(message: str) -> Text:
-    head, _, rest = message.partition("\n")
-    return Text(head, style=UNEXPECTED_STYLE).append(f"\n{rest}", style="default not bold")
+def _finding(cascade: Cascade, options: Sequence[str]) -> Text:
+    """Its sentence, the message of its first case, and the names of the others."""
+    message = failure_message(cascade.first, options=options)
+    others = [result.case for result in cascade.cases[1:]]
+    lines = [_sentence(cascade), Text(message)]
+    if others:
+        lines.append(Text(f"  and {len(others)} more: {listed(others, _NAMED)}"))
+    return Text("\n").join(lines)
+
+
+def _sentence(cascade: Cascade) -> Text:
+    return Text(cascade.sentence, style=UNEXPECTED_STYLE)
 
 
 def _slowest(outcome: Outcome, most: int) -> Text:

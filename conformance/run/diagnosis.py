@@ -1,14 +1,20 @@
 """Model or engine? A failing case is played again on engines that are correct by construction.
 
 Such an engine (``Engine.opinion``) keeps each row in caches of its own. If the same model is right
-there, the library's engine or its caches are wrong; if not, the model is.
+there, the library's engine or its caches are wrong; if not, the model is. Where the pass without a
+cache is on the engine's side, the single stream is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.run.judging.judge import brief_for
+from conformance.run.odd_one_out import odd_one_out
 from conformance.run.session import Session
 
 CHECK = "diagnosis"
@@ -19,9 +25,14 @@ _RIGHT = {Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS}
 
 
 def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
-    """``result`` with one more finding: model, engine or cache, or undecided; and why."""
-    verdicts = {name: session.run(_for(case, name)).verdict for name in opinions(session, case)}
-    finding = Finding(Verdict.EXACT, CHECK, conclusion(verdicts))
+    """``result`` with one more finding: model, engine or cache, the single stream, or undecided."""
+    others = {name: session.run(_for(case, name)) for name in opinions(session, case)}
+    verdicts = {name: other.verdict for name, other in others.items()}
+    text = conclusion(verdicts)
+    if others:
+        subject = session.subject(case)
+        text = odd_one_out(subject, _schedules(session, case), result, others) or text
+    finding = Finding(Verdict.EXACT, CHECK, text)
     return msgspec.structs.replace(result, evidence=(*result.evidence, finding))
 
 
@@ -54,6 +65,12 @@ def conclusion(verdicts: dict[str, Verdict]) -> str:
     if not any(good):
         return f"model: it is {listed}, which keep each row's cache apart"
     return f"model: where rows are arranged otherwise it is right ({listed})"
+
+
+def _schedules(session: Session, case: CaseId) -> Sequence[Schedule]:
+    engine = session.registry.engines[case.engine]
+    scenario = session.registry.scenarios[case.scenario]
+    return scenario.make(brief_for(session.subject(case), engine, case.seed))
 
 
 def _for(case: CaseId, engine: str) -> CaseId:

@@ -27,7 +27,7 @@ _INTERRUPTED = 1  # as click exits
 
 def run_in_child(arguments: Sequence[str]) -> int:
     """Run the command in a child process; its exit code, in a shell's way for a signal."""
-    child = subprocess.Popen([sys.executable, "-c", _CHILD.format(parent=os.getpid()), *arguments])
+    child = start_child(arguments)
     process = psutil.Process(child.pid)
     try:
         code = child.wait()
@@ -39,3 +39,10 @@ def run_in_child(arguments: Sequence[str]) -> int:
     command = shlex.join(arguments)
     click.echo(SENTENCE.format(command=command, exit=describe_exit(code)), err=True)
     return 128 - code
+
+
+def start_child(arguments: Sequence[str], *, silent: bool = False) -> subprocess.Popen[bytes]:
+    """The command in a child process, which ends with this one; ``silent`` prints nothing."""
+    command = [sys.executable, "-c", _CHILD.format(parent=os.getpid()), *arguments]
+    quiet = subprocess.DEVNULL if silent else None
+    return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)

@@ -13,6 +13,7 @@ from conformance.app.cli.options import family_files_option, globs, json_lines, 
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId
+from conformance.report.explanation import Explanation
 from conformance.report.jsonl import ResultFile
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DTYPES
@@ -23,6 +24,12 @@ from conformance.tools.explain.accuracy import Trial, encode_trial, trials
 
 @click.command("explain")
 @click.argument("case_id", required=False)
+@click.option(
+    "--schedule",
+    default="",
+    metavar="NAME",
+    help="Explain this schedule of the case. Default: the first that fails.",
+)
 @click.option(
     "--fault",
     "fault_key",
@@ -50,6 +57,7 @@ from conformance.tools.explain.accuracy import Trial, encode_trial, trials
 def command(
     *,
     case_id: str | None,
+    schedule: str,
     fault_key: str | None,
     patterns: tuple[str, ...],
     families: tuple[str, ...],
@@ -63,7 +71,7 @@ def command(
     single stream; the first cache entry; model or engine; and what it is like. A case that does not
     fail has nothing to explain: exit code 2.
     """
-    if bool(case_id) == bool(patterns):
+    if bool(case_id) == bool(patterns) or (schedule and patterns):
         raise ConformanceError("explain either one CASE_ID, or defects by --faults")
     target = writable(json_file, "--json") if json_file else None
     registry = build_registry(family_files=family_files)
@@ -72,29 +80,26 @@ def command(
         _hits(registry, patterns, families, dtype, console=console, target=target)
         return
     assert case_id is not None
-    _explain(registry, case_id, fault_key, console, target)
-
-
-def _explain(
-    registry: Registry, case_id: str, fault_key: str | None, console: Console, target: Path | None
-) -> None:
     case = case_of(registry, case_id)
-    session = Session(registry)
-    if fault_key is None:
-        found = explain(session, case)
-    else:
-        fault = known_fault(registry, fault_key, case)
-        baseline = session.run(case)
-        found = explain(
-            session,
-            case,
-            around=lambda _: fault.inject(Hits()),
-            fault=fault.key,
-            baseline=baseline,
-        )
+    found = _explain(registry, case, fault_key, schedule)
     print_explanation(console, found)
     if target is not None:
         ResultFile(target, encode).finish([found])
+
+
+def _explain(registry: Registry, case: CaseId, fault_key: str | None, schedule: str) -> Explanation:
+    session = Session(registry)
+    if fault_key is None:
+        return explain(session, case, schedule=schedule)
+    fault = known_fault(registry, fault_key, case)
+    return explain(
+        session,
+        case,
+        around=lambda _: fault.inject(Hits()),
+        fault=fault.key,
+        baseline=session.run(case),
+        schedule=schedule,
+    )
 
 
 def known_fault(registry: Registry, key: str, case: CaseId) -> Fault:

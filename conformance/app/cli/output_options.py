@@ -66,7 +66,7 @@ class Output:
     def write_junit(self, outcome: Outcome, options: Sequence[str] = ()) -> None:
         """Write the JUnit file, if there is to be one."""
         if self.junit:
-            xml = junit_xml(outcome.results, outcome.problems, options=options)
+            xml = junit_xml(outcome, options=options)
             write_lines(self.junit, xml.splitlines())
 
 

@@ -59,7 +59,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--annotations",
     "annotated",
     is_flag=True,
-    help="Print failures as at most ten errors of a GitHub step, one for each family and engine.",
+    help="Print findings as at most ten errors of a GitHub step, one for each cause.",
 )
 @click.option(
     "--badge",
@@ -111,7 +111,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--explained",
     type=EXISTING_FOLDER,
     metavar="DIR",
-    help="Pages: add what `conformance explain --json` wrote into files of this folder.",
+    help="Findings and pages name where they begin: what `conformance explain --json` wrote into "
+    "files of this folder, or `conformance run --report` into the folder explained of its pages.",
 )
 @click.option(
     "--scripts",
@@ -158,19 +159,21 @@ def command(
     json_file = writable(json_file, "--json") if json_file else None
     if folder is not None:
         check_place(folder)
-    elif power_files or releases or explained or scripts:
+    elif power_files or releases or scripts:
         raise ConformanceError(
-            "--power, --release, --explained and --scripts add to the pages: name --html DIR, too"
+            "--power, --release and --scripts add to the pages: name --html DIR, too"
         )
     results, old = _joined(files), _joined(against)
     found = compare(old, results) if old else None
     stale = load_expectations(expectations).stale(results, whole=True) if whole else ()
-    outcome = Outcome(results, tuple(s.name for s in LADDER), stale)
+    explanations = read_explanations(explained) if explained else {}
+    ladder = tuple(s.name for s in LADDER)
+    outcome = Outcome(results, ladder, stale, explanations=explanations)
     if annotated:
-        for line in error_annotations(results, stale):
+        for line in error_annotations(outcome.cascades, stale):
             click.echo(line)
     if junit:
-        write_lines(junit, junit_xml(results, stale).splitlines())
+        write_lines(junit, junit_xml(outcome).splitlines())
     if json_file:
         write_lines(json_file, _lines(files))
     if badge_folder:
@@ -186,7 +189,7 @@ def command(
             trials=read_trials(power_files),
             before=merged([old]) if old else (),
             runs=tuple((path.stem, read_results(path)) for path in releases),
-            explanations=read_explanations(explained) if explained else {},
+            explanations=explanations,
             scripts=read_scripts(scripts, ordered) if scripts else {},
             inventory=take_inventory(build_registry(family_files=family_files), ordered),
         )

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from pathlib import Path
-from typing import Any
 
 import click
-import pytest
-from rich.console import Console
 
+from conformance.app.cli.auto_explain import EXPLAIN_SECONDS
 from conformance.app.cli.options import (
     case_options,
     case_settings,
     checkpoint_options,
-    cores,
     globs,
     jobs_option,
     json_lines,
     writable,
 )
 from conformance.app.cli.output_options import Output, output_options
-from conformance.app.cli.progress import Progress
-from conformance.app.cli.pytest_call import call_pytest
-from conformance.app.cli.reuse import (
-    Chosen,
-    case_file,
-    remember_failures,
-    reuse_options,
-    reused_outcome,
-)
-from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS, Settings
-from conformance.app.pytest_plugin.setup import Setup, make_setup
-from conformance.core.verdict import CaseResult, encode
-from conformance.report import Outcome
-from conformance.report.jsonl import write_lines
-from conformance.report.pages.material import Material, merged
+from conformance.app.cli.reuse import Chosen, reuse_options
+from conformance.app.cli.suite_run import SuiteRun
+from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS
 from conformance.report.pages.place import check_place
-from conformance.report.pages.site import write_site
-from conformance.run.coverage import take_inventory
-from conformance.run.registry import Registry
-from conformance.run.reuse.planning import Plan
 from conformance.run.selection import DTYPES
 from conformance.run.tiers import TIERS
 from conformance.tools.checkpoints.given import Given
@@ -81,6 +61,14 @@ from conformance.tools.checkpoints.given import Given
     metavar="DIR",
     help="Write pages there that open from disk, index.html first; also of an interrupted run. A "
     "report that is there already is replaced.",
+)
+@click.option(
+    "--explain-seconds",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Explain the lowest new failure of each family for at most so long in all, and one of "
+    f"several for half of it; findings then say where they begin. Default: {EXPLAIN_SECONDS:.0f} "
+    "with --report, else 0: nothing is explained.",
 )
 @click.option(
     "-x", "--exitfirst", is_flag=True, help="Stop at the first verdict that is not expected."
@@ -137,6 +125,7 @@ def command(
     jobs: int | None,
     json_file: Path | None,
     report: Path | None,
+    explain_seconds: float | None,
     exitfirst: bool,
     shard: str,
     tier: str | None,
@@ -174,85 +163,15 @@ def command(
         no_expectations=no_expectations,
         checkpoint=checkpoint,
     )
-    setup = make_setup(settings)
-    for line in (*setup.notes, *setup.sweep()):
-        click.echo(line, err=True)
-    if not setup.cases:
-        ctx.exit(_nothing(settings, output))
-    plan = chosen.plan(setup)
-    play = _play if plan.play else _reuse
-    more: dict[str, Any] = {"exitfirst": exitfirst, "output": output, "report": report}
-    ctx.exit(play(setup, plan, began=began, jobs=jobs, **more))
-
-
-def _reuse(
-    setup: Setup, plan: Plan, *, began: float, output: Output, report: Path | None, **_: Any
-) -> int:
-    """Print results of earlier runs, where nothing has to be played; the exit code."""
-    outcome = reused_outcome(setup, plan)
-    if setup.settings.json:
-        write_lines(setup.settings.json, map(encode, outcome.results))
-    outcome = dataclasses.replace(outcome, seconds=time.perf_counter() - began)
-    output.finish(outcome, Console(highlight=False), setup.settings.rerun_options)
-    if report is not None:
-        _write_report(report, outcome.results, setup.registry)
-    return int(not outcome.ok)
-
-
-def _play(
-    setup: Setup,
-    plan: Plan,
-    *,
-    began: float,
-    jobs: int | None,
-    exitfirst: bool,
-    output: Output,
-    report: Path | None,
-) -> int:
-    """Run the suite and print what came of it; the exit code."""
-    settings = setup.settings
-    workers = min(jobs or cores(), len({setup.group_of(case) for case in plan.play}))
-    in_process = jobs == 1
-    console = Console(highlight=False)
-    progress = Progress(console, output.verbosity, plan.reused)
-    with case_file(plan.play) as file:
-        code, text = call_pytest(
-            dataclasses.replace(settings, cases=file, keep=True),
-            workers=0 if in_process else workers,
-            exitfirst=exitfirst,
-            plugin=progress,
-        )
-    outcome = progress.outcome()
-    if outcome is not None:
-        seconds = time.perf_counter() - began
-        outcome = dataclasses.replace(outcome, unchanged=plan.unchanged, seconds=seconds)
-        remember_failures(setup.result_folder, outcome.results)
-    if code == pytest.ExitCode.USAGE_ERROR:
-        code = int(pytest.ExitCode.INTERRUPTED)  # 2, as for every mistake in the options
-    if progress.stopped_at_first:
-        code = int(pytest.ExitCode.TESTS_FAILED)
-    elif outcome is None or outcome.missing or not outcome.results:
-        click.echo(text, err=True)
-    if outcome is not None and outcome.results:
-        output.finish(outcome, console, settings.rerun_options)
-        if report is not None:
-            _write_report(report, outcome.results, setup.registry)
-    held = setup.hold_goldens()
-    for line in (line for one in held for line in one.messages):
-        click.echo(f"golden: {line}")
-    return code or int(not all(one.good for one in held))
-
-
-def _nothing(settings: Settings, output: Output) -> int:
-    """What is left to do of a shard where there are fewer families than shards."""
-    click.echo(f"shard {settings.shard} has no cases: there are fewer families than shards")
-    if settings.json:
-        write_lines(settings.json, ())
-    output.write_junit(Outcome(()))
-    return 0
-
-
-def _write_report(folder: Path, results: tuple[CaseResult, ...], registry: Registry) -> None:
-    found = merged([results])
-    write_site(folder, Material(found, take_inventory(registry, found)))
-    click.echo(f"report: {folder / 'index.html'}")
+    seconds = EXPLAIN_SECONDS if report is not None else 0.0
+    run = SuiteRun(
+        settings,
+        chosen,
+        jobs=jobs,
+        exitfirst=exitfirst,
+        output=output,
+        report=report,
+        explain_seconds=seconds if explain_seconds is None else explain_seconds,
+        began=began,
+    )
+    ctx.exit(run())

@@ -98,9 +98,14 @@ class Settings:
     keep: bool = False
 
     @property
+    def family_options(self) -> tuple[str, ...]:
+        """The options that name families of the user's own."""
+        return tuple(text for file in self.family_files for text in ("--family-file", str(file)))
+
+    @property
     def rerun_options(self) -> tuple[str, ...]:
         """The options of ``conformance show`` without which a case would not be the same."""
-        found = [text for path in self.family_files for text in ("--family-file", str(path))]
+        found = list(self.family_options)
         found += self.checkpoint.options if self.checkpoint else ()
         if self.expectations:
             found += ["--expectations", str(self.expectations)]

@@ -17,6 +17,7 @@ from conformance.core.errors import ConformanceError
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.reference.store import folder_of, sweep
+from conformance.report.message import RULE
 from conformance.run import hookspecs
 from conformance.run.diagnosis import diagnose
 from conformance.run.family_seconds import FamilySeconds
@@ -156,8 +157,11 @@ class Setup:
         module = self.registry.families[self.library_of(CaseId.parse(result.case)), result.family]
         like = self.expectations.apply(msgspec.structs.replace(result, family=module.module))
         if not like.expected:
-            return judged
-        return msgspec.structs.replace(result, expected=True, known=like.known)
+            # Its findings that are known of the tiny family are known here, too; its rules are not.
+            known = [f for f in like.evidence if f.check != RULE]
+            rules = [f for f in judged.evidence if f.check == RULE]
+            return msgspec.structs.replace(judged, evidence=(*known, *rules))
+        return msgspec.structs.replace(like, family=result.family)
 
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
         """``result`` of a failing case, compared with engines that are right by construction."""

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import msgspec
 from packaging.specifiers import SpecifierSet
 
-from conformance.core.verdict import CaseResult, Verdict
+from conformance.core.verdict import CaseResult, Finding, Verdict
 
 NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
 """Numeric verdicts: which of them a defect gets depends on weights, prompts and rounding."""
@@ -122,6 +122,18 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether the entry allows this schedule to fail."""
         return scenario not in self.schedules or schedule in self.schedules[scenario]
 
+    def accepted(self, result: CaseResult) -> frozenset[Verdict]:
+        """The verdicts that the case, or a schedule that the entry claims, may have.
+
+        Some schedules may show the defect less than the worst one; a non-strict one with any
+        numeric verdict.
+        """
+        wanted = frozenset(self.wanted(result.scenario))
+        if not self.certain(result):
+            return wanted | NUMERIC if wanted <= STRAY else wanted
+        worst = max(v.severity for v in wanted)
+        return frozenset(v for v in Verdict if not v.good and v.severity <= worst)
+
 
 class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Something that a library refuses to do, with a message of its own.
@@ -164,9 +176,11 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def refused(self, result: CaseResult) -> bool:
         """Whether the library refused a part of the case with this message."""
-        return self.concerns(result) and any(
-            self.text in f.what or self.text in f.got for f in result.evidence
-        )
+        return self.concerns(result) and any(map(self.words, result.evidence))
+
+    def words(self, finding: Finding) -> bool:
+        """Whether the finding has the library's message."""
+        return self.text in finding.what or self.text in finding.got
 
 
 def matches(name: str, globs: Iterable[str]) -> bool:

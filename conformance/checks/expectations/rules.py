@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.checks.expectations.entries import NUMERIC, STRAY, Defect, Refusal, matches
+from conformance.checks.expectations.entries import Defect, Refusal, matches
+from conformance.checks.expectations.known_findings import marked
 from conformance.core.verdict import CaseResult, Finding, Verdict
 
 CHECK = "expectations"
@@ -24,7 +25,8 @@ class Expectations:
     def apply(self, result: CaseResult) -> CaseResult:
         """``result`` with ``expected`` and ``known`` set.
 
-        A case that breaks a rule is not expected, and the rule is added to its evidence.
+        A case that breaks a rule is not expected, and the rule is added to its evidence. Each
+        finding that an entry allows gets its id.
         """
         refused = any(r.refused(result) for r in self.refusals)
         concerned = [e for e in self.defects if e.concerns(result)]
@@ -37,10 +39,11 @@ class Expectations:
                 result,
                 expected=result.verdict.good or refusal is not None,
                 known=refusal.id if refusal else None,
+                evidence=marked(result, (), self.refusals),
             )
         names = ", ".join(entry.id for entry in entries)
         problem = _problem(result, entries, refused=refused)
-        evidence = result.evidence
+        evidence = marked(result, entries, self.refusals)
         if problem:
             evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
         return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
@@ -92,7 +95,7 @@ def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) ->
             listed = ", ".join(entry.schedules.get(result.scenario, ()))
             where = f" in {listed}" if listed else ""
             return f"{entry.id}: wants {' or '.join(wanted)}{where}, got {result.verdict}"
-    if not any(result.verdict in _accepted(result, entry) for entry in entries):
+    if not any(result.verdict in entry.accepted(result) for entry in entries):
         wants = ", ".join(sorted({v for e in entries for v in e.wanted(result.scenario)}))
         return f"{names}: wants {wants}, got {result.verdict}"
     for schedule in result.schedules:
@@ -101,7 +104,7 @@ def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) ->
         if (
             schedule.verdict.good
             or declared
-            or any(schedule.verdict in _accepted(result, entry) for entry in claiming)
+            or any(schedule.verdict in entry.accepted(result) for entry in claiming)
         ):
             continue
         return f"{names}: does not cover schedule {schedule.name!r}, which is {schedule.verdict}"
@@ -112,19 +115,6 @@ def _shown(result: CaseResult, entry: Defect) -> set[Verdict]:
     """The verdicts in which the defect can have shown."""
     claimed = {s.verdict for s in result.schedules if entry.claims(result.scenario, s.name)}
     return claimed if result.scenario in entry.schedules else claimed | {result.verdict}
-
-
-def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
-    """The verdicts that a case, or a schedule that the entry claims, may have.
-
-    Some schedules may show the defect less than the worst one; a non-strict one with any numeric
-    verdict.
-    """
-    wanted = frozenset(entry.wanted(result.scenario))
-    if not entry.certain(result):
-        return wanted | NUMERIC if wanted <= STRAY else wanted
-    worst = max(v.severity for v in wanted)
-    return frozenset(v for v in Verdict if not v.good and v.severity <= worst)
 
 
 def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:

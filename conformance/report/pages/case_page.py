@@ -11,6 +11,7 @@ import jinja2
 
 from conformance.core.picture import Compared, Picture
 from conformance.core.verdict import CaseResult
+from conformance.report.cascades import Cascade
 from conformance.report.explanation import Explanation
 from conformance.report.message import measures, message_parts, where, worst
 from conformance.report.pages import drawings
@@ -54,12 +55,14 @@ def render_case(
     environment: jinja2.Environment,
     *,
     pages: tuple[Page, ...],
+    cause: Cascade | None = None,
     explanation: Explanation | None = None,
     script: str | None = None,
 ) -> str:
     """The page's text.
 
     Args:
+        cause: the finding that the case belongs to, if its verdict is unexpected.
         explanation: of ``conformance explain``, if there is one.
         script: shows the defect without this project, if there is one.
     """
@@ -83,6 +86,7 @@ def render_case(
         numbers=numbers(compared) if compared else (),
         differences=drawings.differences(compared) if compared else None,
         caches=drawings.caches(picture) if picture else None,
+        cause=cause,
         explanation=explanation,
         layers=drawings.layers(explanation) if explanation else None,
         script=script,

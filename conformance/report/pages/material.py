@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from conformance.core.errors import ReportError
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import CaseResult
+from conformance.report.cascades import Cascade, cascades
 from conformance.report.explanation import Explanation
 from conformance.report.trials import Trial
 
@@ -36,6 +38,11 @@ class Material:
     runs: tuple[Run, ...] = ()
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
+
+    @functools.cached_property
+    def cascades(self) -> tuple[Cascade, ...]:
+        """The unexpected cases by their causes, the most important first."""
+        return cascades(self.results, self.inventory.scenarios, self.explanations)
 
 
 def merged(files: Iterable[Iterable[CaseResult]]) -> tuple[CaseResult, ...]:

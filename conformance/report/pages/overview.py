@@ -8,25 +8,24 @@ from dataclasses import dataclass
 
 import jinja2
 
-from conformance.core.inventory import Inventory
 from conformance.core.invocation import Invocation
 from conformance.core.verdict import CaseResult
-from conformance.report.message import worst
+from conformance.report.message import new_verdict
 from conformance.report.outcome import tallies
 from conformance.report.pages import comparison_page
 from conformance.report.pages.environment import Page, render_page
 from conformance.report.pages.lanes import lanes
+from conformance.report.pages.material import Material
 from conformance.report.pages.small_matrix import COLOURS, small_matrices
-from conformance.report.pages.words import MEANINGS, brief
+from conformance.report.pages.words import MEANINGS
 from conformance.report.separation import LEAST, Separation, separations
 from conformance.report.trials import Outcome, Trial
 
 HERE = "index.html"
 
-_FAILURES = 20  # shown one by one; the matrix has all
+_FINDINGS = 20  # shown one by one; the matrix has all cases
 _RUNS = 12  # of which results were joined
 _CLOSEST = 5  # families with the smallest separation
-_WORDS = 200  # characters of a finding
 
 
 @dataclass(frozen=True)
@@ -52,26 +51,19 @@ class Power:
 
 
 def render_overview(
-    results: Sequence[CaseResult],
-    inventory: Inventory,
-    trials: Sequence[Trial],
-    environment: jinja2.Environment,
-    *,
-    pages: tuple[Page, ...],
-    before: Sequence[CaseResult] = (),
+    material: Material, environment: jinja2.Environment, *, pages: tuple[Page, ...]
 ) -> str:
-    """The page's text; ``before`` is the older run that the report compares with."""
-    unexpected = sorted(
-        (r for r in results if not r.expected), key=lambda r: (-r.verdict.severity, r.case)
-    )
+    """The page's text."""
+    results, inventory = material.results, material.inventory
+    unexpected = sum(not result.expected for result in results)
     return render_page(
         environment,
         "overview.html.j2",
         here=HERE,
         pages=pages,
-        headline=headline(len(results), len(unexpected)),
+        headline=headline(len(results), unexpected),
         runs=runs(results),
-        runs_before=runs(before),
+        runs_before=runs(material.before),
         most_runs=_RUNS,
         comparison=comparison_page.HERE,
         small=small_matrices(results, inventory.scenarios),
@@ -79,11 +71,13 @@ def render_overview(
         total=len(results),
         tallies=tallies(results),
         meanings=MEANINGS,
-        unexpected=[(result, _what(result)) for result in unexpected],
-        most=_FAILURES,
+        unexpected=unexpected,
+        findings=material.cascades,
+        verdict_of=new_verdict,
+        most=_FINDINGS,
         lanes=lanes(results, inventory),
         accounts=inventory.accounts,
-        power=power(trials),
+        power=power(material.trials),
         known=known(results),
         versions=versions(results),
         seconds=sum(result.seconds for result in results),
@@ -139,8 +133,3 @@ def versions(results: Sequence[CaseResult]) -> list[tuple[str, list[str]]]:
         for name, version in {**result.versions, "device": result.device}.items():
             found.setdefault(name, set()).add(version)
     return [(name, sorted(values)) for name, values in sorted(found.items())]
-
-
-def _what(result: CaseResult) -> str:
-    finding = worst(result)
-    return brief(finding.what, _WORDS) if finding else "passes, or has no finding"

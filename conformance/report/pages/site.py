@@ -8,12 +8,17 @@ from importlib import resources
 from pathlib import Path
 
 import conformance
+from conformance.report.cascades import by_case
+from conformance.report.explanation import encode
 from conformance.report.pages import comparison_page, matrix_page, overview, power_page, trend_page
 from conformance.report.pages.case_page import render_case
 from conformance.report.pages.environment import Page, make_environment
 from conformance.report.pages.material import Material
 from conformance.report.pages.place import MARK, whole_folder
 from conformance.report.pages.slugs import case_href
+
+EXPLAINED = "explained/explanations.jsonl"
+"""What the pages know about where cases begin to fail, for ``conformance report --explained``."""
 
 
 def write_site(folder: Path, material: Material) -> int:
@@ -46,18 +51,15 @@ def _files(material: Material) -> Iterator[tuple[str, str]]:
     pages = navigation(material)
     results, inventory = material.results, material.inventory
     common = {"pages": pages}
-    yield (
-        overview.HERE,
-        overview.render_overview(
-            results, inventory, material.trials, environment, before=material.before, **common
-        ),
-    )
+    yield overview.HERE, overview.render_overview(material, environment, **common)
     yield matrix_page.HERE, matrix_page.render_matrix(results, inventory, environment, **common)
+    causes = by_case(material.cascades)
     for result in results:
         if matrix_page.has_page(result):
             page = render_case(
                 result,
                 environment,
+                cause=causes.get(result.case),
                 explanation=material.explanations.get(result.case),
                 script=material.scripts.get(result.case),
                 **common,
@@ -70,6 +72,9 @@ def _files(material: Material) -> Iterator[tuple[str, str]]:
         yield comparison_page.HERE, page
     if material.runs:
         yield trend_page.HERE, trend_page.render_trend(material.runs, environment, **common)
+    if material.explanations:
+        lines = (encode(explanation) for explanation in material.explanations.values())
+        yield EXPLAINED, "".join(f"{line}\n" for line in lines)
     about = {
         "format": "mlx-conformance report",
         "version": conformance.__version__,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -41,7 +41,7 @@ def result_of(
         noise=numbers.noise if numbers else None,
         ratio=numbers.ratio if numbers else None,
         first_bad_step=min(at, default=None),
-        evidence=tuple(_caused(f, adds) for f in findings[:MOST_FINDINGS]),
+        evidence=tuple(_caused(f, adds) for f in _kept(findings)),
         versions=dict(versions),
         device=device,
         seconds=round(seconds, 4),
@@ -50,6 +50,19 @@ def result_of(
         picture=outcome.picture,
         left_out=outcome.left_out,
     )
+
+
+def _kept(findings: Sequence[Finding]) -> list[Finding]:
+    """As many as a result holds: the worst of each schedule, then the worst of all others.
+
+    The many findings of a known defect must not push out the only one of another schedule.
+    """
+    first: dict[str, int] = {}
+    for index, finding in enumerate(findings):
+        first.setdefault(finding.schedule, index)
+    others = [index for index in range(len(findings)) if index not in first.values()]
+    chosen = sorted([*first.values(), *others][:MOST_FINDINGS])
+    return [findings[index] for index in chosen]
 
 
 def _caused(finding: Finding, adds: str) -> Finding:

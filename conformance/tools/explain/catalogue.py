@@ -7,11 +7,10 @@ from fnmatch import fnmatchcase
 
 from conformance.core.faults import Fault
 from conformance.core.verdict import Verdict
-from conformance.report.explanation import Relative, Where
+from conformance.report.explanation import SITED, Relative, Where
 
 # Points for each similarity of a failure and a defect of the catalogue.
-_SITE = 4.0  # it begins where the defect is
-_ENTRY = 1.5  # ... or its first cache entry is the one that the defect breaks
+_ENTRY = 1.5  # its first cache entry is the one that the defect breaks
 _FIRST = 2.0  # the scenario is the one that catches the defect at the least cost
 _OTHER = 1.0  # ... or another that must catch it
 _CRASH = 2.0  # both end in an exception
@@ -61,7 +60,7 @@ def _score(
         return 0.0
     score = _CRASH if crashed else 0.0
     if sited(fault, where):
-        score += _SITE
+        score += SITED  # it begins where the defect is
     elif sited(fault, entry):
         score += _ENTRY
     if fault.scenarios[:1] == (scenario,):

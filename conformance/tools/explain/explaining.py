@@ -60,9 +60,10 @@ def begin(
     *,
     around: Around = contextlib.nullcontext,
     baseline: CaseResult | None = None,
+    schedule: str = "",
 ) -> Begun:
     """Where ``case`` begins to fail. See ``explain``."""
-    failing = _failing(session, case, around, baseline)
+    failing = _failing(session, case, around, baseline, schedule)
     try:
         recording = record(failing.subject, failing.engine, failing.schedule, case.dtype)
     except ConformanceError:
@@ -90,18 +91,20 @@ def explain(
     around: Around = contextlib.nullcontext,
     fault: str = "",
     baseline: CaseResult | None = None,
+    schedule: str = "",
 ) -> Explanation:
     """Why ``case`` fails.
 
     Args:
         around: entered for each run of an engine, as a fault is; ``fault`` is that fault's key.
         baseline: the case without the fault; its findings do not count.
+        schedule: the one to explain; by default the first that fails.
 
     Raises:
-        ConformanceError: it does not fail, or no engine plays it.
+        ConformanceError: it does not fail, has no such schedule, or no engine plays it.
     """
     start = time.perf_counter()
-    begun = begin(session, case, around=around, baseline=baseline)
+    begun = begin(session, case, around=around, baseline=baseline, schedule=schedule)
     failing = begun.failing
     found, suffices = ingredients(failing)
     return Explanation(
@@ -123,7 +126,7 @@ def explain(
 
 
 def _failing(
-    session: Session, case: CaseId, around: Around, baseline: CaseResult | None
+    session: Session, case: CaseId, around: Around, baseline: CaseResult | None, only: str
 ) -> Failing:
     registry = session.registry
     engine, scenario = registry.engines[case.engine], registry.scenarios[case.scenario]
@@ -131,7 +134,8 @@ def _failing(
         raise ConformanceError(f"{case}: no engine plays it, so that there is no batch to explain")
 
     def unknown(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        return new_findings(baseline, found) if baseline is not None else found
+        new = new_findings(baseline, found) if baseline is not None else found
+        return tuple(finding for finding in new if only in ("", finding.schedule))
 
     had = baseline.schedules if baseline is not None else ()
     wrong = {schedule.name for schedule in had if not schedule.verdict.good}
@@ -143,13 +147,19 @@ def _failing(
     found = unknown(result.evidence)
     subject = dataclasses.replace(session.subject(case), around=around)
     schedules = scenario.make(brief_for(subject, engine, case.seed))
+    names = [schedule.name for schedule in schedules]
+    if only and only not in names:
+        raise ConformanceError(
+            f"{case}: no schedule {only!r}; there are {', '.join(names) or 'none'}"
+        )
     chosen = first_failing(schedules, found, wrong)
     if chosen is None and any(map(accuses, found)):
         raise ConformanceError(f"{case}: its findings are in no schedule that can be replayed")
     if chosen is None:
-        raise ConformanceError(
-            f"{case}: its verdict is {result.verdict}, so there is nothing to explain"
+        its = (
+            f"nothing is wrong in schedule {only!r}" if only else f"its verdict is {result.verdict}"
         )
+        raise ConformanceError(f"{case}: {its}, so there is nothing to explain")
     return Failing(case, subject, engine, scenario, *chosen)
 
 

@@ -113,11 +113,17 @@ def _sign(finding: Finding) -> Sign:
 
 
 def _least_reported(result: CaseResult) -> int:
-    """The severity from which on downward the result may have left findings out; -1 if none."""
-    reported = {finding.schedule for finding in result.evidence}
-    missing = [s for s in result.schedules if not s.verdict.good and s.name not in reported]
-    full = bool(missing) or len(result.evidence) >= MOST_FINDINGS
-    return min((f.verdict.severity for f in result.evidence), default=-1) if full else -1
+    """The severity from which on downward the result may have left findings out; -1 if none.
+
+    The worst finding of a schedule is kept whatever its severity, so it says nothing here.
+    """
+    firsts = {finding.schedule: finding for finding in reversed(result.evidence)}
+    missing = [s for s in result.schedules if not s.verdict.good and s.name not in firsts]
+    if not missing and len(result.evidence) < MOST_FINDINGS:
+        return -1
+    others = [f for f in result.evidence if f is not firsts[f.schedule]]
+    most = max((f.verdict.severity for f in result.evidence), default=-1)
+    return min((f.verdict.severity for f in others), default=most)
 
 
 def _turned(baseline: CaseResult, mutated: CaseResult) -> Iterator[Verdict]:

@@ -29,6 +29,18 @@ def test_a_case_that_fails_is_taken_apart(tmp_path):
     assert "begins at   cache:0:BatchKVCache:offset: request" in done.output
 
 
+def test_the_schedule_can_be_named(tmp_path):
+    target = tmp_path / "why.jsonl"
+    arguments = ["explain", "mlx_lm/llama/ragged/float32/0", "--schedule", "one_beside_medium"]
+    arguments += ["--json", str(target), "--fault"]
+    done = CliRunner().invoke(group, [*arguments, "mlx_lm/B4.offset-of-row-0"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(target.read_text())["schedule"] == "one_beside_medium"
+    right = CliRunner().invoke(group, [*arguments, "mlx_lm/C1.padding-subtracted-twice"])
+    assert right.exit_code == 2
+    assert "nothing is wrong in schedule 'one_beside_medium', so there is" in right.output
+
+
 def test_how_often_it_is_right(tmp_path):
     target = tmp_path / "hits.jsonl"
     arguments = ["explain", "--faults", "mlx_lm/B4*", "--family", "llama", "--dtype", "bfloat16"]
@@ -48,6 +60,8 @@ def test_how_often_it_is_right(tmp_path):
         (("calm",), "'calm' is not a case id"),
         ((), "explain either one CASE_ID, or defects by --faults"),
         ((CASE, "--faults", "*"), "explain either one CASE_ID, or defects by --faults"),
+        ((CASE, "--schedule", "none"), "no schedule 'none'; there are none"),
+        (("--faults", "*", "--schedule", "x"), "explain either one CASE_ID, or defects by"),
         ((CASE,), "its findings are in no schedule that can be replayed"),
         ((CASE, "--fault", "toy/none"), "there is no fault toy/none"),
     ],

@@ -10,7 +10,8 @@ def test_a_quiet_run_shows_failures_and_its_last_line(toy_run):
     assert good.out.count("\n") == 1
     bad = toy_run(*FAMILIES, "-q")
     assert bad.code == 1, bad
-    assert bad.out.startswith("diverged: toy/broken/ragged/float32/0\n  what:")
+    assert bad.out.startswith("broken: 1 case fails, at `ragged`: ")
+    assert "\ndiverged: toy/broken/ragged/float32/0\n  what:" in bad.out
     assert bad.out.splitlines()[-1].startswith("FAILED: 1 of 6 cases")
     assert "toy 1.2.3" not in bad.out
     assert "totals" not in bad.out

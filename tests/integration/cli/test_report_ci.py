@@ -59,7 +59,9 @@ def test_several_files_are_one_run_for_every_kind_of_output(report, files, tmp_p
     done = report("1.jsonl", "2.jsonl", "--annotations", *options)
     assert done.exit_code == 1, done.output
     (annotation,) = done.stdout.splitlines()
-    assert annotation.startswith("::error title=conformance toy/broken::diverged: ")
+    assert annotation.startswith(
+        "::error title=conformance toy/broken::broken: 1 case fails, at `ragged`: the token differs"
+    )
     assert (tmp_path / "s.md").read_text().startswith("## Conformance: 1 of 6 cases not as")
     assert ET.parse(tmp_path / "j.xml").getroot().get("tests") == "6"
     assert json.loads((tmp_path / "badge.json").read_text())["color"] == "red"

@@ -6,6 +6,7 @@ import junitparser
 
 from conformance.core.verdict import Verdict
 from conformance.report.junit import junit_xml, properties
+from conformance.report.outcome import Outcome
 
 
 def test_figures_are_text_under_our_prefix(result):
@@ -36,7 +37,8 @@ def test_the_file_has_the_shape_that_the_schema_wants(result, finding):
     refused = finding(Verdict.UNSUPPORTED, what="no sinks")
     refused = result("e/c/x/d/0", Verdict.UNSUPPORTED, expected=True, evidence=(refused,))
     other = result("f/a/x/d/0")
-    root = ET.fromstring(junit_xml([bad, known, refused, other], ["novel is uncovered"]))
+    outcome = Outcome((bad, known, refused, other), problems=("novel is uncovered",))
+    root = ET.fromstring(junit_xml(outcome))
     assert root.attrib == {"name": "conformance", "tests": "5", "failures": "2", "errors": "0"}
     counts = [[s.get(k) for k in ("name", "tests", "failures", "skipped")] for s in root]
     assert counts == [
@@ -52,22 +54,26 @@ def test_the_file_has_the_shape_that_the_schema_wants(result, finding):
         ["failure"],
     ]
     failure = root.find(".//failure")
-    assert failure.attrib == {"type": "diverged", "message": "the token differs"}
+    sentence = "a (e): 1 case fails, at `x`: the token differs."
+    assert failure.attrib == {"type": "diverged", "message": sentence}
+    assert failure.text.startswith(f"{sentence}\ndiverged: e/a/x/d/0\n")
     assert "rerun:    conformance show e/a/x/d/0" in failure.text
     assert [s.get("message") for s in root.iter("skipped")] == ["known: padding", "no sinks"]
 
 
 def test_parsers_in_common_use_read_it(result, finding):
     bad = result("e/a/x/d/0", Verdict.CRASH, evidence=(finding(what="\x00\x1b[31m<&>]]>\ud800"),))
-    text = junit_xml([bad, result("e/\ufffe\"'/x/d/0")])
+    text = junit_xml(Outcome((bad, result("e/\ufffe\"'/x/d/0"))))
     (suite,) = junitparser.JUnitXml.fromstring(text.encode())
     crash, exact = suite
     assert (suite.tests, suite.failures, suite.errors) == (2, 1, 0)
-    assert crash.result[0].message == "\ufffd\ufffd[31m<&>]]>\ufffd"
+    assert "\ufffd\ufffd[31m<&>]]>\ufffd" in crash.result[0].message
     assert (exact.classname, exact.is_passed) == ("e.\ufffd\"'", True)
     assert "verdict: crash" in crash.system_out
 
 
 def test_the_rerun_command_has_the_run_s_options(result):
-    text = junit_xml([result(verdict=Verdict.DRIFT)], options=("--family-file", "my.json"))
+    text = junit_xml(
+        Outcome((result(verdict=Verdict.DRIFT),)), options=("--family-file", "my.json")
+    )
     assert "conformance show --family-file my.json" in text

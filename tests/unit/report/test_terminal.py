@@ -74,8 +74,10 @@ def test_a_whole_ladder_of_all_families_fits_a_screen(result):
     bad = [result(f"e/a_family_of_24_letters__/{s}/d/0", Verdict.DRIFT) for s in ladder]
     results = (*many(result, 125), *bad)
     text = summary(Outcome(results, tuple(ladder)), width=80, failures=False).plain
-    assert max(map(len, text.splitlines())) <= 80
-    assert len(text.splitlines()) < 50
+    sentence, *lines = text.splitlines()
+    assert sentence.startswith("a_family_of_24_letters__: 18 cases fail, first at `scenario_00`: ")
+    assert max(map(len, lines)) <= 80
+    assert len(lines) < 50
 
 
 def test_the_legend_explains_what_occurs_and_nothing_else(result):
@@ -121,7 +123,9 @@ def test_long_lines_are_not_broken():
 def test_brief_leaves_failures_problems_and_the_last_line(result):
     bad = result("e/a/ragged/d/0", Verdict.DRIFT)
     text = text_of(result(), bad, problems=("novel is uncovered",), brief=True)
-    assert text.startswith("drift: e/a/ragged/d/0\n")
+    sentence, head = text.splitlines()[:2]
+    assert sentence.startswith("a (e, d): 1 case fails, at `ragged`: ")
+    assert head == "drift: e/a/ragged/d/0"
     assert "\n\nnovel is uncovered\n\nFAILED: " in text
     assert "totals" not in text
     assert "slowest" not in text

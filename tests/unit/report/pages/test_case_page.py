@@ -12,12 +12,14 @@ from html_pictures import (
     make_explanation,
     make_picture,
 )
-from results_by_hand import HOSTILE, hostile
+from results_by_hand import HOSTILE, hostile, make_finding, make_result
 
 from conformance.core.verdict import Verdict
+from conformance.report.cascades import cascades
 from conformance.report.message import message_parts
 from conformance.report.pages.case_page import numbers, render_case, tokens
 from conformance.report.pages.environment import make_environment
+from conformance.report.pages.slugs import case_href
 from conformance.report.pages.words import shown
 
 PAGES = ()
@@ -112,6 +114,31 @@ def test_an_explanation_is_shown_or_the_command_for_it():
     for words in ("module:model.layers.2:Attention", "row 1", "after norm", "rope offset"):
         assert words in found.words
     assert "conformance explain mlx_lm/llama/ragged/float32/0 --json" in page(drawn()).words
+
+
+def test_what_is_explained_comes_before_the_schedule():
+    words = page(drawn(), explanation=make_explanation()).words
+    assert words.index("Where it begins") < words.index("Schedule ")
+    words = page(drawn()).words
+    assert words.index("Where it begins") > words.index("Schedule ")
+
+
+def test_the_finding_comes_first_and_leads_to_its_first_case():
+    lower = make_result("mlx_lm/llama/repeat/float32/0", Verdict.DRIFT)
+    result = drawn()
+    (cause,) = cascades([lower, result], ("repeat", "ragged"))
+    found = page(result, cause=cause)
+    assert cause.sentence in found.words
+    assert found.words.index(cause.sentence) < found.words.index("rerun")
+    assert f"../{case_href(lower.case)}" in found.of("href")
+    assert "the first is" not in page(lower, cause=cause).words
+
+
+def test_known_findings_are_marked():
+    known = make_result(
+        verdict=Verdict.DRIFT, evidence=(make_finding(known="old-defect"), make_finding())
+    )
+    assert page(known).words.count("known: old-defect") == 1
 
 
 def test_a_script_is_shown_or_the_command_for_it():

@@ -5,7 +5,9 @@ import results_by_hand
 
 from conformance.core.inventory import Inventory
 from conformance.core.invocation import Invocation
+from conformance.core.verdict import Verdict
 from conformance.report.pages.environment import make_environment
+from conformance.report.pages.material import Material
 from conformance.report.pages.overview import (
     headline,
     known,
@@ -14,6 +16,7 @@ from conformance.report.pages.overview import (
     runs,
     versions,
 )
+from conformance.report.pages.slugs import case_href
 from conformance.report.trials import Kill, Outcome, Trial
 
 
@@ -94,7 +97,8 @@ def test_many_runs_are_counted():
 
 
 def overview(results, inventory, trials=()):
-    return render_overview(results, inventory, trials, make_environment(), pages=())
+    material = Material(tuple(results), inventory, trials=tuple(trials))
+    return render_overview(material, make_environment(), pages=())
 
 
 def test_without_a_power_file_the_page_says_so():
@@ -111,9 +115,25 @@ def test_modules_that_nobody_accounts_for_are_named():
     assert "new_one" in text
 
 
-def test_many_failures_are_counted():
-    material = results_by_hand.many(families=20)
-    text = overview(material.results, material.inventory)
-    wrong = sum(not result.expected for result in material.results)
+def test_each_finding_leads_to_its_cases():
+    cases = [f"e/a/{name}/float32/0" for name in results_by_hand.SCENARIOS]
+    wrong = [results_by_hand.make_result(case, Verdict.DRIFT) for case in cases]
+    text = overview(wrong, results_by_hand.inventory())
+    assert text.count('unexpected" aria-hidden') == 1
+    assert "a: 4 cases fail, first at `repeat`: request &#39;b&#39; differs" in text
+    assert "<summary>and 3 more</summary>" in text
+    assert all(case_href(case) in text for case in cases)
+
+
+def test_many_findings_are_counted():
+    leaks = [
+        results_by_hand.make_result(
+            f"e/f{n}/ragged/float32/0",
+            Verdict.LEAK,
+            evidence=(results_by_hand.make_finding(Verdict.LEAK, check=f"c{n}"),),
+        )
+        for n in range(25)
+    ]
+    text = overview(leaks, results_by_hand.inventory())
     assert text.count("<li><span") == 20
-    assert f"and {wrong - 20} more, in the matrix" in text
+    assert "and 5 more findings: all their cases, in the matrix" in text

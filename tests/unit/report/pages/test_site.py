@@ -1,11 +1,14 @@
 """All pages of a report together."""
 
+import dataclasses
 import html.parser
 import json
 
 import pytest
 import results_by_hand
+from html_pictures import make_explanation
 
+from conformance.report.pages.extras import read_explanations
 from conformance.report.pages.material import Material
 from conformance.report.pages.site import write_site
 
@@ -96,3 +99,15 @@ def test_what_was_not_given_has_no_page(tmp_path):
 def test_a_script_is_on_its_case_page(everything):
     pages = [p for p in (everything / "cases").iterdir() if "it is wrong" in p.read_text()]
     assert [p.name.startswith("mlx_lm-qwen3-ragged") for p in pages] == [True]
+
+
+def test_what_explains_a_case_is_kept_for_other_output(tmp_path):
+    material = results_by_hand.everything()
+    explanation = make_explanation()
+    write_site(
+        tmp_path / "a",
+        dataclasses.replace(material, explanations={explanation.case: explanation}),
+    )
+    assert read_explanations(tmp_path / "a" / "explained") == {explanation.case: explanation}
+    write_site(tmp_path / "b", material)
+    assert not (tmp_path / "b" / "explained").exists()

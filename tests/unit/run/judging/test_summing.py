@@ -44,3 +44,15 @@ def test_without_findings_it_is_exact_and_has_its_numbers():
 def test_no_more_findings_than_a_report_holds():
     many = [Finding(Verdict.DRIFT, "forced", str(n)) for n in range(MOST_FINDINGS + 5)]
     assert len(summed(*many).evidence) == MOST_FINDINGS
+
+
+def test_many_findings_of_one_schedule_leave_room_for_the_worst_of_another():
+    many = [
+        Finding(Verdict.DIVERGED, "free", str(n), schedule="known")
+        for n in range(MOST_FINDINGS + 5)
+    ]
+    new = [Finding(Verdict.DRIFT, "forced", text, schedule="new") for text in ("first", "second")]
+    kept = summed(*many, *new).evidence
+    assert len(kept) == MOST_FINDINGS
+    assert [f.what for f in kept if f.schedule == "new"] == ["first"]
+    assert kept[-1].schedule == "new", "the worst comes first"

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from conformance.core.faults import Fault
-from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
+from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, ScheduleResult, Verdict
 from conformance.tools.mutation.killing import detected, killed, new_findings, overcome
 
 FAULT = Fault(
@@ -113,6 +113,13 @@ def test_what_the_baseline_may_have_left_out_is_not_new():
     assert not killed(FAULT, before, result(found("diverged", request="late")))
     assert not killed(FAULT, before, result(found("drift", request="late")))
     assert killed(FAULT, before, result(found("nan", request="late")))
+
+
+def test_the_one_finding_kept_of_a_schedule_does_not_say_what_was_left_out():
+    full = [found(request=str(n)) for n in range(MOST_FINDINGS - 1)]
+    baseline = result(*full, found("drift", schedule="other"))
+    assert not new_findings(baseline, [found(request="left out")])
+    assert new_findings(baseline, [found("nan", request="worse")])
 
 
 def test_it_is_new_where_the_schedule_was_good():

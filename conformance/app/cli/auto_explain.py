@@ -1,0 +1,147 @@
+"""Explains the lowest new failure of each family at the end of a run, in child processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import psutil
+
+from conformance.app.cli.contained import start_child
+from conformance.app.pytest_plugin.memory_limit import end_tree, fair_limit, memory_of
+from conformance.core.verdict import CaseResult, Verdict
+from conformance.report import Outcome, duration
+from conformance.report.explanation import Explanation
+from conformance.report.message import worst
+from conformance.report.pages.extras import read_explanations
+from conformance.scenarios import Scenario
+
+EXPLAIN_SECONDS = 60.0
+"""How long the explanations of one run may take together."""
+
+# Of one among several, so that one that hangs leaves time for others.
+_SHARE = 0.5
+_LOOK_SECONDS = 0.1
+# What has no place in a model's pass, or would hang once more.
+_ASIDE = {Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS, Verdict.LEAK, Verdict.HANG}
+
+
+def with_explanations(
+    outcome: Outcome,
+    scenarios: Mapping[str, Scenario],
+    *,
+    seconds: float,
+    jobs: int,
+    options: Sequence[str] = (),
+) -> Outcome:
+    """The outcome of a run with its failures explained, as far as the time suffices.
+
+    Args:
+        outcome: of a run.
+        scenarios: by name.
+        seconds: for all of it; one of several gets half of it at most. 0: explain nothing.
+        jobs: processes at a time.
+        options: of the run, which the command needs too.
+    """
+    chosen = tuple(lowest(outcome, scenarios)) if seconds > 0 else ()
+    if not chosen:
+        return outcome
+    begin = time.monotonic()
+    found = explained(chosen, seconds=seconds, jobs=jobs, options=options)
+    took = duration(time.monotonic() - begin)
+    click.echo(f"explained {len(found)} of {len(chosen)} failures in {took}")
+    return dataclasses.replace(outcome, explanations=found)
+
+
+def lowest(outcome: Outcome, scenarios: Mapping[str, Scenario]) -> Iterator[CaseResult]:
+    """The cases to explain: the lowest of each finding, then the lowest of each other family."""
+    seen: set[tuple[str, str, str]] = set()
+    every = [[r for r in one.cases if _has_place(r, scenarios)] for one in outcome.cascades]
+    for cases in every:
+        if cases:
+            seen.add(_family(cases[0]))
+            yield cases[0]
+    for result in (result for cases in every for result in cases):
+        if _family(result) not in seen:
+            seen.add(_family(result))
+            yield result
+
+
+def _family(result: CaseResult) -> tuple[str, str, str]:
+    return result.engine, result.dtype, result.family
+
+
+def _has_place(result: CaseResult, scenarios: Mapping[str, Scenario]) -> bool:
+    """Whether it fails by something new in a schedule that an engine plays."""
+    finding = worst(result)
+    if finding is None or not finding.schedule or finding.verdict in _ASIDE:
+        return False
+    scenario = scenarios.get(result.scenario)
+    return not finding.verdict.good and scenario is not None and not scenario.oracle_only
+
+
+def explained(
+    cases: Iterable[CaseResult], *, seconds: float, jobs: int, options: Sequence[str] = ()
+) -> dict[str, Explanation]:
+    """What ``conformance explain`` finds about each of the cases; one that fails costs only itself.
+
+    Args:
+        cases: the most important first.
+        seconds, jobs, options: as in ``with_explanations``.
+    """
+    deadline = time.monotonic() + seconds
+    waiting = list(enumerate(cases))[::-1]
+    most = seconds * _SHARE if len(waiting) > 1 else seconds
+    running: list[_Child] = []
+    limit = fair_limit(jobs)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            while (waiting or running) and time.monotonic() < deadline:
+                while waiting and len(running) < jobs:
+                    number, result = waiting.pop()
+                    file = Path(folder) / f"{number}.json"
+                    running.append(_start(result, file, options, most, limit))
+                time.sleep(_LOOK_SECONDS)
+                running = [child for child in running if not child.over()]
+        finally:
+            for child in running:
+                child.end()
+        return read_explanations(Path(folder))
+
+
+@dataclass(frozen=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    tree: psutil.Process
+    deadline: float
+    most_bytes: int
+
+    def over(self) -> bool:
+        """Whether it ended; it is ended where its time or its part of the memory is over."""
+        within = time.monotonic() < self.deadline and memory_of(self.tree) <= self.most_bytes
+        if within and self.process.poll() is None:
+            return False
+        self.end()
+        return True
+
+    def end(self) -> None:
+        """End it with all that it started."""
+        end_tree(self.tree)
+        self.process.wait()
+
+
+def _start(
+    result: CaseResult, file: Path, options: Sequence[str], seconds: float, most_bytes: int
+) -> _Child:
+    finding = worst(result)
+    assert finding is not None, "only cases with a new finding are chosen"
+    arguments = ["explain", result.case, "--schedule", finding.schedule, "--json", str(file)]
+    process = start_child([*arguments, *options], silent=True)
+    tree = psutil.Process(process.pid)
+    return _Child(process, tree, time.monotonic() + seconds, most_bytes)

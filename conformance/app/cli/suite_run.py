@@ -1,0 +1,134 @@
+"""Plays what ``conformance run`` has selected, and prints and writes what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+from rich.console import Console
+
+from conformance.app.cli.auto_explain import with_explanations
+from conformance.app.cli.options import cores
+from conformance.app.cli.output_options import Output
+from conformance.app.cli.progress import Progress
+from conformance.app.cli.pytest_call import call_pytest
+from conformance.app.cli.reuse import Chosen, case_file, remember_failures, reused_outcome
+from conformance.app.pytest_plugin.options import Settings
+from conformance.app.pytest_plugin.setup import Setup, make_setup
+from conformance.core.verdict import encode
+from conformance.report import Outcome
+from conformance.report.jsonl import write_lines
+from conformance.report.pages.material import Material, merged
+from conformance.report.pages.site import write_site
+from conformance.run.coverage import take_inventory
+from conformance.run.registry import Registry
+from conformance.run.reuse.planning import Plan
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """One call of the command.
+
+    Attributes:
+        chosen: which of the selected cases are played.
+        jobs: worker processes; one for each core if ``None``, 1 plays all in this process.
+        exitfirst: stop at the first verdict that is not expected.
+        output: what is printed and written.
+        report: the folder of pages, if there are to be any.
+        explain_seconds: for the explanation of the lowest new failure of each family.
+        began: when, by ``time.perf_counter``.
+    """
+
+    settings: Settings
+    chosen: Chosen
+    jobs: int | None
+    exitfirst: bool
+    output: Output
+    report: Path | None
+    explain_seconds: float
+    began: float = dataclasses.field(default_factory=time.perf_counter)
+
+    def __call__(self) -> int:
+        """Play the cases, or take their kept results; the exit code."""
+        setup = make_setup(self.settings)
+        for line in (*setup.notes, *setup.sweep()):
+            click.echo(line, err=True)
+        if not setup.cases:
+            return self._nothing()
+        plan = self.chosen.plan(setup)
+        return self._play(setup, plan) if plan.play else self._reuse(setup, plan)
+
+    def _play(self, setup: Setup, plan: Plan) -> int:
+        """Run the suite under pytest."""
+        workers = min(self.jobs or cores(), len({setup.group_of(case) for case in plan.play}))
+        console = Console(highlight=False)
+        progress = Progress(console, self.output.verbosity, plan.reused)
+        with case_file(plan.play) as file:
+            code, text = call_pytest(
+                dataclasses.replace(self.settings, cases=file, keep=True),
+                workers=0 if self.jobs == 1 else workers,
+                exitfirst=self.exitfirst,
+                plugin=progress,
+            )
+        outcome = progress.outcome()
+        if code == pytest.ExitCode.USAGE_ERROR:
+            code = int(pytest.ExitCode.INTERRUPTED)  # 2, as for every mistake in the options
+        if progress.stopped_at_first:
+            code = int(pytest.ExitCode.TESTS_FAILED)
+        elif outcome is None or outcome.missing or not outcome.results:
+            click.echo(text, err=True)
+        if outcome is not None and outcome.results:
+            remember_failures(setup.result_folder, outcome.results)
+            ended = code != pytest.ExitCode.INTERRUPTED
+            self._finish(setup, self._timed(outcome, plan), console, explain=ended)
+        held = setup.hold_goldens()
+        for line in (line for one in held for line in one.messages):
+            click.echo(f"golden: {line}")
+        return code or int(not all(one.good for one in held))
+
+    def _reuse(self, setup: Setup, plan: Plan) -> int:
+        """Nothing has to be played: print the results of earlier runs."""
+        outcome = reused_outcome(setup, plan)
+        if self.settings.json:
+            write_lines(self.settings.json, map(encode, outcome.results))
+        console = Console(highlight=False)
+        self._finish(setup, self._timed(outcome, plan), console, explain=True)
+        return int(not outcome.ok)
+
+    def _timed(self, outcome: Outcome, plan: Plan) -> Outcome:
+        seconds = time.perf_counter() - self.began
+        return dataclasses.replace(outcome, unchanged=plan.unchanged, seconds=seconds)
+
+    def _finish(self, setup: Setup, outcome: Outcome, console: Console, *, explain: bool) -> None:
+        """Explain, print and write; a checkpoint is not explained unasked."""
+        if explain and self.settings.checkpoint is None:
+            outcome = with_explanations(
+                outcome,
+                setup.registry.scenarios,
+                seconds=self.explain_seconds,
+                jobs=self.jobs or cores(),
+                options=self.settings.family_options,
+            )
+        self.output.finish(outcome, console, self.settings.rerun_options)
+        if self.report is not None:
+            _write_report(self.report, outcome, setup.registry)
+
+    def _nothing(self) -> int:
+        """What is left to do of a shard where there are fewer families than shards."""
+        shard = self.settings.shard
+        click.echo(f"shard {shard} has no cases: there are fewer families than shards")
+        if self.settings.json:
+            write_lines(self.settings.json, ())
+        self.output.write_junit(Outcome(()))
+        return 0
+
+
+def _write_report(folder: Path, outcome: Outcome, registry: Registry) -> None:
+    found = merged([outcome.results])
+    inventory = take_inventory(registry, found)
+    write_site(folder, Material(found, inventory, explanations=outcome.explanations))
+    click.echo(f"report: {folder / 'index.html'}")

@@ -1,0 +1,203 @@
+"""Failures with one cause as one finding: over the ladder, and over families.
+
+Each rung has the ingredients of the rungs before it, so a defect shows on its own rung and on most
+of those after it. What the lowest of them shows is the headline. All output takes it from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.explanation import Explanation
+from conformance.report.headline import headline
+from conformance.report.message import new_verdict
+from conformance.report.symptoms import Symptom, blame, places, shared_place, symptom
+
+MANY = 5
+"""So many families that first fail on one rung in one way have one cause, whoever is to blame."""
+
+_SHARED_CODE = 2  # so many where the reference engines acquit the models
+_OF_ENTRIES = ("passes", "known")  # symptoms that are about an entry, not about a rung
+
+Explanations = Mapping[str, Explanation]
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """The unexpected cases of one cause, on one engine in one dtype.
+
+    Attributes:
+        cases: in the order of the ladder.
+        families: of the cases, in their order.
+        verdict: the worst of what is new in them.
+        explanation: of the first case, if there is one.
+        sentence: what is to be said of it first.
+    """
+
+    engine: str
+    dtype: str
+    cases: tuple[CaseResult, ...]
+    families: tuple[str, ...]
+    verdict: Verdict
+    explanation: Explanation | None
+    sentence: str
+
+    @property
+    def first(self) -> CaseResult:
+        """The case on the lowest rung."""
+        return self.cases[0]
+
+    @property
+    def name(self) -> str:
+        """Engine and family, or the number of families."""
+        one = len(self.families) == 1
+        return f"{self.engine}/{self.families[0] if one else f'{len(self.families)} families'}"
+
+
+def cascades(
+    results: Iterable[CaseResult],
+    order: Sequence[str] = (),
+    explanations: Explanations | None = None,
+) -> tuple[Cascade, ...]:
+    """The unexpected cases of a run by their causes, the most severe families first.
+
+    Args:
+        results: of a run; expected ones are left out.
+        order: of the ladder; scenarios that it does not name come last, by name.
+        explanations: by case id, as far as there are any.
+    """
+    known = explanations or {}
+    rank = {name: index for index, name in enumerate(order)}
+    every = tuple(results)
+    bad = sorted(
+        (r for r in every if not r.expected),
+        key=lambda r: (rank.get(r.scenario, len(rank)), r.scenario, r.family, r.seed, r.case),
+    )
+    lanes = {(r.engine, r.dtype) for r in every}
+    found: list[Cascade] = []
+    for lane in sorted({(r.engine, r.dtype) for r in bad}):
+        groups = _joined(_of_families([r for r in bad if (r.engine, r.dtype) == lane], known))
+        found += [_cascade(group, bad, known, lanes) for group in groups]
+    severity: dict[tuple[str, str], int] = {}
+    for one in found:
+        for family in one.families:
+            name = (one.engine, family)
+            severity[name] = max(severity.get(name, 0), one.verdict.severity)
+    return tuple(sorted(found, key=lambda one: _place(one, severity, rank)))
+
+
+def by_case(found: Iterable[Cascade]) -> dict[str, Cascade]:
+    """The finding that each case belongs to, by case id."""
+    return {result.case: one for one in found for result in one.cases}
+
+
+@dataclass
+class _Group:
+    """Cases of one cause, so far; the first is the one on the lowest rung."""
+
+    symptom: Symptom
+    cases: list[CaseResult] = field(default_factory=list)
+    places: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+
+    @property
+    def families(self) -> set[str]:
+        return {result.family for result in self.cases}
+
+    def add(self, result: CaseResult, explanation: Explanation | None) -> None:
+        self.cases.append(result)
+        if explanation is not None:
+            self.places |= places(explanation)
+            self.shared |= shared_place(explanation)
+
+    def take(self, other: _Group) -> None:
+        self.cases += other.cases
+        self.places |= other.places
+        self.shared |= other.shared
+
+
+def _of_families(bad: Sequence[CaseResult], known: Explanations) -> list[_Group]:
+    """Each family's failures: together if they begin at one place, or look alike."""
+    found: dict[str, list[_Group]] = {}
+    for result in bad:
+        groups = found.setdefault(result.family, [])
+        explanation, seen = known.get(result.case), symptom(result)
+        at = places(explanation) if explanation is not None else frozenset()
+        near = [group for group in groups if group.places & at]
+        near += [g for g in groups if g.symptom == seen and not (g.places and at)]
+        if not near:
+            groups.append(_Group(seen))
+        (near[0] if near else groups[-1]).add(result, explanation)
+    return [group for groups in found.values() for group in groups]
+
+
+def _joined(groups: Sequence[_Group]) -> list[_Group]:
+    """Groups of several families as one, where code that they share must be the cause."""
+    found: list[_Group] = []
+    for group in groups:
+        # Modules of one name are in files of their own; caches and the engine's output are not.
+        common = {place for place in group.shared if not place.startswith("module:")}
+        near = next((other for other in found if other.shared & common), None)
+        if near is None:
+            found.append(group)
+        else:
+            near.take(group)
+    buckets: dict[tuple[str, Symptom, str], list[_Group]] = {}
+    for group in found:
+        first = group.cases[0]
+        rung = "" if group.symptom.kind in _OF_ENTRIES else first.scenario
+        buckets.setdefault((rung, group.symptom, blame(first)), []).append(group)
+    return [one for (_, seen, who), bucket in buckets.items() for one in _alike(bucket, seen, who)]
+
+
+def _alike(bucket: Sequence[_Group], seen: Symptom, who: str) -> list[_Group]:
+    """Groups that first fail on one rung in one way, as one if they are of enough families."""
+    shared = seen.kind in _OF_ENTRIES or who.startswith("engine")
+    found: list[list[_Group]] = []
+    # What was explained gathers what was not.
+    for group in sorted(bucket, key=lambda g: not g.shared):
+        near = [o for o in found if not (o[0].shared and group.shared - o[0].shared)]
+        if near:
+            near[0].append(group)
+        else:
+            found.append([group])
+    joined: list[_Group] = []
+    for parts in found:
+        enough = len({name for part in parts for name in part.families})
+        if enough < (_SHARED_CODE if shared else MANY):
+            joined += parts
+            continue
+        for part in parts[1:]:
+            parts[0].take(part)
+        joined.append(parts[0])
+    return joined
+
+
+def _cascade(
+    group: _Group, bad: Sequence[CaseResult], known: Explanations, lanes: set[tuple[str, str]]
+) -> Cascade:
+    mine = {result.case for result in group.cases}
+    cases = tuple(result for result in bad if result.case in mine)
+    first = cases[0]
+    explanation = known.get(first.case)
+    return Cascade(
+        engine=first.engine,
+        dtype=first.dtype,
+        cases=cases,
+        families=tuple(dict.fromkeys(result.family for result in cases)),
+        verdict=max(map(new_verdict, cases), key=lambda verdict: verdict.severity),
+        explanation=explanation,
+        sentence=headline(cases, explanation, lanes=lanes),
+    )
+
+
+def _place(
+    one: Cascade, severity: Mapping[tuple[str, str], int], rank: Mapping[str, int]
+) -> tuple[int, int, str, str, int, str]:
+    """The family with the worst verdict first; in a family the lowest rung."""
+    worst_of = max(severity[one.engine, family] for family in one.families)
+    rung = rank.get(one.first.scenario, len(rank))
+    several = -len(one.families)
+    return (-worst_of, several, one.engine, one.families[0], rung, one.dtype)

@@ -1,0 +1,101 @@
+"""Is the single stream itself the one that differs? The pass without a cache decides.
+
+That all engines agree is not enough: a model that takes a batch otherwise than one row is wrong
+alike on all of them. The pass without a cache has one row and no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from conformance.core.schedule import Request, Schedule
+from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, Verdict
+from conformance.reference.subject import Subject
+from conformance.report.headline import ODD_ONE_OUT
+
+_Answers = dict[tuple[str, str | None], Finding]
+
+
+def odd_one_out(
+    subject: Subject,
+    schedules: Iterable[Schedule],
+    result: CaseResult,
+    others: Mapping[str, CaseResult],
+) -> str:
+    """A sentence, if the single stream is not what the pass without a cache gives, and engines are.
+
+    Empty where that is not so, and where it cannot be known.
+
+    Args:
+        subject: the model that was run.
+        schedules: of the case.
+        result: of the engine under test.
+        others: of the reference engines, for the same case.
+    """
+    played = {n: other for n, other in others.items() if other.verdict is not Verdict.UNSUPPORTED}
+    mine = _answers(result)
+    same = [_agree(result, other) for other in played.values()]
+    right = [not _answers(other) for other in played.values()]
+    if not played or not mine or not (all(same) or all(right)):
+        return ""
+    first = _confirmed(subject, {schedule.name: schedule for schedule in schedules}, mine)
+    if first is None:
+        return ""
+    at = f"at output token {first.step} of request {first.request_id!r} of {first.schedule!r}"
+    if all(same):
+        return (
+            f"{ODD_ONE_OUT}: every engine, the reference engines included, gives {first.got} {at}, "
+            f"and so does the pass without a cache; the single stream has {first.expected}"
+        )
+    return (
+        f"single stream or its caches: the engine gives {first.got} {at}, and so does the pass "
+        f"without a cache; the single stream and {', '.join(played)} have {first.expected}"
+    )
+
+
+def _confirmed(
+    subject: Subject, schedules: Mapping[str, Schedule], answers: _Answers
+) -> Finding | None:
+    """The first of the answers, if the pass without a cache gives all that it can be asked for."""
+    known = [finding for finding in answers.values() if finding.schedule in schedules]
+    asked = [(f, _without_a_cache(subject, schedules[f.schedule], f)) for f in known]
+    given = [(finding, token) for finding, token in asked if token is not None]
+    agreed = given and all(finding.got == f"token {token}" for finding, token in given)
+    return given[0][0] if agreed else None
+
+
+def _answers(result: CaseResult) -> _Answers:
+    """For each request of each schedule the first token that is not the single stream's."""
+    found: _Answers = {}
+    for finding in result.evidence:
+        if finding.check == "free" and finding.verdict is Verdict.DIVERGED:
+            found.setdefault((finding.schedule, finding.request_id), finding)
+    return found
+
+
+def _agree(one: CaseResult, other: CaseResult) -> bool:
+    """Whether two engines gave the same other tokens, as far as both are on record."""
+    mine, theirs = _answers(one), _answers(other)
+    both = mine.keys() & theirs.keys()
+    cut = max(len(one.evidence), len(other.evidence)) >= MOST_FINDINGS
+    if not both or (mine.keys() != theirs.keys() and not cut):
+        return False
+    return all((mine[k].step, mine[k].got) == (theirs[k].step, theirs[k].got) for k in both)
+
+
+def _without_a_cache(subject: Subject, schedule: Schedule, finding: Finding) -> int | None:
+    """The token that the pass without a cache gives there; ``None`` where it is not comparable."""
+    request = next(r for r in schedule.requests if r.request_id == finding.request_id)
+    if finding.step is None or not _plain(request, schedule):
+        return None
+    before = subject.oracle.solo(request, schedule.options, schedule).tokens[: finding.step]
+    row = subject.library.stateless(subject.model, request, before)
+    return None if row is None else int(np.argmax(row))
+
+
+def _plain(request: Request, schedule: Schedule) -> bool:
+    """Whether a token is the best one after all that was seen, and nothing else decides."""
+    special = request.sampler or request.processors or request.continues
+    return not (special or schedule.options.kv or schedule.options.max_kv_size)

@@ -1,0 +1,197 @@
+"""Failures with one cause are one finding, and a known defect is never its headline."""
+
+from conformance.core.verdict import Finding, Verdict
+from conformance.report.cascades import MANY, by_case, cascades
+from conformance.report.explanation import Explanation, Where
+from conformance.report.message import DIAGNOSIS
+
+LADDER = ("repeat", "ragged", "early_finish", "samplers")
+ROPE = "module:model.layers.{}.self_attn.rope:RoPE"
+
+
+def explained(case, site, entry=""):
+    return Explanation(
+        *(case, "late", "diverged", "what", Where(site), Where(entry) if entry else None),
+        *((), None, (), (), "", (), 1.0),
+    )
+
+
+def of(*results, **more):
+    return cascades(results, LADDER, more)
+
+
+def grouped(found):
+    return [(c.families, [r.scenario for r in c.cases]) for c in found]
+
+
+def wrong(result, finding, family, scenario, verdict=Verdict.DIVERGED, blame="", **changes):
+    said = (Finding(Verdict.EXACT, DIAGNOSIS, f"{blame}: it is so"),) if blame else ()
+    evidence = (finding(verdict, **changes), *said)
+    return result(f"e/{family}/{scenario}/d/0", verdict, evidence=evidence)
+
+
+def test_wrong_numbers_of_a_family_are_one_finding_from_the_lowest_rung_on(result, finding):
+    found = of(
+        wrong(result, finding, "a", "samplers", Verdict.DRIFT, what="later"),
+        wrong(result, finding, "a", "ragged", what="token 1 is 2"),
+        wrong(result, finding, "a", "early_finish", Verdict.NAN),
+        result("e/a/repeat/d/0"),
+    )
+    assert grouped(found) == [(("a",), ["ragged", "early_finish", "samplers"])]
+    assert found[0].sentence == "a: 3 cases fail, first at `ragged`: token 1 is 2."
+    assert found[0].verdict is Verdict.NAN
+
+
+def test_what_looks_otherwise_is_another_finding_the_lowest_rung_first(result, finding):
+    leak = wrong(result, finding, "a", "early_finish", Verdict.LEAK, check="leak")
+    found = of(leak, wrong(result, finding, "a", "ragged"))
+    assert grouped(found) == [(("a",), ["ragged"]), (("a",), ["early_finish"])]
+
+
+def test_exceptions_are_alike_if_one_file_raises_one_class(result, finding):
+    def crash(scenario, error, frame):
+        what = f"the engine raised {error} [{frame}:{len(scenario)}, in step 0]"
+        return wrong(result, finding, "a", scenario, Verdict.CRASH, what=what, got=error)
+
+    found = of(
+        crash("ragged", "ValueError: (2,1) into (1,4)", "models/base.py"),
+        crash("early_finish", "ValueError: shapes differ", "models/base.py"),
+        crash("samplers", "ValueError: shapes differ", "generate.py"),
+    )
+    assert grouped(found) == [(("a",), ["ragged", "early_finish"]), (("a",), ["samplers"])]
+
+
+def test_the_family_with_the_worst_verdict_comes_first(result, finding):
+    found = of(
+        wrong(result, finding, "a", "ragged"),
+        wrong(result, finding, "b", "samplers", Verdict.CRASH),
+        wrong(result, finding, "b", "ragged", Verdict.DRIFT),
+    )
+    assert [(c.families[0], c.first.scenario) for c in found] == [
+        *(("b", "ragged"), ("b", "samplers")),
+        ("a", "ragged"),
+    ]
+
+
+def test_a_known_finding_is_neither_headline_nor_cause(result, finding):
+    known = finding(Verdict.PROTOCOL, what="invalid call accepted", known="old-defect")
+    new = finding(Verdict.DIVERGED, what="token 3 is 4")
+    both = result("e/a/samplers/d/0", Verdict.PROTOCOL, known="old-defect", evidence=(known, new))
+    found = of(both, wrong(result, finding, "a", "ragged", what="token 1 is 2"))
+    assert len(found) == 1
+    assert found[0].sentence == (
+        "a: 2 cases fail, first at `ragged`: token 1 is 2. Known defects aside."
+    )
+    assert found[0].verdict is Verdict.DIVERGED
+    (alone,) = of(both)
+    assert alone.sentence == "a: 1 case fails, at `samplers`: token 3 is 4. Known defects aside."
+
+
+def test_a_known_defect_that_shows_otherwise_is_named_by_its_rule(result, finding):
+    rule = finding(Verdict.DRIFT, check="expectations", what="expectation x: wants nan, got drift")
+    shown = finding(Verdict.DRIFT, what="logprobs off", known="x")
+    (found,) = of(result("e/a/ragged/d/0", Verdict.DRIFT, known="x", evidence=(shown, rule)))
+    assert found.sentence == "a: 1 case fails, at `ragged`: expectation x: wants nan, got drift."
+
+
+def test_a_defect_that_is_fixed_is_one_finding_of_all_its_families(result):
+    fixed = [
+        result(f"e/{family}/{scenario}/d/0", expected=False, known="x")
+        for family, scenario in (("a", "ragged"), ("b", "samplers"), ("a", "early_finish"))
+    ]
+    (found,) = of(*fixed)
+    assert found.sentence == (
+        "2 families: 3 cases pass, but the expectations name a defect for them: x."
+    )
+
+
+def test_an_explanation_names_the_module(result, finding):
+    bad = [wrong(result, finding, "a", name) for name in ("ragged", "samplers")]
+    (found,) = of(*bad, **{bad[0].case: explained(bad[0].case, ROPE.format(0))})
+    assert found.sentence == (
+        "a: 2 cases fail, first at `ragged`: begins at model.layers.0.self_attn.rope (RoPE)."
+    )
+    assert found.explanation.case == bad[0].case
+
+
+def test_explained_cases_are_grouped_by_their_place_in_whichever_layer(result, finding):
+    bad = {n: wrong(result, finding, "a", n) for n in ("ragged", "early_finish", "samplers")}
+    sites = {"ragged": ROPE.format(0), "early_finish": "input:tokens", "samplers": ROPE.format(3)}
+    known = {bad[name].case: explained(bad[name].case, site) for name, site in sites.items()}
+    found = of(*bad.values(), **known)
+    assert grouped(found) == [(("a",), ["ragged", "samplers"]), (("a",), ["early_finish"])]
+
+
+def test_a_crash_is_of_the_cause_that_breaks_the_same_cache_entry(result, finding):
+    first = wrong(result, finding, "a", "ragged")
+    crash = wrong(result, finding, "a", "early_finish", Verdict.CRASH, got="ValueError: x")
+    entry = "cache:{}:BatchKVCache:left_padding"
+    known = {
+        first.case: explained(first.case, entry.format(0)),
+        crash.case: explained(crash.case, "crash:base.py:3", entry.format(1)),
+    }
+    assert len(of(first, crash)) == 2
+    assert len(of(first, crash, **known)) == 1
+
+
+def test_families_that_first_fail_alike_where_the_models_are_right_are_one_finding(result, finding):
+    def bad(family, scenario, who):
+        return wrong(result, finding, family, scenario, blame=who)
+
+    engine, model = "engine or cache", "model"
+    found = of(*(bad(f, "early_finish", engine) for f in "ab"), bad("a", "samplers", engine))
+    assert grouped(found) == [(("a", "b"), ["early_finish", "early_finish", "samplers"])]
+    assert found[0].sentence.startswith("2 families: 3 cases fail, first at `early_finish` (a): ")
+    assert found[0].name == "e/2 families"
+    assert len(of(*(bad(f, "ragged", model) for f in "ab"))) == 2, "files of their own"
+    assert len(of(bad("a", "ragged", engine), bad("b", "samplers", engine))) == 2, "another rung"
+
+
+def test_many_families_that_first_fail_alike_are_one_finding_whoever_is_to_blame(result, finding):
+    many = [wrong(result, finding, f"f{n}", "ragged", blame="model") for n in range(MANY)]
+    assert len(of(*many)) == 1
+    assert len(of(*many[1:])) == MANY - 1
+
+
+def test_families_whose_explanations_name_different_modules_stay_apart(result, finding):
+    many = [wrong(result, finding, f"f{n}", "ragged", blame="model") for n in range(MANY + 1)]
+    first = many[0].case
+    apart = {first: explained(first, "module:model.norm:RMSNorm")}
+    apart |= {r.case: explained(r.case, ROPE.format(0)) for r in many[1:]}
+    assert [len(c.families) for c in of(*many, **apart)] == [MANY, 1]
+
+
+def test_families_with_one_broken_cache_are_one_finding_on_whatever_rung(result, finding):
+    one = wrong(result, finding, "a", "ragged", blame="model")
+    other = wrong(result, finding, "b", "samplers")
+    site = "cache:0:BatchKVCache:offset"
+    known = {r.case: explained(r.case, site) for r in (one, other)}
+    assert grouped(of(one, other, **known)) == [(("a", "b"), ["ragged", "samplers"])]
+    assert len(of(one, other)) == 2
+    nowhere = {r.case: explained(r.case, "none") for r in (one, other)}
+    assert len(of(one, other, **nowhere)) == 2
+
+
+def test_engines_and_dtypes_are_findings_of_their_own_and_named(result, finding):
+    def bad(engine, dtype):
+        return result(f"{engine}/a/ragged/{dtype}/0", Verdict.DRIFT, evidence=(finding(),))
+
+    found = of(bad("e", "d"), bad("e", "h"), bad("f", "d"))
+    assert [c.sentence.partition(":")[0] for c in found] == ["a (e, d)", "a (e, h)", "a (f, d)"]
+
+
+def test_each_unexpected_case_is_in_one_finding(result, finding):
+    results = [
+        wrong(result, finding, f"f{n}", name, verdict, blame=who)
+        for n, who in enumerate(("model", "engine or cache", "undecided") * 4)
+        for name in LADDER
+        for verdict in (Verdict.DRIFT, Verdict.LEAK)[n % 2 :]
+    ]
+    results = list({r.case: r for r in results}.values())
+    found = of(*results)
+    assert sorted(r.case for c in found for r in c.cases) == sorted(r.case for r in results)
+    assert by_case(found).keys() == {r.case for r in results}
+
+
+def test_nothing_unexpected_nothing_found(result):
+    assert of(result(), result("e/a/ragged/d/0", Verdict.DRIFT, expected=True, known="x")) == ()
