@@ -138,7 +138,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     ``expected`` is true if the verdict is the wanted one: ``exact`` or ``tie``, or the one that
     ``expectations/`` names for it (then ``known`` is the id of that entry). ``max_abs_diff`` and
     ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
-    the first output token at which a finding applies. ``seconds`` is wall time;
+    the first output token at which a finding applies. ``versions`` are of packages; of a library
+    that is a checkout, ``mlx-lm source`` is its path and commit. ``seconds`` is wall time;
     ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
     of a case that is wrong.
     """

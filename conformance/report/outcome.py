@@ -18,6 +18,8 @@ class Outcome:
         problems: sentences about problems that are no cases: uncovered modules, stale expectations.
         missing: number of selected cases that were not run (``-x``, an interruption).
         seconds: wall time.
+        notes: sentences that fail nothing.
+        against: the earlier run that decides what is expected; empty if none does.
     """
 
     results: tuple[CaseResult, ...]
@@ -25,6 +27,8 @@ class Outcome:
     problems: tuple[str, ...] = ()
     missing: int = 0
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    against: str = ""
 
     @property
     def unexpected(self) -> tuple[CaseResult, ...]:

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from conformance.app.cli.options import (
+    EXISTING_FILE,
     case_options,
     case_settings,
     checkpoint_options,
@@ -16,6 +17,7 @@ from conformance.app.cli.options import (
     globs,
     jobs_option,
     json_lines,
+    library_path_option,
     writable,
 )
 from conformance.app.cli.output_options import Output, output_options
@@ -29,6 +31,7 @@ from conformance.report.jsonl import write_lines
 from conformance.report.pages.material import Material, merged
 from conformance.report.pages.place import check_place
 from conformance.report.pages.site import write_site
+from conformance.report.worsening import Base
 from conformance.run.coverage import take_inventory
 from conformance.run.registry import Registry
 from conformance.run.selection import DTYPES
@@ -80,6 +83,13 @@ from conformance.tools.checkpoints.given import Given
     help="Run only the K-th of N parts, for example 2/4. A family stays in one of them; all of "
     "them together are the whole run.",
 )
+@click.option(
+    "--against",
+    type=EXISTING_FILE,
+    metavar="BASE.jsonl",
+    help="Results of an earlier run (--json): only what is worse than there is listed and fails "
+    "this run. Known defects, and what failed there too, do not matter.",
+)
 @output_options
 @click.option(
     "--timeout",
@@ -105,6 +115,7 @@ from conformance.tools.checkpoints.given import Given
 )
 @checkpoint_options
 @case_options
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -119,6 +130,7 @@ def command(
     report: Path | None,
     exitfirst: bool,
     shard: str,
+    against: Path | None,
     output: Output,
     timeout: float,
     memory: float | None,
@@ -131,10 +143,14 @@ def command(
 
     A case is one model family decoded by one engine in one scenario. Exit code: 0 if every
     verdict is the expected one, 1 if not (also for a model module that no family covers, and for
-    an expectation that matches nothing), 2 for a mistake in the options or an interruption.
+    an expectation that matches nothing), 2 for a mistake in the options or an interruption. With
+    --against: 1 if something is worse than there.
     """
     if report is not None:
         check_place(report)
+    if against is not None and exitfirst:
+        raise click.UsageError("--against and --exitfirst: choose one of them")
+    base = Base.read(against) if against else None
     settings = case_settings(
         engines=engines,
         families=families,
@@ -150,11 +166,19 @@ def command(
         no_expectations=no_expectations,
         checkpoint=checkpoint,
     )
-    ctx.exit(_run(settings, jobs=jobs, exitfirst=exitfirst, output=output, report=report))
+    ctx.exit(
+        _run(settings, jobs=jobs, exitfirst=exitfirst, output=output, report=report, base=base)
+    )
 
 
 def _run(
-    settings: Settings, *, jobs: int | None, exitfirst: bool, output: Output, report: Path | None
+    settings: Settings,
+    *,
+    jobs: int | None,
+    exitfirst: bool,
+    output: Output,
+    report: Path | None,
+    base: Base | None,
 ) -> int:
     """Run the suite and print what came of it; the exit code."""
     setup = make_setup(settings)
@@ -165,7 +189,7 @@ def _run(
     workers = min(jobs or cores(), len({setup.group_of(case) for case in setup.cases}))
     in_process = jobs == 1
     console = Console(highlight=False)
-    progress = Progress(console, output.verbosity)
+    progress = Progress(console, output.verbosity, base)
     code, text = call_pytest(
         settings, workers=0 if in_process else workers, exitfirst=exitfirst, plugin=progress
     )
@@ -177,7 +201,10 @@ def _run(
     elif outcome is None or outcome.missing or not outcome.results:
         click.echo(text, err=True)
     if outcome is not None and outcome.results:
-        output.finish(outcome, console, settings.rerun_options)
+        judged = base.seen(outcome, setup.selects) if base else outcome
+        if base and code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            code = int(not judged.ok)
+        output.finish(judged, console, settings.rerun_options)
         if report is not None:
             _write_report(report, outcome.results, setup.registry)
     held = setup.hold_goldens()

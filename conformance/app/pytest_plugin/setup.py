@@ -48,6 +48,14 @@ class Setup:
         """
         return self.selection.shard.of(cases(self.registry, self.selection), self.group_of)
 
+    def selects(self, case: CaseId) -> bool:
+        """Whether a case of another run would belong to this one, if its names still exist.
+
+        Which families a shard has depends on all of them: there only its own count.
+        """
+        families = {own.family for own in self.cases} if self.settings.shard else {case.family}
+        return self.selection.matches(case) and case.family in families
+
     @functools.cached_property
     def session(self) -> Session:
         """This process's session; families stay loaded in it."""

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from conformance.app.cli.families import chosen_families
 from conformance.app.cli.golden.options import chosen_engines, golden_options
+from conformance.app.cli.options import library_path_option
 from conformance.app.cli.parallel import in_processes
 from conformance.checks.expectations import load_expectations
 from conformance.core.family import Family
@@ -28,6 +29,7 @@ from conformance.tools.golden.paths import find_folder
     is_flag=True,
     help="Look at the files alone: digests, provenance, recipes, orphans. Loads no model.",
 )
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,
