@@ -10,6 +10,7 @@ from rich.text import Text
 
 from conformance.report.matrix import Cell, matrices
 from conformance.report.message import failure_message
+from conformance.report.not_playable import not_playable
 from conformance.report.outcome import Outcome, count, duration, slowest, tallies
 from conformance.report.terminal_matrix import (
     UNEXPECTED_STYLE,
@@ -52,8 +53,8 @@ def summary(
         blocks.append(legend_text(found, width, unexpected))
     if outcome.problems:
         blocks.append(Text("\n").join(Text(p, style=UNEXPECTED_STYLE) for p in outcome.problems))
-    if outcome.notes:
-        blocks.append(Text("\n".join(outcome.notes)))
+    if notes := (*not_playable(outcome.results), *outcome.notes):
+        blocks.append(Text("\n".join(notes)))
     if outcome.results and not brief:
         blocks.append(_totals(outcome))
     blocks.append(_verdict(outcome))

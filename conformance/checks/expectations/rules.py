@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from conformance.checks.expectations.entries import NUMERIC, STRAY, Defect, Refusal, matches
+from conformance.core.missing_library import lacking
 from conformance.core.verdict import CaseResult, Finding, Verdict
 
 CHECK = "expectations"
@@ -26,6 +27,8 @@ class Expectations:
 
         A case that breaks a rule is not expected, and the rule is added to its evidence.
         """
+        if lacking(result.verdict, result.evidence):
+            return msgspec.structs.replace(result, expected=True, known=None)
         refused = any(r.refused(result) for r in self.refusals)
         concerned = [e for e in self.defects if e.concerns(result)]
         entries = _applicable(result, concerned, refused=refused)
@@ -160,7 +163,8 @@ def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
         and matches(result.dtype, refusal.dtypes)
         and result.device.startswith(refusal.device)
     ]
-    refused = {result.family for result in could if refusal.refused(result)}
+    # A family that can't be played here is not asked.
+    refused = {r.family for r in could if refusal.refused(r) or lacking(r.verdict, r.evidence)}
     return [
         f"no case of family {glob!r} was refused with {refusal.text!r}"
         for glob in refusal.families

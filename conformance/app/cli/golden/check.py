@@ -80,7 +80,9 @@ def _crashed(pair: tuple[Library, Family]) -> Checked:
 def shown(results: Sequence[Checked], problems: Sequence[str]) -> str:
     """What fails, family by family, then the totals."""
     lines = [*problems, *(line for found in results for line in found.lines())]
-    good = sum(found.good for found in results)
+    left_out = sum(bool(found.not_playable) for found in results)
+    good = sum(found.good for found in results) - left_out
     known = sum(bool(found.known) and found.good for found in results)
     also = f" ({known} of them with known defects of batches)" if known else ""
-    return "\n".join([*lines, f"{len(results)} goldens: {good} hold{also}"])
+    unplayed = f", {left_out} not playable here" if left_out else ""
+    return "\n".join([*lines, f"{len(results)} goldens: {good} hold{also}{unplayed}"])

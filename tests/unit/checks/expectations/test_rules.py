@@ -386,3 +386,22 @@ def test_a_defect_is_not_asked_for_where_all_that_it_claims_is_refused():
     assert not expected(refused, hangs, other)  # no entry says that it may be refused
     played = case("hang", **words, one="hang", two="unsupported", three="exact")
     assert not expected(played, hangs, other, refusal())
+
+
+def lacks(**changes):
+    message = "ImportError: libGL.so.1: cannot open shared object file: No such file or directory"
+    found = Finding(Verdict.UNSUPPORTED, "failure", "raised", got=message)
+    return msgspec.structs.replace(case("unsupported", **changes), evidence=(found,))
+
+
+def test_what_this_machine_lacks_a_library_for_needs_no_entry():
+    assert expected(lacks())
+    assert expected(lacks(), defect()), "a case that is not played shows no defect"
+    assert judged(lacks(), defect()).known is None
+
+
+def test_a_family_that_is_not_playable_here_makes_no_refusal_stale():
+    entries = Expectations((), (refusal(),))
+    played = [case("exact", family="bitnet")]
+    assert entries.stale(played, whole=True)
+    assert entries.stale([lacks(family="bitnet")], whole=True) == ()
