@@ -48,13 +48,15 @@ class Description:
     """What a loaded family is made of: its kinds of caches, of positions, and of states.
 
     ``inner`` are the kinds of caches before the last one: no layer after the last one reads what
-    earlier tokens got from it.
+    earlier tokens got from it. ``parts`` are names of classes and functions that its files have
+    from other files of the library.
     """
 
     caches: tuple[str, ...]
     positions: str
     states: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     the first output token at which a finding applies. ``versions`` are of packages; of a library
     that is a checkout, ``mlx-lm source`` is its path and commit. ``seconds`` is wall time;
     ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
-    of a case that is wrong.
+    of a case that is wrong; ``traits`` are of its model (``cache:ArraysCache``, ``rope:M-RoPE``,
+    ``part:SuScaledRoPE``), by which known defects of shared code are recognised.
     """
 
     case: str
@@ -165,6 +166,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     schedules: tuple[ScheduleResult, ...] = ()
     schema: int = 1
     picture: Picture | None = None
+    traits: tuple[str, ...] = ()
 
 
 def encode(result: CaseResult) -> str:

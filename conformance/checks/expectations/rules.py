@@ -120,14 +120,17 @@ def _shown(result: CaseResult, entry: Defect) -> set[Verdict]:
 def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
     """The verdicts that a case, or a schedule that the entry claims, may have.
 
-    Some schedules may show the defect less than the worst one; a non-strict one with any numeric
-    verdict.
+    Some schedules may show the defect less than the worst one. Where the verdict is not fixed, and
+    in families that only have the trait, a numeric one may be any other.
     """
     wanted = frozenset(entry.wanted(result.scenario))
-    if not entry.strict(result):
-        return wanted | NUMERIC if wanted <= STRAY else wanted
-    worst = max(v.severity for v in wanted)
-    return frozenset(v for v in Verdict if not v.good and v.severity <= worst)
+    accepted = wanted
+    if not entry.fixed(result) or not matches(result.family, entry.families):
+        accepted |= NUMERIC if wanted <= STRAY else frozenset()
+    if entry.fixed(result):
+        worst = max(v.severity for v in wanted)
+        accepted |= {v for v in Verdict if not v.good and v.severity <= worst}
+    return accepted
 
 
 def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
@@ -138,7 +141,8 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
         if matches(result.engine, entry.engines)
         and matches(result.dtype, entry.dtypes)
         and result.device.startswith(entry.device)
-        and entry.active(result)
+        and entry.active(result.versions)
+        and entry.released(result.versions)
     ]
     if not could:
         return []
