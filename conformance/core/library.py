@@ -45,11 +45,9 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Description:
-    """What a loaded family is made of: its kinds of caches, of positions, and of states.
+    """A loaded family's kinds of caches, positions and states; ``parts`` are from other files.
 
-    ``inner`` are the kinds of caches before the last one: no layer after the last one reads what
-    earlier tokens got from it. ``parts`` are names of classes and functions that its files have
-    from other files of the library.
+    No layer after the last cache reads what earlier tokens got from it; ``inner`` are the others.
     """
 
     caches: tuple[str, ...]

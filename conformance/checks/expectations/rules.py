@@ -134,7 +134,7 @@ def _accepted(result: CaseResult, entry: Defect) -> frozenset[Verdict]:
 
 
 def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
-    """Families, scenarios and schedules that matched no case, but could have in this run."""
+    """Families, traits, scenarios and schedules that met no case, but could have in this run."""
     could = [
         result
         for result in ran
@@ -150,6 +150,9 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
     families, scenarios = {r.family for r in met}, {r.scenario for r in met}
     played = {r.scenario for r in could}  # an engine may be unable to express the others
     parts = [f"family {glob!r}" for glob in entry.families if not _any(families, glob)]
+    traits = {trait for result in could for trait in result.traits}
+    if traits:  # results of before had none
+        parts += [f"trait {glob!r}" for glob in entry.traits if not _any(traits, glob)]
     parts += [f"scenario {name!r}" for name in entry.verdicts if name in played - scenarios]
     for scenario, names in entry.schedules.items():
         seen = {s.name for r in met if r.scenario == scenario for s in r.schedules}
