@@ -8,6 +8,8 @@ import platform
 
 import mlx.core as mx
 
+from conformance.core.library_source import source_of
+
 
 def device_name() -> str:
     """The device and its chip, for example ``cpu (AMD EPYC)`` or ``gpu (Apple M4, TF32)``."""
@@ -20,9 +22,15 @@ def device_name() -> str:
 
 
 def package_versions(*packages: str) -> dict[str, str]:
-    """Versions of Python and of those of the packages that are installed."""
+    """Versions of Python and of those of the packages that are installed.
+
+    A package that is a checkout has a second entry, ``mlx-lm source``: its path and commit.
+    """
     found = {"python": platform.python_version()}
     for package in packages:
+        if source := source_of(package):
+            found |= {package: source.version, f"{package} source": source.text}
+            continue
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 
 from conformance.core.errors import Unsupported
+from conformance.core.missing_library import loader_error
 from conformance.core.trace import Failure
 
 _UNSUPPORTED = re.compile(
@@ -52,9 +53,10 @@ def machine_problem(error: BaseException | None) -> str | None:
 def says_unsupported(error: BaseException) -> bool:
     """Whether the library itself states, by the exception, that it cannot do this here.
 
-    Not a crash: nobody was misled. The message goes into the result; expectations must name it.
+    Not a crash: nobody was misled. The message goes into the result; expectations must name it,
+    unless the dynamic loader states it: this machine lacks a library of the system.
     """
-    if isinstance(error, (Unsupported, NotImplementedError)):
+    if isinstance(error, (Unsupported, NotImplementedError)) or loader_error(error):
         return True
     # "'NoneType' object does not support item assignment" is Python's message, not the library's.
     if isinstance(error, TypeError):
@@ -69,9 +71,10 @@ def failure_of(error: BaseException, doing: str) -> Failure:
     library = [f for f in frames if not f.filename.startswith(ours)] or frames
     last = library[-1]
     path = "/".join(Path(last.filename).parts[-3:])
+    reason = loader_error(error) or error
     return Failure(
-        type_name=type(error).__name__,
-        message=str(error),
+        type_name=type(reason).__name__,
+        message=str(reason),
         frame=f"{path}:{last.lineno}",
         doing=doing,
         unsupported=says_unsupported(error),

@@ -45,16 +45,16 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Description:
-    """What a loaded family is made of: its kinds of caches, of positions, and of states.
+    """A loaded family's kinds of caches, positions and states; ``parts`` are from other files.
 
-    ``inner`` are the kinds of caches before the last one: no layer after the last one reads what
-    earlier tokens got from it.
+    No layer after the last cache reads what earlier tokens got from it; ``inner`` are the others.
     """
 
     caches: tuple[str, ...]
     positions: str
     states: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

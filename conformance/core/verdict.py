@@ -143,11 +143,14 @@ class CaseResult(msgspec.Struct, frozen=True):
     ``expected`` is true if the verdict is the wanted one: ``exact`` or ``tie``, or the one that
     ``expectations/`` names for it (then ``known`` is the id of that entry). ``max_abs_diff`` and
     ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
-    the first output token at which a finding applies. ``seconds`` is wall time;
+    the first output token at which a finding applies. ``versions`` are of packages; of a library
+    that is a checkout, ``mlx-lm source`` is its path and commit. ``seconds`` is wall time;
     ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
-    of a case that is wrong. ``invocation`` is the run that played it. ``left_out`` are schedules of
-    the scenario that the run's tier does not play. ``key`` is a hash of all that the case hung on,
-    where that is known; ``reused`` means that an earlier run with the same key gave the result.
+    of a case that is wrong; ``traits`` are of its model (``cache:ArraysCache``, ``rope:M-RoPE``,
+    ``part:SuScaledRoPE``), by which known defects of shared code are recognised. ``invocation`` is
+    the run that played it. ``left_out`` are schedules of the scenario that the run's tier does not
+    play. ``key`` is a hash of all that the case hung on, where that is known; ``reused`` means that
+    an earlier run with the same key gave the result.
     """
 
     case: str
@@ -175,6 +178,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()
     key: str = ""
     reused: bool = False
+    traits: tuple[str, ...] = ()
 
 
 def encode(result: CaseResult) -> str:

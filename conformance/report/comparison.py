@@ -100,7 +100,7 @@ def compare(
     Raises:
         ResultError: a run has no case, or a case twice.
     """
-    old, new = _by_case(before, "first"), _by_case(after, "second")
+    old, new = by_case(before, "first"), by_case(after, "second")
     both = [name for name in old if name in new]
     changes = [c for name in both for c in _changes(old[name], new[name], noise_factor)]
     if not common:
@@ -116,7 +116,12 @@ def compare(
     return Comparison(tuple(changes), same, _versions(before, after))
 
 
-def _by_case(results: Iterable[CaseResult], which: str) -> dict[str, CaseResult]:
+def by_case(results: Iterable[CaseResult], which: str) -> dict[str, CaseResult]:
+    """The results of one file by case id; ``which`` names it in an error.
+
+    Raises:
+        ResultError: it has no case, or a case twice.
+    """
     found: dict[str, CaseResult] = {}
     for result in results:
         if result.case in found:

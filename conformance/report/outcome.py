@@ -24,6 +24,8 @@ class Outcome:
         unchanged: number of selected cases that were left out because nothing changed that they
             hang on, or because they did not fail the last time.
         explanations: of failing cases, by case id, as far as there are any.
+        notes: sentences that fail nothing.
+        against: the earlier run that decides what is expected; empty if none does.
     """
 
     results: tuple[CaseResult, ...]
@@ -33,6 +35,8 @@ class Outcome:
     seconds: float = 0.0
     unchanged: int = 0
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    against: str = ""
 
     @property
     def reused(self) -> int:

@@ -11,6 +11,7 @@ from rich.text import Text
 from conformance.report.cascades import Cascade
 from conformance.report.matrix import Cell, matrices
 from conformance.report.message import failure_message
+from conformance.report.not_playable import not_playable
 from conformance.report.outcome import Outcome, count, duration, listed, slowest, tallies
 from conformance.report.terminal_matrix import (
     UNEXPECTED_STYLE,
@@ -53,9 +54,12 @@ def summary(
     found = () if brief else matrices(outcome.results, outcome.scenarios)
     blocks += [matrix_text(matrix, width, every_family=every_family) for matrix in found]
     if found:
-        blocks.append(legend_text(found, width))
+        unexpected = "worse" if outcome.against else "not expected"
+        blocks.append(legend_text(found, width, unexpected))
     if outcome.problems:
         blocks.append(Text("\n").join(Text(p, style=UNEXPECTED_STYLE) for p in outcome.problems))
+    if notes := (*not_playable(outcome.results), *outcome.notes):
+        blocks.append(Text("\n".join(notes)))
     if outcome.results and not brief:
         blocks.append(_totals(outcome))
     blocks.append(_verdict(outcome))
@@ -101,8 +105,9 @@ def _totals(outcome: Outcome) -> Text:
         line = Text(f"  {tally.verdict:<12}")
         line.append(f"{tally.cases:>6}", style=style_of(Cell(tally.verdict, expected=True)))
         if tally.unexpected:
-            line.append(f"  {tally.unexpected} not expected", style=UNEXPECTED_STYLE)
-        elif not tally.verdict.good:
+            what = "worse" if outcome.against else "not expected"
+            line.append(f"  {tally.unexpected} {what}", style=UNEXPECTED_STYLE)
+        elif not tally.verdict.good and not outcome.against:
             line.append("  all as expected")
         lines.append(line)
     return Text("\n").join(lines)
@@ -121,9 +126,11 @@ def _verdict(outcome: Outcome) -> Text:
     time = f"in {duration(outcome.seconds)}{_not_played(outcome)}"
     cases = count(len(outcome.results), "case")
     if outcome.ok:
-        return Text(f"OK: {cases}, all as expected, {time}", style="bold green")
+        so = f"none worse than in {outcome.against}" if outcome.against else "all as expected"
+        return Text(f"OK: {cases}, {so}, {time}", style="bold green")
+    bad = f"worse than in {outcome.against}" if outcome.against else "not as expected"
     wrong = [
-        f"{len(outcome.unexpected)} of {cases} not as expected" if outcome.unexpected else "",
+        f"{len(outcome.unexpected)} of {cases} {bad}" if outcome.unexpected else "",
         count(len(outcome.problems), "other problem") if outcome.problems else "",
         f"{count(outcome.missing, 'case')} not run" if outcome.missing else "",
     ]

@@ -39,7 +39,7 @@ def matrix_text(matrix: Matrix, width: int, *, every_family: bool = False) -> Te
     return Text("\n").join(lines)
 
 
-def legend_text(found: Sequence[Matrix], width: int) -> Text:
+def legend_text(found: Sequence[Matrix], width: int, unexpected: str = "not expected") -> Text:
     """The meaning of the glyphs that occur, in lines of at most ``width`` columns."""
     cells = {cell for matrix in found for row in matrix.rows for cell in row.cells if cell}
     seen = [verdict for verdict in Verdict if any(cell.verdict is verdict for cell in cells)]
@@ -48,7 +48,7 @@ def legend_text(found: Sequence[Matrix], width: int) -> Text:
         for verdict in seen
     ]
     if any(not cell.expected for cell in cells):
-        items.append(Text(UNEXPECTED, UNEXPECTED_STYLE).append(" not expected", "none"))
+        items.append(Text(UNEXPECTED, UNEXPECTED_STYLE).append(f" {unexpected}", "none"))
     items.append(Text("(blank: does not apply)"))
     lines = [Text()]
     for item in items:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from conformance.core.engine import Engine
@@ -67,6 +68,17 @@ class Selection:
     seeds: tuple[int, ...] = (0,)
     shard: Shard = Shard()
     tier: Tier = WHOLE
+
+    def matches(self, case: CaseId) -> bool:
+        """Whether the globs match the parts of a case id."""
+        parts = (
+            (case.engine, self.engines),
+            (case.family, self.families),
+            (case.scenario, self.scenarios),
+            (case.dtype, self.dtypes),
+        )
+        named = all(not globs or any(fnmatchcase(n, g) for g in globs) for n, globs in parts)
+        return named and case.seed in self.seeds
 
     @property
     def whole(self) -> bool:

@@ -7,8 +7,11 @@ import dataclasses
 import time
 from collections import OrderedDict
 
+import msgspec
+
 from conformance.core.errors import MachineError, ModelError
 from conformance.core.failures import failure_of, machine_problem, says_unsupported
+from conformance.core.faults.traits import code_traits
 from conformance.core.phases import Phases
 from conformance.core.thread_leaks import ThreadLeaks, finding_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
@@ -42,6 +45,7 @@ class Session:
         self.tainted = False
         self._evaluate = evaluate
         self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
+        self._traits: dict[tuple[str, str], tuple[str, ...]] = {}
         self._facts: dict[str, tuple[dict[str, str], str]] = {}
 
     def run(
@@ -63,6 +67,7 @@ class Session:
         """
         start = time.perf_counter()
         meter_seconds = 0.0
+        subject = None
         try:
             subject = dataclasses.replace(self.subject(case), around=around)
             mark = len(subject.meter)
@@ -75,7 +80,10 @@ class Session:
                 raise MachineError(problem) from error
             outcome = _failed(error)  # whatever a library raises is a verdict
         seconds = time.perf_counter() - start
-        return self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
+        result = self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
+        if result.expected or subject is None:
+            return result
+        return msgspec.structs.replace(result, traits=self._traits_of(case, subject))
 
     def _judged(self, subject: Subject, case: CaseId, until: Until | None) -> Outcome:
         engine = self.registry.engines[case.engine]
@@ -134,6 +142,17 @@ class Session:
 
     def _key(self, case: CaseId) -> tuple[str, str, str, int]:
         return (self.registry.engines[case.engine].library, case.family, case.dtype, case.seed)
+
+    def _traits_of(self, case: CaseId, subject: Subject) -> tuple[str, ...]:
+        """By which a wrong result may be a known one; none of a model that can't be described."""
+        key = (subject.library.name, case.family)
+        if key not in self._traits:
+            try:
+                found = code_traits(subject)
+            except Exception:  # noqa: BLE001 - whatever a library raises, the case has its verdict
+                found = frozenset()
+            self._traits[key] = tuple(sorted(found))
+        return self._traits[key]
 
     def _result(
         self, case: CaseId, outcome: Outcome, *, seconds: float, forward_seconds: float

@@ -24,6 +24,8 @@ PLACES = {
     "CASE_ID": CASE,
     "A.jsonl": "old.jsonl",
     "B.jsonl": "new.jsonl",
+    "BASE.jsonl": "old.jsonl",
+    "path/to/mlx-lm": "mlx-lm",
     "OLD": "old.jsonl",
     "NEW": "new.jsonl",
     "DIR": "vectors",

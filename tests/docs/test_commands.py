@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from checkpoint_folders import make_folder
 from docs.documented import NOT_RUN, ROOT, all_shown, not_run, shown, small
+from library_checkouts import make_checkout
 
 from docs import documented
 
@@ -27,6 +28,7 @@ def workspace(tmp_path_factory):
     for name in ("golden", "corpus", "expectations/scripts"):
         shutil.copytree(ROOT / name, folder / name)
     (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "mlx-lm").symlink_to(make_checkout(tmp_path_factory.mktemp("mlx-lm")))
     llama = "--engine mlx_lm --family llama --scenario ragged"
     for line in (
         f"conformance run {llama} --json old.jsonl",

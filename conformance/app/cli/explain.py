@@ -9,7 +9,13 @@ from rich.console import Console
 
 from conformance.app.cli.case_lookup import case_of, near
 from conformance.app.cli.explain_text import line_of, print_explanation, print_hits
-from conformance.app.cli.options import family_files_option, globs, json_lines, writable
+from conformance.app.cli.options import (
+    family_files_option,
+    globs,
+    json_lines,
+    library_path_option,
+    writable,
+)
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId
@@ -54,6 +60,7 @@ from conformance.tools.explain.accuracy import Trial, encode_trial, trials
 )
 @json_lines("Write it as JSON, too, with the errors along layers and steps. One line a case.")
 @family_files_option
+@library_path_option
 def command(
     *,
     case_id: str | None,

@@ -13,7 +13,14 @@ from rich.console import Console
 from conformance.app.cli.explore_families import chosen_pairs, expectations, registry
 from conformance.app.cli.explore_output import lines, summary
 from conformance.app.cli.false_alarms import look_for_false_alarms
-from conformance.app.cli.options import cores, globs, jobs_option, json_lines, writable
+from conformance.app.cli.options import (
+    cores,
+    globs,
+    jobs_option,
+    json_lines,
+    library_path_option,
+    writable,
+)
 from conformance.app.cli.parallel import as_they_come
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
@@ -74,6 +81,7 @@ _EXAMPLES = 400
 )
 @json_lines("Write one JSON line for each family, with what was found.")
 @jobs_option()
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -16,6 +16,7 @@ import click
 
 import conformance
 from conformance.app.cli.lazy_group import Lazy, LazyGroup
+from conformance.core import library_paths
 from conformance.core.errors import ConformanceError
 from conformance.core.user_cache import user_cache
 
@@ -141,10 +142,21 @@ def _run(arguments: Sequence[str]) -> None:
     if sys.stderr is not None:
         faulthandler.enable()  # a crash shows where the process was
     try:
+        _use_checkouts(arguments)
         group.main(args=arguments, prog_name="conformance")
     except SystemExit as end:
         _leave_threads(end.code)
         raise
+
+
+def _use_checkouts(arguments: Sequence[str]) -> None:
+    """Follow ``--library-path`` before the command's module imports a library."""
+    try:
+        library_paths.use(library_paths.in_words(arguments))
+        library_paths.import_used()
+    except ConformanceError as error:
+        click.echo(f"conformance: {error}", err=True)
+        sys.exit(EXIT_USER_ERROR)
 
 
 def _leave_threads(code: object) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS, Settings
+from conformance.core import library_paths
 from conformance.core.errors import ConformanceError
 from conformance.tools.checkpoints.given import Given
 
@@ -92,6 +93,21 @@ def family_files_option(function: F) -> F:
         multiple=True,
         metavar="FILE",
         help="A family of your own: a tiny config.json with a 'conformance' section. "
+        "May be repeated.",
+    )(function)
+
+
+def library_path_option(function: F) -> F:
+    """``--library-path``: a checkout of mlx-lm or mlx-vlm in place of the installed package."""
+    return click.option(
+        library_paths.OPTION,
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        expose_value=False,
+        # Has no effect after ``main``, which did it before the library was imported.
+        callback=lambda ctx, param, value: library_paths.use(value),  # noqa: ARG005
+        help="Use mlx-lm or mlx-vlm from this checkout, the folder that holds mlx_lm/ or mlx_vlm/. "
         "May be repeated.",
     )(function)
 

@@ -17,6 +17,7 @@ from conformance.app.pytest_plugin.result_collector import ResultCollector
 from conformance.core.verdict import CaseResult, decode
 from conformance.report import Outcome, duration
 from conformance.report.matrix import UNEXPECTED
+from conformance.report.worsening import Base
 
 LINE_EVERY_SECONDS = 10.0
 BAR_EVERY_SECONDS = 0.1
@@ -32,8 +33,10 @@ class Progress:
         console: Console,
         verbosity: Verbosity = Verbosity.NORMAL,
         reused: Sequence[CaseResult] = (),
+        base: Base | None = None,
     ) -> None:
         self._console = console
+        self._base = base
         self._verbosity = verbosity
         self._collector: ResultCollector | None = None
         self._bar: bars.Progress | None = None
@@ -81,6 +84,8 @@ class Progress:
         if text is None:
             return
         result = decode(text)
+        if self._base:
+            result = self._base.judged(result)
         self._done += 1
         self._unexpected += not result.expected
         if self._verbosity is Verbosity.VERBOSE or not result.expected:
@@ -144,4 +149,5 @@ class Progress:
         left = spent / max(self._done, 1) * (self._total - self._done)
         if self._console.width < NOTE_COLUMNS and self._bar:
             return f"{self._unexpected}{UNEXPECTED} {duration(left)} left"
-        return f"{self._unexpected} not expected, {duration(spent)}, {duration(left)} left"
+        what = "worse" if self._base else "not expected"
+        return f"{self._unexpected} {what}, {duration(spent)}, {duration(left)} left"

@@ -8,7 +8,13 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.case_lookup import case_of
-from conformance.app.cli.options import case_options, case_settings, jobs_option, writable
+from conformance.app.cli.options import (
+    case_options,
+    case_settings,
+    jobs_option,
+    library_path_option,
+    writable,
+)
 from conformance.app.cli.repro_known import known_script, known_scripts
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.checks.expectations import Defect, Expectations
@@ -56,6 +62,7 @@ from conformance.tools.repro.search import SECONDS
 )
 @jobs_option("With --known: worker processes. 'auto': one for each core.")
 @case_options
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

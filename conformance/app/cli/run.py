@@ -9,12 +9,14 @@ import click
 
 from conformance.app.cli.auto_explain import EXPLAIN_SECONDS
 from conformance.app.cli.options import (
+    EXISTING_FILE,
     case_options,
     case_settings,
     checkpoint_options,
     globs,
     jobs_option,
     json_lines,
+    library_path_option,
     writable,
 )
 from conformance.app.cli.output_options import Output, output_options
@@ -22,6 +24,7 @@ from conformance.app.cli.reuse import Chosen, reuse_options
 from conformance.app.cli.suite_run import SuiteRun
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS
 from conformance.report.pages.place import check_place
+from conformance.report.worsening import Base
 from conformance.run.selection import DTYPES
 from conformance.run.tiers import TIERS
 from conformance.tools.checkpoints.given import Given
@@ -87,6 +90,13 @@ from conformance.tools.checkpoints.given import Given
     "ladder catches. default: each rung, what tests the engine on one family of each kind. full: "
     "all. Default: full for families and scenarios that are named, else default.",
 )
+@click.option(
+    "--against",
+    type=EXISTING_FILE,
+    metavar="BASE.jsonl",
+    help="Results of an earlier run (--json): only what is worse than there is listed and fails "
+    "this run. Known defects, and what failed there too, do not matter.",
+)
 @reuse_options
 @output_options
 @click.option(
@@ -113,6 +123,7 @@ from conformance.tools.checkpoints.given import Given
 )
 @checkpoint_options
 @case_options
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -130,6 +141,7 @@ def command(
     shard: str,
     tier: str | None,
     chosen: Chosen,
+    against: Path | None,
     output: Output,
     timeout: float,
     memory: float | None,
@@ -142,11 +154,15 @@ def command(
 
     A case is one model family decoded by one engine in one scenario. Exit code: 0 if every
     verdict is the expected one, 1 if not (also for a model module that no family covers, and for
-    an expectation that matches nothing), 2 for a mistake in the options or an interruption.
+    an expectation that matches nothing), 2 for a mistake in the options or an interruption. With
+    --against: 1 if something is worse than there.
     """
     began = time.perf_counter()
     if report is not None:
         check_place(report)
+    if against is not None and exitfirst:
+        raise click.UsageError("--against and --exitfirst: choose one of them")
+    base = Base.read(against) if against else None
     settings = case_settings(
         engines=engines,
         families=families,
@@ -173,5 +189,6 @@ def command(
         report=report,
         explain_seconds=seconds if explain_seconds is None else explain_seconds,
         began=began,
+        base=base,
     )
     ctx.exit(run())

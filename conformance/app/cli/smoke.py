@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from conformance.app.cli.options import family_files_option, globs
+from conformance.app.cli.options import family_files_option, globs, library_path_option
 from conformance.core.errors import ConformanceError
 from conformance.run.hosting import load_plugin
 from conformance.run.registry import Registry, build_registry, select
@@ -27,6 +27,7 @@ _EXITS = {State.WRONG: 1, State.MODEL: 1, State.BROKEN: 3}
     metavar="MODULE",
     help="A module with hooks, of this folder or installed. May be repeated.",
 )
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -24,6 +24,7 @@ from conformance.report import Outcome
 from conformance.report.jsonl import write_lines
 from conformance.report.pages.material import Material, merged
 from conformance.report.pages.site import write_site
+from conformance.report.worsening import Base
 from conformance.run.coverage import take_inventory
 from conformance.run.registry import Registry
 from conformance.run.reuse.planning import Plan
@@ -41,6 +42,7 @@ class SuiteRun:
         report: the folder of pages, if there are to be any.
         explain_seconds: for the explanation of the lowest new failure of each family.
         began: when, by ``time.perf_counter``.
+        base: an earlier run that this one is held to, in place of the known defects.
     """
 
     settings: Settings
@@ -51,6 +53,7 @@ class SuiteRun:
     report: Path | None
     explain_seconds: float
     began: float = dataclasses.field(default_factory=time.perf_counter)
+    base: Base | None = None
 
     def __call__(self) -> int:
         """Play the cases, or take their kept results; the exit code."""
@@ -66,7 +69,7 @@ class SuiteRun:
         """Run the suite under pytest."""
         workers = min(self.jobs or cores(), len({setup.group_of(case) for case in plan.play}))
         console = Console(highlight=False)
-        progress = Progress(console, self.output.verbosity, plan.reused)
+        progress = Progress(console, self.output.verbosity, plan.reused, self.base)
         with case_file(plan.play) as file:
             code, text = call_pytest(
                 dataclasses.replace(self.settings, cases=file, keep=True),
@@ -83,8 +86,10 @@ class SuiteRun:
             click.echo(text, err=True)
         if outcome is not None and outcome.results:
             remember_failures(setup.result_folder, outcome.results)
-            ended = code != pytest.ExitCode.INTERRUPTED
-            self._finish(setup, self._timed(outcome, plan), console, explain=ended)
+            ended = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+            shown = self._finish(setup, self._timed(outcome, plan), console, explain=ended)
+            if self.base and ended:
+                code = int(not shown.ok)
         held = setup.hold_goldens()
         for line in (line for one in held for line in one.messages):
             click.echo(f"golden: {line}")
@@ -96,26 +101,38 @@ class SuiteRun:
         if self.settings.json:
             write_lines(self.settings.json, map(encode, outcome.results))
         console = Console(highlight=False)
-        self._finish(setup, self._timed(outcome, plan), console, explain=True)
-        return int(not outcome.ok)
+        shown = self._finish(setup, self._timed(outcome, plan), console, explain=True)
+        return int(not shown.ok)
 
     def _timed(self, outcome: Outcome, plan: Plan) -> Outcome:
         seconds = time.perf_counter() - self.began
         return dataclasses.replace(outcome, unchanged=plan.unchanged, seconds=seconds)
 
-    def _finish(self, setup: Setup, outcome: Outcome, console: Console, *, explain: bool) -> None:
-        """Explain, print and write; a checkpoint is not explained unasked."""
+    def _finish(
+        self, setup: Setup, outcome: Outcome, console: Console, *, explain: bool
+    ) -> Outcome:
+        """Explain, print and write; a checkpoint is not explained unasked.
+
+        What is printed is returned: with an earlier run only what is worse is not as expected.
+        """
+        shown = outcome
+        if self.base:
+            # Of what was left out as unchanged no coverage is lost.
+            selects = setup.selects if not outcome.unchanged else lambda _: False
+            shown = self.base.seen(outcome, selects)
         if explain and self.settings.checkpoint is None:
-            outcome = with_explanations(
-                outcome,
+            shown = with_explanations(
+                shown,
                 setup.registry.scenarios,
                 seconds=self.explain_seconds,
                 jobs=self.jobs or cores(),
                 options=self.settings.family_options,
             )
-        self.output.finish(outcome, console, self.settings.rerun_options)
+        self.output.finish(shown, console, self.settings.rerun_options)
         if self.report is not None:
-            _write_report(self.report, outcome, setup.registry)
+            explained = dataclasses.replace(outcome, explanations=shown.explanations)
+            _write_report(self.report, explained, setup.registry)
+        return shown
 
     def _nothing(self) -> int:
         """What is left to do of a shard where there are fewer families than shards."""

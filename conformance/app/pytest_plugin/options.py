@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from conformance.core.library_paths import chosen_options
 from conformance.tools.checkpoints.given import Given
 
 COLLECTOR = "conformance-result-collector"
@@ -107,6 +108,7 @@ class Settings:
         """The options of ``conformance show`` without which a case would not be the same."""
         found = list(self.family_options)
         found += self.checkpoint.options if self.checkpoint else ()
+        found += chosen_options()
         if self.expectations:
             found += ["--expectations", str(self.expectations)]
         return (*found, *(() if self.use_expectations else ("--no-expectations",)))

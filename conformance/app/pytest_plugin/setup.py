@@ -81,6 +81,20 @@ class Setup:
         """Finds what the cases that this process plays hang on."""
         return Recorder()
 
+    def selects(self, case: CaseId) -> bool:
+        """Whether a case of another run would belong to this one, if its names still exist.
+
+        Which families a shard has depends on all of them: there only its own count.
+        """
+        families = {own.family for own in self.cases} if self.settings.shard else {case.family}
+        return self.selection.matches(case) and case.family in families and self._plays(case)
+
+    def _plays(self, case: CaseId) -> bool:
+        """Whether the tier plays the case, if there still is one."""
+        engine = self.registry.engines.get(case.engine)
+        family = self.registry.families.get((engine.library, case.family)) if engine else None
+        return family is None or self.selection.tier.plays(family, case.scenario)
+
     @functools.cached_property
     def session(self) -> Session:
         """This process's session; families stay loaded in it."""

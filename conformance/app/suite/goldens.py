@@ -31,6 +31,8 @@ def golden(
     value = _value(golden_names, request.config)
     if isinstance(value, Proposal) and value.refused:
         pytest.fail(value.refused, pytrace=False)
+    if isinstance(value, Checked) and value.not_playable:
+        pytest.skip(value.not_playable)
     stored = snapshot.with_defaults(extension_class=GoldenExtension)
     if stored != value:
         library, family = golden_names

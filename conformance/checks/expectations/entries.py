@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -26,13 +26,16 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     Attributes:
         id: its name; unique in the folder.
         engines: globs; by default the engine that the file is named after.
-        families: globs of the families that have it.
+        families: globs of the families that have it: there it must show.
+        traits: for a cause in shared code: globs of traits (``cache:ArraysCache``). In any other
+            family with one of them it may show.
         except_families: globs of families that do not have it, or where a worse defect hides it.
         dtypes: globs of the dtypes in which it must show.
         may_show_in: globs of other dtypes, in which noise can hide it.
         device: prefix of the device's name; empty for all devices.
         package: the package that ``versions`` is about; the same for the whole file.
-        versions: releases that have it; for others the entry is inactive.
+        versions: releases that have it; in others, and in checkouts, it is known if the functions
+            of ``where`` are the same.
         where: file and line upstream.
         why: why it is wrong.
         script: the standalone script that shows it, relative to the repository, or the id of
@@ -41,11 +44,14 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             verdicts, if the family's weights decide which one it is.
         schedules: for a scenario, the only schedules that may fail; any if absent. A case that
             plays none of them is not concerned.
+        unchanged_in: the installed code, outside of ``versions``, that has the same functions.
+        changed_in: the installed code that has others. Neither is a field of a file.
     """
 
     id: str
     engines: tuple[str, ...]
     families: tuple[str, ...]
+    traits: tuple[str, ...] = ()
     except_families: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     may_show_in: tuple[str, ...] = ()
@@ -57,26 +63,30 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     script: str = ""
     verdicts: dict[str, Verdict | tuple[Verdict, ...]]
     schedules: dict[str, tuple[str, ...]] = {}
+    unchanged_in: str = ""
+    changed_in: str = ""
 
     @property
     def by_hand(self) -> bool:
         """Whether its script is a file, which no command writes."""
         return self.script.endswith(".py")
 
-    def active(self, result: CaseResult) -> bool:
-        """Whether the release that was run has the defect."""
-        version = result.versions.get(self.package)
-        return version is not None and self.in_release(version)
+    def active(self, versions: Mapping[str, str]) -> bool:
+        """Whether the code that was run has the defect."""
+        code = code_of(self.package, versions)
+        if code and code in (self.unchanged_in, self.changed_in):
+            return code == self.unchanged_in
+        return bool(code) and self.in_release(versions[self.package])
 
     def in_release(self, version: str) -> bool:
         """Whether that release of the package has the defect."""
         return SpecifierSet(self.versions).contains(version, prereleases=True)
 
-    def is_about(self, engine: str, family: str) -> bool:
+    def is_about(self, engine: str, family: str, traits: Iterable[str] = ()) -> bool:
         """Whether the entry covers that family on that engine."""
         return (
             matches(engine, self.engines)
-            and matches(family, self.families)
+            and (matches(family, self.families) or any(matches(t, self.traits) for t in traits))
             and not matches(family, self.except_families)
         )
 
@@ -84,10 +94,10 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether the entry covers the case."""
         return (
             result.scenario in self.verdicts
-            and self.is_about(result.engine, result.family)
+            and self.is_about(result.engine, result.family, result.traits)
             and matches(result.dtype, (*self.dtypes, *self.may_show_in))
             and result.device.startswith(self.device)
-            and self.active(result)
+            and self.active(result.versions)
             and self._reaches(result)
         )
 
@@ -99,17 +109,31 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return any(schedule.name in names for schedule in result.schedules)
 
     def strict(self, result: CaseResult) -> bool:
-        """Whether the defect must show in the case, with exactly its verdict.
+        """Whether the defect must show in the case.
+
+        In families that the entry names, and releases: what has its trait may still be right, and
+        what is not released may be fixed elsewhere. Where the run's tier left schedules out, the
+        defect may be in those.
+        """
+        return (
+            not result.left_out
+            and self.fixed(result)
+            and matches(result.family, self.families)
+            and self.released(result.versions)
+        )
+
+    def released(self, versions: Mapping[str, str]) -> bool:
+        """Whether the code is of a release that ``versions`` names."""
+        released = code_of(self.package, versions) == versions.get(self.package)
+        return released and self.in_release(versions[self.package])
+
+    def fixed(self, result: CaseResult) -> bool:
+        """Whether the defect, where it shows, has exactly its verdict.
 
         Other seeds mean other weights and prompts, and lower precision means more noise: there a
         numeric verdict may be a different one, or the defect may stay hidden; so may defects of the
-        oracle. Everything else is strict, unless the run's tier left schedules out, in which the
-        defect may be.
+        oracle. Everything else is fixed.
         """
-        return not result.left_out and self.certain(result)
-
-    def certain(self, result: CaseResult) -> bool:
-        """``strict``, were all schedules of the case played."""
         surely = result.seed == 0 and matches(result.dtype, self.dtypes)
         return surely or not MAY_HIDE.issuperset(self.wanted(result.scenario))
 
@@ -125,14 +149,17 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def accepted(self, result: CaseResult) -> frozenset[Verdict]:
         """The verdicts that the case, or a schedule that the entry claims, may have.
 
-        Some schedules may show the defect less than the worst one; a non-strict one with any
-        numeric verdict.
+        Some schedules may show the defect less than the worst one. Where the verdict is not fixed,
+        and in families that only have the trait, a numeric one may be any other.
         """
         wanted = frozenset(self.wanted(result.scenario))
-        if not self.certain(result):
-            return wanted | NUMERIC if wanted <= STRAY else wanted
-        worst = max(v.severity for v in wanted)
-        return frozenset(v for v in Verdict if not v.good and v.severity <= worst)
+        accepted = wanted
+        if not self.fixed(result) or not matches(result.family, self.families):
+            accepted |= NUMERIC if wanted <= STRAY else frozenset()
+        if self.fixed(result):
+            worst = max(v.severity for v in wanted)
+            accepted |= {v for v in Verdict if not v.good and v.severity <= worst}
+        return accepted
 
 
 class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -181,6 +208,11 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def words(self, finding: Finding) -> bool:
         """Whether the finding has the library's message."""
         return self.text in finding.what or self.text in finding.got
+
+
+def code_of(package: str, versions: Mapping[str, str]) -> str:
+    """Which code of a package was run: its version, of a checkout also path and commit."""
+    return " ".join(versions[key] for key in (package, f"{package} source") if key in versions)
 
 
 def matches(name: str, globs: Iterable[str]) -> bool:

@@ -13,6 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from conformance.checks.expectations.entries import NUMERIC, STRAY, Defect, Refusal
 from conformance.checks.expectations.rules import Expectations
+from conformance.checks.expectations.same_code import followed, recorded_functions
 from conformance.core.errors import ExpectationError
 from conformance.core.verdict import Verdict
 
@@ -34,8 +35,9 @@ def load_expectations(folder: Path | None = None) -> Expectations:
     if not folder.is_dir():
         raise ExpectationError(f"{folder}: there is no such folder of expectations")
     files = [_load_file(path) for path in sorted(folder.glob("*.toml"))]
+    defects = [entry for file in files for entry in file.defects]
     found = Expectations(
-        tuple(entry for file in files for entry in file.defects),
+        followed(defects, recorded_functions(folder)),
         tuple(entry for file in files for entry in file.refusals),
     )
     ids = [e.id for e in found.defects] + [r.id for r in found.refusals]
@@ -93,8 +95,8 @@ def _entries(
 
 def _defect_problem(entry: Defect) -> str:
     """What is wrong with the entry; empty if nothing is."""
-    if empty := _empty(entry, "id families dtypes versions where why verdicts"):
-        return empty
+    if wrong := _empty(entry, "id families dtypes versions where why verdicts") or _extra(entry):
+        return wrong
     for scenario in entry.verdicts:
         wanted = entry.wanted(scenario)
         if bad := next((v.value for v in wanted if v in _NO_DEFECT), "" if wanted else "nothing"):
@@ -114,6 +116,11 @@ def _defect_problem(entry: Defect) -> str:
             f"field 'versions': {entry.versions!r} is not a specifier such as '>=0.32.0,<=0.32.2'"
         )
     return ""
+
+
+def _extra(entry: Defect) -> str:
+    found = [name for name in ("unchanged_in", "changed_in") if getattr(entry, name)]
+    return f"field {found[0]!r} is none of a file" if found else ""
 
 
 def _may_be_listed(wanted: set[Verdict]) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from conformance.checks.expectations.entries import Defect, Refusal, matches
 from conformance.checks.expectations.known_findings import marked
+from conformance.core.missing_library import lacking
 from conformance.core.verdict import CaseResult, Finding, Verdict
 
 CHECK = "expectations"
@@ -28,6 +29,8 @@ class Expectations:
         A case that breaks a rule is not expected, and the rule is added to its evidence. Each
         finding that an entry allows gets its id.
         """
+        if lacking(result.verdict, result.evidence):
+            return msgspec.structs.replace(result, expected=True, known=None)
         refused = any(r.refused(result) for r in self.refusals)
         concerned = [e for e in self.defects if e.concerns(result)]
         entries = _applicable(result, concerned, refused=refused)
@@ -118,14 +121,15 @@ def _shown(result: CaseResult, entry: Defect) -> set[Verdict]:
 
 
 def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
-    """Families, scenarios and schedules that matched no case, but could have in this run."""
+    """Families, traits, scenarios and schedules that met no case, but could have in this run."""
     could = [
         result
         for result in ran
         if matches(result.engine, entry.engines)
         and matches(result.dtype, entry.dtypes)
         and result.device.startswith(entry.device)
-        and entry.active(result)
+        and entry.active(result.versions)
+        and entry.released(result.versions)
     ]
     if not could:
         return []
@@ -133,6 +137,9 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
     families, scenarios = {r.family for r in met}, {r.scenario for r in met}
     played = {r.scenario for r in could}  # an engine may be unable to express the others
     parts = [f"family {glob!r}" for glob in entry.families if not _any(families, glob)]
+    traits = {trait for result in could for trait in result.traits}
+    if traits:  # results of before had none
+        parts += [f"trait {glob!r}" for glob in entry.traits if not _any(traits, glob)]
     parts += [f"scenario {name!r}" for name in entry.verdicts if name in played - scenarios]
     for scenario, names in entry.schedules.items():
         seen = {s.name for r in met if r.scenario == scenario for s in r.schedules}
@@ -150,7 +157,8 @@ def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
         and matches(result.dtype, refusal.dtypes)
         and result.device.startswith(refusal.device)
     ]
-    refused = {result.family for result in could if refusal.refused(result)}
+    # A family that can't be played here is not asked.
+    refused = {r.family for r in could if refusal.refused(r) or lacking(r.verdict, r.evidence)}
     return [
         f"no case of family {glob!r} was refused with {refusal.text!r}"
         for glob in refusal.families

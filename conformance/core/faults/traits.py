@@ -9,7 +9,7 @@ from conformance.core.engine_options import KV_GROUPS
 
 if TYPE_CHECKING:
     from conformance.core.family import Family
-    from conformance.core.library import Library
+    from conformance.core.library import Description, Library
 
 
 class Described(Protocol):
@@ -37,17 +37,31 @@ def traits(subject: Described) -> frozenset[str]:
     return frozenset(_traits(subject))
 
 
+def code_traits(subject: Described) -> frozenset[str]:
+    """What decides which shared code runs: caches, positions, states, modalities, parts.
+
+    Raises:
+        Unsupported: the library's plugin can't describe the model.
+    """
+    return frozenset(_code_traits(subject, subject.library.describe(subject.model)))
+
+
+def _code_traits(subject: Described, found: Description) -> Iterator[str]:
+    yield f"rope:{found.positions}"
+    yield from (f"cache:{kind}" for kind in found.caches)
+    yield from (f"state:{kind}" for kind in found.states)
+    yield from (f"part:{name}" for name in found.parts)
+    yield from (f"modality:{kind}" for kind in subject.family.facts.modalities)
+
+
 def _traits(subject: Described) -> Iterator[str]:
     found = subject.library.describe(subject.model)
     facts = subject.family.facts
+    yield from _code_traits(subject, found)
     yield f"family:{subject.family.name}"
-    yield f"rope:{found.positions}"
-    yield from (f"cache:{kind}" for kind in found.caches)
     yield from (f"inner:{kind}" for kind in found.inner)
     if len(found.caches) == 1:
         yield f"only:{found.caches[0]}"
-    yield from (f"state:{kind}" for kind in found.states)
-    yield from (f"modality:{kind}" for kind in facts.modalities)
     yield from (f"drafter:{kind}" for kind in facts.drafters)
     if facts.window:
         yield "window"

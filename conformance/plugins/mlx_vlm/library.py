@@ -11,7 +11,7 @@ import numpy as np
 from mlx_vlm.models.cache import make_prompt_cache
 
 from conformance.backend.calibration import improve
-from conformance.backend.description import cache_kinds, rope_kind, state_kinds
+from conformance.backend.description import cache_kinds, rope_kind, shared_parts, state_kinds
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.fingerprint import fingerprint
 from conformance.backend.memory import churn
@@ -76,7 +76,8 @@ class MlxVlm(Library):
         kinds = cache_kinds(cache)
         rope = rope_kind(config, model.language_model, lambda: text.forward([1], cache))
         states = state_kinds(cache, model.language_model, lambda: text.forward([1, 2], cache))
-        return Description(kinds, rope, states, cache_kinds(cache[:-1]))
+        parts = shared_parts(model.language_model)
+        return Description(kinds, rope, states, cache_kinds(cache[:-1]), parts)
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:
         """See ``Library.check``."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from conformance.core.missing_library import lacking
 from conformance.core.verdict import MOST_FINDINGS, CaseId, CaseResult, Finding
 from conformance.run.judging.judge import Outcome
 
@@ -22,6 +23,8 @@ def result_of(
 ) -> CaseResult:
     """The result of a case, worst findings first; ``expected`` does not yet consider known defects.
 
+    What this machine lacks a library of the system for is no failure.
+
     Args:
         adds: what the scenario adds to the previous rung: the cause of findings without one.
     """
@@ -36,7 +39,7 @@ def result_of(
         dtype=case.dtype,
         seed=case.seed,
         verdict=verdict,
-        expected=verdict.good,
+        expected=verdict.good or bool(lacking(verdict, findings)),
         max_abs_diff=numbers.difference if numbers else None,
         noise=numbers.noise if numbers else None,
         ratio=numbers.ratio if numbers else None,

@@ -12,6 +12,7 @@ from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError, GoldenError
 from conformance.core.family import Family
 from conformance.core.library import Library
+from conformance.core.missing_library import loader_error, remedied
 from conformance.reference.subject import Subject
 from conformance.tools.golden.difference import Difference, in_short
 from conformance.tools.golden.format import Golden, load_golden
@@ -33,6 +34,7 @@ class Checked:
         problems: sentences; empty if all holds.
         differences: what the library of today gives otherwise, known defects among it.
         meaning: of the unknown differences together; empty if nothing was compared.
+        not_playable: what this machine lacks for it, if that is why nothing was compared.
     """
 
     library: str
@@ -40,6 +42,7 @@ class Checked:
     problems: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     meaning: str = ""
+    not_playable: str = ""
 
     @property
     def label(self) -> str:
@@ -67,6 +70,7 @@ class Checked:
         Of each comparison of each batch the first request is shown, with how many more there are.
         """
         lines = list(self.problems)
+        lines += [f"{self.label}: {self.not_playable}"] if self.not_playable else []
         firsts: dict[tuple[str, str, str], list[Difference]] = {}
         for found in self.unknown:
             firsts.setdefault((found.part, found.engine, found.schedule), []).append(found)
@@ -173,6 +177,8 @@ def check(
         found = differences(subject, mine, golden, expectations)
     except Exception as error:  # noqa: BLE001 - whatever a library raises is a problem of this one
         text = str(error) if isinstance(error, ConformanceError) else _on_one_line(error)
+        if lack := loader_error(error):
+            return Checked(*names, not_playable=f"not playable here: {remedied(lack)}")
         return Checked(*names, (*problems, f"{library.name}/{family.name}: {text}"))
     unknown = [difference for difference in found if not difference.known]
     return Checked(*names, tuple(problems), found, in_short(unknown))

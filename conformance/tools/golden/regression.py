@@ -113,8 +113,8 @@ def _known(subject: Subject, found: Difference, expectations: Expectations) -> I
         yield from (r.id for r in expectations.refusals if _refuses(r, found, family))
         return
     for entry in expectations.defects:
-        active = entry.package in versions and entry.in_release(versions[entry.package])
-        if active and entry.is_about(found.engine, family) and _expects(entry, found):
+        about = entry.is_about(found.engine, family) and entry.active(versions)
+        if about and _expects(entry, found):
             yield entry.id
 
 

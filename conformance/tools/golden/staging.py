@@ -182,8 +182,7 @@ def known_disagreements(subject: Subject, expectations: Expectations) -> Iterato
     for entry in expectations.defects:
         if (
             entry.is_about(subject.library.name, subject.family.name)
-            and entry.package in versions
-            and entry.in_release(versions[entry.package])
+            and entry.active(versions)
             and Verdict.ORACLE in (entry.wanted("repeat") if "repeat" in entry.verdicts else ())
         ):
             yield entry.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from conformance.core.library_source import source_of
 from conformance.core.weights import scales
 from conformance.tools.repro.calls import calls_of
 from conformance.tools.repro.code import (
@@ -155,7 +156,10 @@ def _together(found: Found) -> dict[str, Any]:
 def docstring(found: Found, what: str) -> str:
     """The docstring of the script: what is wrong, and the case and schedule it is from."""
     text = f"{what} From {found.case}, schedule {found.schedule.name} ({found.verdict})."
-    return textwrap.fill(text.replace("\\", "/"), WIDTH - 6)
+    lines = textwrap.wrap(text.replace("\\", "/"), WIDTH - 6)
+    if source := source_of(found.library.replace("_", "-")):
+        lines.append(f"Made with {source.text}.")
+    return "\n".join(lines)
 
 
 def _weights(found: Found) -> list[tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.core.errors import NoScriptError
+from conformance.core.library_source import source_folders
 from conformance.tools.repro.found import Found
 from conformance.tools.repro.refusing import Reason
 from conformance.tools.repro.script import write_scripts
@@ -57,7 +59,7 @@ def shown_by(
 
 
 def try_script(text: str, *, python: str = sys.executable) -> Tried:
-    """Run the script in a process and a folder of its own.
+    """Run the script in a process and a folder of its own, with the libraries of this process.
 
     Args:
         python: of the environment to run it in, which does not need this project.
@@ -67,16 +69,24 @@ def try_script(text: str, *, python: str = sys.executable) -> Tried:
         file.write_text(text, encoding="utf-8")
         try:
             done = subprocess.run(
-                [python, "-I", str(file)],
+                [python, "-P", "-s", str(file)],
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS,
                 check=False,
                 cwd=folder,
+                env=_environment(),
             )
         except subprocess.TimeoutExpired:
             return Tried(None, f"no end after {_SECONDS} s")
     return Tried(done.returncode, (done.stdout + _quiet(done.stderr)).strip())
+
+
+def _environment() -> dict[str, str]:
+    """Without what changes Python's imports, but with the checkouts that are used here."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    folders = source_folders()
+    return {**kept, "PYTHONPATH": os.pathsep.join(folders)} if folders else kept
 
 
 def _quiet(text: str) -> str:

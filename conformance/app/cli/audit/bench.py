@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from conformance.app.cli.options import cores, globs, jobs_option, json_lines
+from conformance.app.cli.options import cores, globs, jobs_option, json_lines, library_path_option
 from conformance.core.errors import ConformanceError
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DEFAULT_ENGINES, Selection
@@ -37,6 +37,7 @@ from conformance.tools.bench.throughput import Throughput, measure_throughput
     "be of one library.",
 )
 @json_lines("Write the figures as JSON.")
+@library_path_option
 def command(
     *,
     engines: tuple[str, ...],

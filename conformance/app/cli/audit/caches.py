@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from conformance.app.cli.options import json_lines, writable
+from conformance.app.cli.options import json_lines, library_path_option, writable
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
 from conformance.tools.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows
@@ -40,6 +40,7 @@ from conformance.tools.caches.sequences import Outcome, explore
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
 @json_lines("Write what each class showed as JSON lines.")
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

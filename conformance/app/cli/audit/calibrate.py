@@ -16,6 +16,7 @@ from conformance.app.cli.options import (
     globs,
     jobs_option,
     json_lines,
+    library_path_option,
     writable,
 )
 from conformance.app.cli.parallel import in_processes
@@ -43,6 +44,7 @@ Subject = tuple[Library, Family]
 @json_lines("Write all signals and roundings as JSON lines, one for each family.")
 @jobs_option()
 @family_files_option
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -12,7 +12,14 @@ import msgspec
 from rich.console import Console
 
 from conformance.app.cli.audit.power_table import print_matrix
-from conformance.app.cli.options import EXISTING_FILE, globs, jobs_option, json_lines, writable
+from conformance.app.cli.options import (
+    EXISTING_FILE,
+    globs,
+    jobs_option,
+    json_lines,
+    library_path_option,
+    writable,
+)
 from conformance.app.cli.parallel import as_they_come
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import ResultFile
@@ -55,6 +62,7 @@ _FAULTS_OF_PART = 8
     "Of the same fault in the same family, dtype and seed the last one counts.",
 )
 @jobs_option()
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

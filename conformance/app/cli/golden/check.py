@@ -11,6 +11,7 @@ from rich.console import Console
 
 from conformance.app.cli.families import chosen_families
 from conformance.app.cli.golden.options import chosen_engines, golden_options
+from conformance.app.cli.options import library_path_option
 from conformance.app.cli.parallel import in_processes
 from conformance.checks.expectations import load_expectations
 from conformance.core.family import Family
@@ -28,6 +29,7 @@ from conformance.tools.golden.paths import find_folder
     is_flag=True,
     help="Look at the files alone: digests, provenance, recipes, orphans. Loads no model.",
 )
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -78,7 +80,9 @@ def _crashed(pair: tuple[Library, Family]) -> Checked:
 def shown(results: Sequence[Checked], problems: Sequence[str]) -> str:
     """What fails, family by family, then the totals."""
     lines = [*problems, *(line for found in results for line in found.lines())]
-    good = sum(found.good for found in results)
+    left_out = sum(bool(found.not_playable) for found in results)
+    good = sum(found.good for found in results) - left_out
     known = sum(bool(found.known) and found.good for found in results)
     also = f" ({known} of them with known defects of batches)" if known else ""
-    return "\n".join([*lines, f"{len(results)} goldens: {good} hold{also}"])
+    unplayed = f", {left_out} not playable here" if left_out else ""
+    return "\n".join([*lines, f"{len(results)} goldens: {good} hold{also}{unplayed}"])

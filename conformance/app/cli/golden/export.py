@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from conformance.app.cli.options import family_files_option, globs, writable
+from conformance.app.cli.options import family_files_option, globs, library_path_option, writable
 from conformance.run.registry import build_registry
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, cases
 from conformance.run.session import Session
@@ -32,6 +32,7 @@ from conformance.tools.vectors.exporting import check_new, export
     help="Of weights and goldens. The noise is measured for it.",
 )
 @family_files_option
+@library_path_option
 def command(
     *,
     folder: Path,

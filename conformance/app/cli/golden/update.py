@@ -13,6 +13,7 @@ from rich.console import Console
 
 from conformance.app.cli.families import chosen_families
 from conformance.app.cli.golden.options import chosen_engines, golden_options
+from conformance.app.cli.options import library_path_option
 from conformance.app.cli.parallel import in_processes
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError
@@ -28,6 +29,7 @@ from conformance.tools.golden.update import Proposal, accept, propose
 @click.command("update")
 @golden_options
 @click.option("--yes", is_flag=True, help="Accept what differs without a question.")
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -15,6 +15,7 @@ from conformance.app.cli.options import (
     globs,
     jobs_option,
     json_lines,
+    library_path_option,
     writable,
 )
 from conformance.app.cli.parallel import in_processes
@@ -64,6 +65,7 @@ _LIBRARY = "mlx_lm"
 )
 @click.option("--note", "noted", is_flag=True, help="Record it in the goldens of what agrees.")
 @folder_option("With --note: folder of goldens. Default: golden/ here, then that of the project.")
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from conformance.app.cli.options import writable
+from conformance.app.cli.options import library_path_option, writable
 from conformance.app.cli.parallel import in_processes
 from conformance.core.errors import AdoptionError, ConformanceError
 from conformance.report import failure_message
@@ -52,6 +52,7 @@ _MOST_SHOWN = 3
 )
 @click.option("--no-ladder", is_flag=True, help="Only test that it decodes; do not run the ladder.")
 @click.option("--json", "as_data", is_flag=True, help="Print the whole report as JSON.")
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -13,6 +13,7 @@ from conformance.app.cli.options import (
     case_settings,
     checkpoint_options,
     globs,
+    library_path_option,
 )
 from conformance.app.cli.show.case import recorded, run_one
 from conformance.app.cli.show.lists import KINDS, lists_of, print_lists
@@ -44,6 +45,7 @@ _KINDS = "|".join(KINDS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; of lists with more detail.")
 @checkpoint_options
 @case_options
+@library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -101,6 +101,7 @@ def test_an_id_is_unique_in_the_folder(load):
         ('package = "mlx-lm"', "", r"mlx_lm\.toml: field 'package' must name"),
         ("[[unsupported]]", "[unsupported]", r"field 'unsupported' must be written as \[\["),
         ('id = "lost-state"', "", r"defect 'number 1': .*missing required field `id`"),
+        ("versions =", 'changed_in = "1"\nversions =', "field 'changed_in' is none of a file"),
         ("versions =", "version =", r"defect 'lost-state': .*unknown field `version`"),
         ('["plamo2"]', '"plamo2"', r"defect 'lost-state': .*`\$\.families`"),
         ('["plamo2"]', "[]", r"defect 'lost-state': field 'families' is empty"),

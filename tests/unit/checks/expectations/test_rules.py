@@ -386,3 +386,91 @@ def test_a_defect_is_not_asked_for_where_all_that_it_claims_is_refused():
     assert not expected(refused, hangs, other)  # no entry says that it may be refused
     played = case("hang", **words, one="hang", two="unsupported", three="exact")
     assert not expected(played, hangs, other, refusal())
+
+
+def lacks(**changes):
+    message = "ImportError: libGL.so.1: cannot open shared object file: No such file or directory"
+    found = Finding(Verdict.UNSUPPORTED, "failure", "raised", got=message)
+    return msgspec.structs.replace(case("unsupported", **changes), evidence=(found,))
+
+
+def test_what_this_machine_lacks_a_library_for_needs_no_entry():
+    assert expected(lacks())
+    assert expected(lacks(), defect()), "a case that is not played shows no defect"
+    assert judged(lacks(), defect()).known is None
+
+
+def test_a_family_that_is_not_playable_here_makes_no_refusal_stale():
+    entries = Expectations((), (refusal(),))
+    played = [case("exact", family="bitnet")]
+    assert entries.stale(played, whole=True)
+    assert entries.stale([lacks(family="bitnet")], whole=True) == ()
+
+
+ARRAYS = ("cache:ArraysCache", "rope:none")
+
+
+def of_new(verdict, **changes):
+    """A case of a family that no entry names, with a cache of a kind that one does."""
+    fields = {"family": "newcomer", **changes}
+    return msgspec.structs.replace(case(verdict, **fields), traits=ARRAYS)
+
+
+def by_trait(**changes):
+    return defect(**{"traits": ("cache:ArraysCache",), **changes})
+
+
+def test_another_family_with_the_trait_may_show_the_defect():
+    assert judged(of_new("diverged"), by_trait()).known == "lost-state"
+    assert not expected(of_new("diverged"), defect()), "without the trait it is new"
+    assert not expected(of_new("diverged"), by_trait(traits=("cache:KVCache",)))
+    assert not expected(case("diverged", family="newcomer"), by_trait()), "it has not the trait"
+
+
+def test_a_family_with_the_trait_may_be_right():
+    assert expected(of_new("exact"), by_trait())
+    assert judged(of_new("exact"), by_trait()).known is None
+    assert not expected(case("exact"), by_trait()), "where a family is named it must show"
+
+
+def test_a_trait_excuses_no_other_verdict_scenario_or_schedule():
+    assert expected(of_new("drift"), by_trait()), "other weights: another number"
+    assert not expected(of_new("crash"), by_trait())
+    assert not expected(of_new("diverged", scenario="threads"), by_trait())
+    narrow = by_trait(schedules={"ragged": ("a",)})
+    assert expected(of_new("diverged", a="diverged"), narrow)
+    assert not expected(of_new("diverged", a="exact", b="diverged"), narrow)
+
+
+def test_a_family_with_the_trait_can_be_excepted():
+    assert not expected(of_new("diverged"), by_trait(except_families=("new*",)))
+
+
+def test_a_trait_keeps_no_entry_from_being_stale():
+    results = (*RAN, of_new("diverged"))
+    assert stale(by_trait(), results) == ()
+    assert stale(by_trait(families=("plamo*", "plamo9")), results)
+    (sentence,) = stale(by_trait(traits=("cache:ArrayCache",)), results)
+    assert "trait 'cache:ArrayCache' matches no case" in sentence
+    assert stale(by_trait(traits=("cache:ArrayCache",))) == (), "no result has traits"
+
+
+def unreleased(verdict):
+    return case(verdict, version="0.33.0.dev0")
+
+
+def test_what_is_unchanged_in_another_version_may_show_and_may_be_fixed():
+    entry = defect(unchanged_in="0.33.0.dev0")
+    assert judged(unreleased("diverged"), entry).known == "lost-state"
+    assert expected(unreleased("exact"), entry)
+    assert not expected(unreleased("crash"), entry)
+    assert not expected(unreleased("diverged"), defect())
+    assert stale(msgspec.structs.replace(entry, families=("typo",)), [unreleased("exact")]) == ()
+
+
+def test_what_changed_in_a_checkout_is_not_known_there():
+    entry = defect(changed_in="0.32.2 /x@abc")
+    versions = {"mlx-lm": "0.32.2", "mlx-lm source": "/x@abc"}
+    checkout = msgspec.structs.replace(case("diverged"), versions=versions)
+    assert not expected(checkout, entry)
+    assert expected(case("diverged"), entry)

@@ -1,0 +1,92 @@
+"""Which known defects code has that no release of their entries is: by the functions' source.
+
+``functions.json`` beside the entries has, for each of them, the upstream functions that its
+``where`` names, with digests; ``ci/upstream_functions.py`` writes it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from conformance.checks.expectations.entries import Defect, code_of
+from conformance.core.errors import ExpectationError
+from conformance.core.library_source import source_of
+from conformance.core.upstream_functions import digests, function_at, places, source_text
+
+FILE = "functions.json"
+
+Recorded = Mapping[str, Mapping[str, str]]
+"""By an entry's id: digests by ``mlx_lm/models/cache.py:ArraysCache.extract``."""
+
+
+def recorded_functions(folder: Path) -> Recorded:
+    """What the folder's file has; nothing without one.
+
+    Raises:
+        ExpectationError: it is malformed.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, str]])
+    except msgspec.MsgspecError as error:
+        raise ExpectationError(f"{path}: {error}") from error
+
+
+def functions_of(entry: Defect) -> dict[str, str]:
+    """The functions of the installed library that the entry names, with digests.
+
+    A line outside of all functions, or of a file that is not installed, gives none.
+    """
+    found = {}
+    for file, line in places(entry.where):
+        text = source_text(file)
+        if text and (name := function_at(text, line)):
+            found[f"{file}:{name}"] = digests(text)[name]
+    return found
+
+
+def followed(entries: Iterable[Defect], recorded: Recorded) -> tuple[Defect, ...]:
+    """The entries, each with whether the installed code has the functions that it is about.
+
+    A release that an entry names has the defect, whatever its source.
+    """
+    entries = tuple(entries)
+    installed = {package: _versions(package) for package in {entry.package for entry in entries}}
+    others = {
+        e.id for e in entries if installed[e.package] and not e.released(installed[e.package])
+    }
+    files = {place.partition(":")[0] for name in others for place in recorded.get(name, {})}
+    now = {file: digests(source_text(file) or "") for file in files}
+    return tuple(
+        _compared(e, recorded[e.id], now, code_of(e.package, installed[e.package]))
+        if e.id in others and e.id in recorded
+        else e
+        for e in entries
+    )
+
+
+def _compared(
+    entry: Defect,
+    functions: Mapping[str, str],
+    now: Mapping[str, Mapping[str, str]],
+    code: str,
+) -> Defect:
+    places_and_digests = [(*place.split(":", 1), before) for place, before in functions.items()]
+    same = all(now[file].get(name) == before for file, name, before in places_and_digests)
+    return msgspec.structs.replace(entry, **{"unchanged_in" if same else "changed_in": code})
+
+
+def _versions(package: str) -> dict[str, str]:
+    """The version that is installed, and its source if it is a checkout."""
+    if source := source_of(package):
+        return {package: source.version, f"{package} source": source.text}
+    try:
+        return {package: importlib.metadata.version(package)}
+    except importlib.metadata.PackageNotFoundError:
+        return {}

@@ -1,0 +1,129 @@
+"""Where an installed library's code really is: a checkout has a path and a commit of its own."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.core.library_paths import MODULES
+
+_VERSION = re.compile(r"""^__version__\s*(?::\s*str\s*)?=\s*["']([^"']+)["']""", re.M)
+_DIGITS = 8
+
+
+@dataclass(frozen=True)
+class Source:
+    """A library that is not from a package index.
+
+    Attributes:
+        folder: what holds the package folder; empty if the code was installed from a repository.
+        version: what the code calls itself.
+        text: path, commit and whether files were changed since, for people and for comparisons.
+    """
+
+    folder: str
+    version: str
+    text: str
+
+
+@functools.cache
+def source_of(package: str) -> Source | None:
+    """Where a library's code is; ``None`` if it was installed from a package index, or not at all.
+
+    Args:
+        package: its name as distributed, for example ``mlx-lm``.
+    """
+    module = package.replace("-", "_")
+    spec = importlib.util.find_spec(module) if module in MODULES else None
+    if spec is None or not spec.origin:
+        return None
+    origin = Path(spec.origin)
+    installed = _installed(package, origin)
+    if installed is not None:
+        return _from_repository(installed)
+    folder = origin.parent.parent.resolve()
+    return Source(str(folder), _version(package, origin.parent), _described(folder, module))
+
+
+def source_folders() -> tuple[str, ...]:
+    """The folders of the libraries that are checkouts, for another process's path."""
+    found = [source_of(module.replace("_", "-")) for module in MODULES]
+    return tuple(dict.fromkeys(source.folder for source in found if source and source.folder))
+
+
+def _installed(package: str, origin: Path) -> importlib.metadata.Distribution | None:
+    """The installed distribution that the file belongs to.
+
+    An editable install has its files elsewhere, and a checkout's own ``egg-info`` is no install.
+    """
+    for found in importlib.metadata.distributions(name=package):
+        file = Path(str(found.locate_file(f"{origin.parent.name}/{origin.name}")))
+        if found.read_text("WHEEL") is not None and file.resolve() == origin.resolve():
+            return found
+    return None
+
+
+def _from_repository(installed: importlib.metadata.Distribution) -> Source | None:
+    """What ``pip install git+URL`` has recorded."""
+    found = json.loads(installed.read_text("direct_url.json") or "{}")
+    commit = found.get("vcs_info", {}).get("commit_id")
+    if not commit:
+        return None
+    return Source("", installed.version, f"{found['url']}@{commit[:_DIGITS]}")
+
+
+def _version(package: str, folder: Path) -> str:
+    """What the code says; the metadata of an editable install are as old as the install."""
+    for name in ("_version.py", "version.py", "__init__.py"):
+        if (folder / name).is_file():
+            text = (folder / name).read_text(encoding="utf-8", errors="replace")
+            if found := _VERSION.search(text):
+                return found[1]
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "0"
+
+
+def _described(folder: Path, module: str) -> str:
+    """``/path@commit``; where that does not say which code it is, a digest of the code too."""
+    tracked = _git(folder, "ls-files", "--error-unmatch", f"{module}/__init__.py")
+    commit = _git(folder, "rev-parse", f"--short={_DIGITS}", "HEAD") if tracked else ""
+    if not commit:
+        return f"{folder} (no commit, {_digest(folder / module)})"
+    if _git(folder, "status", "--porcelain", "--", module, ":(exclude,glob)**/__pycache__/**"):
+        return f"{folder}@{commit} (dirty, {_digest(folder / module)})"
+    return f"{folder}@{commit}"
+
+
+def _git(folder: Path, *words: str) -> str:
+    """What git prints; nothing where it is not installed, or the folder is not of a repository."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(folder), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=kept, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _digest(folder: Path) -> str:
+    whole = hashlib.sha256()
+    for part in _parts(folder):
+        whole.update(part)
+    return whole.hexdigest()[:_DIGITS]
+
+
+def _parts(folder: Path) -> Iterator[bytes]:
+    for path in sorted(folder.rglob("*.py")):
+        yield str(path.relative_to(folder)).encode()
+        yield path.read_bytes()

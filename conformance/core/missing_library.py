@@ -1,0 +1,59 @@
+"""Libraries of the system that a package needs and this machine does not have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from conformance.core.verdict import Finding, Verdict
+
+# The dynamic loader's message (glibc, elf/dl-load.c), as Python and ctypes pass it on.
+_MESSAGE = re.compile(r"(\S+): cannot open shared object file")
+_FOUND = re.compile(rf"(?:ImportError|OSError): {_MESSAGE.pattern}")
+
+# Where Debian and Ubuntu have what Python packages of images, video and sound need.
+_PACKAGES = {
+    "libEGL.so.1": "libegl1",
+    "libGL.so.1": "libgl1",
+    "libSM.so.6": "libsm6",
+    "libX11.so.6": "libx11-6",
+    "libXext.so.6": "libxext6",
+    "libXrender.so.1": "libxrender1",
+    "libglib-2.0.so.0": "libglib2.0-0",
+    "libgomp.so.1": "libgomp1",
+    "libgthread-2.0.so.0": "libglib2.0-0",
+    "libopenblas.so.0": "libopenblas0",
+    "libsndfile.so": "libsndfile1",
+    "libsndfile.so.1": "libsndfile1",
+    "libxcb.so.1": "libxcb1",
+}
+
+
+def loader_error(error: BaseException | None) -> ImportError | OSError | None:
+    """The dynamic loader's own exception, if that is what an exception is from.
+
+    Only what was raised ``from`` it: an exception on the way to another import is no reason.
+    """
+    while error is not None:
+        if isinstance(error, (ImportError, OSError)) and _MESSAGE.match(str(error)):
+            return error
+        error = error.__cause__
+    return None
+
+
+def lacking(verdict: Verdict, findings: Iterable[Finding]) -> str:
+    """The file that a case could not be played without; empty if that is not what stopped it."""
+    if verdict is not Verdict.UNSUPPORTED:
+        return ""
+    refusals = [found for found in findings if found.verdict is Verdict.UNSUPPORTED]
+    files = [_FOUND.match(found.got) for found in refusals]
+    return files[0][1] if files and all(files) and files[0] else ""
+
+
+def remedied(lack: ImportError | OSError | str) -> str:
+    """What is missing and what to do about it, from the file's name or the loader's error."""
+    found = _MESSAGE.match(str(lack))
+    file = found[1] if found else str(lack)
+    if package := _PACKAGES.get(file):
+        return f"{file} is missing; on Debian and Ubuntu `apt-get install {package}` brings it"
+    return f"{file} is missing; install the package of your system that has it"

@@ -1,0 +1,99 @@
+"""Which cases of a run are worse than in an earlier one, whatever is expected of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from conformance.core.verdict import CaseId, CaseResult, ScheduleResult, Verdict
+from conformance.report.comparison import by_case
+from conformance.report.jsonl import read_results
+from conformance.report.outcome import Outcome, count
+
+
+@dataclass(frozen=True)
+class Base:
+    """An earlier run: its name, and its results by case."""
+
+    name: str
+    results: Mapping[str, CaseResult]
+
+    @classmethod
+    def read(cls, path: Path) -> Base:
+        """The run of a result file.
+
+        Raises:
+            ResultError: it can't be read, has no results, or has a case twice.
+        """
+        return cls(path.name, by_case(read_results(path), "--against"))
+
+    def judged(self, result: CaseResult) -> CaseResult:
+        """``result``, expected unless it is worse than it was."""
+        return msgspec.structs.replace(result, expected=not self.worse(result))
+
+    def worse(self, result: CaseResult) -> bool:
+        """Whether the case, or one of its schedules, has a worse verdict than it had.
+
+        A case that was not run before is worse if it is not expected. A case that a library may
+        refuse is lost coverage. Where a known defect showed before and shows now, an entry allows
+        both verdicts.
+        """
+        before = self.results.get(result.case)
+        if before is None:
+            return not result.expected
+        if result.verdict.good or (result.verdict is Verdict.UNSUPPORTED and result.expected):
+            return False
+        if before.known and result.known and before.expected and result.expected:
+            return False
+        return _rank(result) > _rank(before) or _a_schedule_is_worse(before, result)
+
+    def lost(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> tuple[str, ...]:
+        """Cases that were right and are not played now, or are refused now.
+
+        Args:
+            selected: whether a case of the earlier run belongs to this one.
+        """
+        now = {result.case: result for result in outcome.results}
+        return tuple(
+            name
+            for name, before in self.results.items()
+            if before.verdict.good
+            and selected(CaseId.parse(name))
+            and (name not in now or now[name].verdict is Verdict.UNSUPPORTED)
+        )
+
+    def seen(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> Outcome:
+        """The outcome with each result judged by this run; what is no case is only noted."""
+        lost, notes = self.lost(outcome, selected), outcome.notes + outcome.problems
+        if lost and not outcome.missing:
+            cases = count(len(lost), "case")
+            notes += (
+                f"lost coverage: {cases} right in {self.name} and not played now: {lost[0]}"
+                + (" and others" if len(lost) > 1 else ""),
+            )
+        return replace(
+            outcome,
+            results=tuple(map(self.judged, outcome.results)),
+            problems=(),
+            notes=notes,
+            against=self.name,
+        )
+
+
+def _a_schedule_is_worse(before: CaseResult, result: CaseResult) -> bool:
+    """Of a case that failed as a whole before, nothing is known of its schedules."""
+    old = {schedule.name: schedule for schedule in before.schedules}
+    refusal = result.expected
+    return any(
+        schedule.name in old and _rank(schedule) > _rank(old[schedule.name])
+        for schedule in result.schedules
+        if not (refusal and schedule.verdict is Verdict.UNSUPPORTED)
+    )
+
+
+def _rank(found: CaseResult | ScheduleResult) -> int:
+    """0 if right, else the verdict's severity."""
+    return 0 if found.verdict.good else found.verdict.severity

@@ -1,0 +1,84 @@
+"""Known defects follow the upstream functions that they are about."""
+
+import json
+
+import pytest
+
+from conformance.checks.expectations import load_expectations, same_code
+from conformance.checks.expectations.loading import OWN
+from conformance.core.errors import ExpectationError
+from conformance.core.library_source import Source
+
+ENTRY = next(e for e in load_expectations().defects if e.id == "arrays-cache-extract-view")
+NEXT = "0.33.0.dev0"
+
+
+@pytest.fixture
+def followed(monkeypatch):
+    """The entry, followed where a version of mlx-lm is installed, or a checkout of it."""
+
+    def call(version, *, source="", recorded=None):
+        found = Source("/x", version, source) if source else None
+        monkeypatch.setattr(same_code, "source_of", lambda package: found)
+        monkeypatch.setattr(same_code.importlib.metadata, "version", lambda package: version)
+        functions = same_code.functions_of(ENTRY) if recorded is None else recorded
+        (entry,) = same_code.followed([ENTRY], {ENTRY.id: functions})
+        return entry
+
+    return call
+
+
+CHANGED = {"mlx_lm/models/cache.py:ArraysCache.extract": "0" * 12}
+
+
+def versions(version, source=""):
+    return {"mlx-lm": version} | ({"mlx-lm source": source} if source else {})
+
+
+def test_a_release_that_is_named_has_the_defect_whatever_its_source(followed):
+    assert followed("0.32.2", recorded=CHANGED) == ENTRY
+
+
+def test_an_unchanged_function_has_the_defect_in_a_version_that_is_not_named(followed):
+    entry = followed(NEXT)
+    assert not ENTRY.active(versions(NEXT))
+    assert entry.active(versions(NEXT))
+    assert not entry.active(versions("0.33.0")), "only of the code that was looked at"
+    assert not entry.released(versions(NEXT)), "so it need not show"
+
+
+@pytest.mark.parametrize("gone", ["mlx_lm/models/cache.py:Gone.f", "mlx_lm/models/gone.py:f"])
+def test_a_changed_or_missing_function_is_another_defect(followed, gone):
+    assert not followed(NEXT, recorded=CHANGED).active(versions(NEXT))
+    both = same_code.functions_of(ENTRY) | {gone: "0" * 12}
+    assert not followed(NEXT, recorded=both).active(versions(NEXT))
+
+
+def test_of_a_checkout_the_source_decides_and_not_the_version(followed):
+    source = "/x@abc (dirty, 123)"
+    checkout = versions("0.32.2", source)
+    assert followed("0.32.2", source=source).active(checkout)
+    assert not followed("0.32.2", source=source).released(checkout)
+    changed = followed("0.32.2", source=source, recorded=CHANGED)
+    assert not changed.active(checkout)
+    assert changed.active(versions("0.32.2")), "results of the release are judged as ever"
+
+
+def test_an_entry_without_functions_goes_by_its_versions(followed):
+    followed(NEXT)
+    assert same_code.followed([ENTRY], {}) == (ENTRY,)
+
+
+def test_each_function_is_that_of_the_installed_release():
+    """`python ci/upstream_functions.py` writes the file."""
+    recorded = same_code.recorded_functions(OWN)
+    entries = load_expectations().defects
+    assert recorded.keys() == {entry.id for entry in entries}
+    stale = [e.id for e in entries if same_code.functions_of(e) != recorded[e.id]]
+    assert stale == []
+
+
+def test_a_malformed_file_is_one_sentence(tmp_path):
+    (tmp_path / same_code.FILE).write_text(json.dumps({"a": ["b"]}))
+    with pytest.raises(ExpectationError, match=r"functions\.json: "):
+        same_code.recorded_functions(tmp_path)
