@@ -49,14 +49,15 @@ def with_explanations(
         jobs: processes at a time.
         options: of the run, which the command needs too.
     """
-    chosen = tuple(lowest(outcome, scenarios)) if seconds > 0 else ()
+    cases = lowest(outcome, scenarios) if seconds > 0 else ()
+    chosen = tuple(result for result in cases if result.case not in outcome.explanations)
     if not chosen:
         return outcome
     begin = time.monotonic()
     found = explained(chosen, seconds=seconds, jobs=jobs, options=options)
     took = duration(time.monotonic() - begin)
-    click.echo(f"explained {len(found)} of {len(chosen)} failures in {took}")
-    return dataclasses.replace(outcome, explanations=found)
+    click.echo(f"explained {len(found)} of {len(chosen)} failures in {took}", err=True)
+    return dataclasses.replace(outcome, explanations={**found, **outcome.explanations})
 
 
 def lowest(outcome: Outcome, scenarios: Mapping[str, Scenario]) -> Iterator[CaseResult]:

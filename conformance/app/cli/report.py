@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
+from conformance.app.cli.auto_explain import with_explanations
 from conformance.app.cli.options import (
     EXISTING_FILE,
     EXISTING_FOLDER,
+    cores,
     family_files_option,
     writable,
 )
@@ -115,6 +117,15 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "files of this folder, or `conformance run --report` into the folder explained of its pages.",
 )
 @click.option(
+    "--explain-seconds",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Explain for so long what is not in --explained, as `conformance run` does; with the "
+    "libraries that are installed here, which should be those of the results.",
+)
+@click.option(
     "--scripts",
     type=EXISTING_FOLDER,
     metavar="DIR",
@@ -140,6 +151,7 @@ def command(
     power_files: tuple[Path, ...],
     releases: tuple[Path, ...],
     explained: Path | None,
+    explain_seconds: float,
     scripts: Path | None,
     family_files: tuple[Path, ...],
 ) -> None:
@@ -168,7 +180,13 @@ def command(
     stale = load_expectations(expectations).stale(results, whole=True) if whole else ()
     explanations = read_explanations(explained) if explained else {}
     ladder = tuple(s.name for s in LADDER)
-    outcome = Outcome(results, ladder, stale, explanations=explanations)
+    outcome = with_explanations(
+        Outcome(results, ladder, stale, explanations=explanations),
+        {scenario.name: scenario for scenario in LADDER},
+        seconds=explain_seconds,
+        jobs=cores(),
+        options=[part for file in family_files for part in ("--family-file", str(file))],
+    )
     if annotated:
         for line in error_annotations(outcome.cascades, stale):
             click.echo(line)
@@ -189,7 +207,7 @@ def command(
             trials=read_trials(power_files),
             before=merged([old]) if old else (),
             runs=tuple((path.stem, read_results(path)) for path in releases),
-            explanations=explanations,
+            explanations=outcome.explanations,
             scripts=read_scripts(scripts, ordered) if scripts else {},
             inventory=take_inventory(build_registry(family_files=family_files), ordered),
         )

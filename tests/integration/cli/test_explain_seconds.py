@@ -6,11 +6,14 @@ import time
 
 import psutil
 import pytest
+from click.testing import CliRunner
 from html_pictures import make_explanation
 from results_by_hand import make_finding, make_result
 
 from conformance.app.cli import auto_explain
+from conformance.app.cli.main import group
 from conformance.core.verdict import Verdict
+from conformance.core.verdict import encode as encode_result
 from conformance.report import Outcome
 from conformance.report.explanation import encode
 from conformance.scenarios import LADDER
@@ -57,7 +60,7 @@ def test_one_that_hangs_or_crashes_costs_only_itself(children, capsys):
     assert time.monotonic() - begin < 8, "one explanation gets half of the time"
     explanation = make_explanation()
     assert after.explanations == {explanation.case: explanation}
-    assert capsys.readouterr().out.startswith("explained 1 of 3 failures in ")
+    assert capsys.readouterr().err.startswith("explained 1 of 3 failures in ")
     assert not psutil.Process().children()
 
 
@@ -67,6 +70,21 @@ def test_the_time_for_all_is_kept(children):
     auto_explain.with_explanations(found, SCENARIOS, seconds=1, jobs=1)
     assert time.monotonic() - begin < 5
     assert not psutil.Process().children()
+
+
+def test_what_is_explained_already_is_not_explained_again(children, tmp_path):
+    explanation = make_explanation()
+    known = {explanation.case: explanation}
+    found = Outcome((failing("llama"),), tuple(SCENARIOS), explanations=known)
+    assert auto_explain.with_explanations(found, SCENARIOS, seconds=9, jobs=1) is found
+    file = tmp_path / "r.jsonl"
+    file.write_text(f"{encode_result(failing('llama'))}\n")
+    report = ["report", str(file), "--annotations", "--to", str(tmp_path / "s.md")]
+    done = CliRunner().invoke(group, [*report, "--explain-seconds", "20"])
+    assert done.exit_code == 1, done.output
+    assert len(children) == 1
+    assert "first" not in done.stdout
+    assert "begins at model.layers.2 (Attention)" in done.stdout
 
 
 def test_nothing_is_explained_where_there_is_no_time_or_no_failure(children):
@@ -104,11 +122,11 @@ def test_the_lowest_of_each_finding_comes_first_then_that_of_each_other_family()
 def test_an_explanation_that_fails_leaves_the_run_as_it_is(toy_run):
     done = toy_run("--family", "broken", "--explain-seconds", "60")
     assert done.code == 1, done
-    assert "explained 0 of 1 failures in " in done.out
+    assert "explained 0 of 1 failures in " in done.err
     assert (
         "broken: 1 case fails, at `ragged`: the token differs from the single stream." in done.out
     )
-    assert "explained" not in toy_run("--family", "broken").out
+    assert "explained" not in toy_run("--family", "broken").err
 
 
 def test_a_number_of_seconds_is_wanted(toy_run):
