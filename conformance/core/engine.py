@@ -17,6 +17,7 @@ import msgspec
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
+from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
 
@@ -72,6 +73,7 @@ class Engine(ABC):
         capabilities: what it can do.
         opinion: whether it is right by construction, and is run where another engine fails.
         drafters: the kinds of drafters that it brings itself, for every family.
+        prefix_reuse: rules by which it reuses prefixes; what they exclude is not required.
     """
 
     name: ClassVar[str]
@@ -79,6 +81,7 @@ class Engine(ABC):
     capabilities: ClassVar[frozenset[Capability]]
     opinion: ClassVar[bool] = False
     drafters: ClassVar[tuple[str, ...]] = ()
+    prefix_reuse: ClassVar[PrefixReuse] = PrefixReuse()
 
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:

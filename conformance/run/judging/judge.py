@@ -16,11 +16,12 @@ from conformance.core.failures import failure_of
 from conformance.core.picture import Picture
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Trace
-from conformance.core.verdict import Finding, ScheduleResult, Verdict
+from conformance.core.verdict import Finding, ScheduleResult, Verdict, WitnessResult
 from conformance.reference.subject import Subject
+from conformance.run.judging.declared import undeclared
 from conformance.run.judging.picturing import picture_of
 from conformance.run.judging.playing import play_schedule
-from conformance.run.judging.witnessed import missed, unwitnessed
+from conformance.run.judging.witnessed import missed, witnessed
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
 
@@ -53,6 +54,7 @@ class Outcome:
     schedules: tuple[ScheduleResult, ...]
     numbers: Numbers | None
     picture: Picture | None = None
+    witnesses: tuple[WitnessResult, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -110,6 +112,7 @@ def judge_batched(
         until: stops after the first run whose findings satisfy it.
     """
     findings: list[Finding] = []
+    shown: tuple[WitnessResult, ...] = ()
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
     plays: list[Play] = []
@@ -119,7 +122,7 @@ def judge_batched(
             findings.append(played)
             results.append(ScheduleResult(schedule.name, played.verdict))
             continue
-        found = [*_findings(subject, played), *missed(played)]
+        found = [*_findings(subject, played), *missed(played), *undeclared(played, engine)]
         findings += found
         results.append(_result(schedule, found, played.traces, _plain_run(schedule, plays)))
         numbers += _numbers(played)
@@ -129,10 +132,10 @@ def judge_batched(
     if subject.oracle.doubtful:
         findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
-        traces = [trace for played in plays for trace in played.traces]
-        findings += unwitnessed(scenario, traces, engine, subject.model)
+        shown, missing = witnessed(scenario, schedules, plays, engine, subject.model)
+        findings += missing
     picture = picture_of(plays, findings)
-    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture)
+    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture, shown)
 
 
 def _findings(subject: Subject, played: Play) -> list[Finding]:
