@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from conformance.app.cli.options import family_files_option, globs
+from conformance.app.cli.options import family_files_option, globs, plugins_option
 from conformance.core.errors import ConformanceError
-from conformance.run.hosting import load_plugin
+from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry, select
 from conformance.tools.smoke import State, smoke
 
@@ -19,14 +19,7 @@ _EXITS = {State.WRONG: 1, State.MODEL: 1, State.BROKEN: 3}
 @globs("engine", "Engines to try; may be repeated. Default: all.")
 @globs("family", "Model families to try them on; may be repeated. Default: one for each library.")
 @family_files_option
-@click.option(
-    "-p",
-    "--plugin",
-    "plugins",
-    multiple=True,
-    metavar="MODULE",
-    help="A module with hooks, of this folder or installed. May be repeated.",
-)
+@plugins_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -42,7 +35,7 @@ def command(
     model is wrong, 3 if an adapter breaks the protocol, 2 for a mistake in the options.
     """
     registry = build_registry(
-        [load_plugin(name, Path.cwd()) for name in plugins],
+        load_plugins(plugins),
         family_files=tuple(path.absolute() for path in family_files),
     )
     more = [text for name in plugins for text in ("-p", name)]

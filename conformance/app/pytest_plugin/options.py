@@ -29,6 +29,7 @@ _MANY = (
     ("dtype", "DTYPE", "Working dtypes: float32 (default), float16, bfloat16."),
     ("seed", "N", "Seeds of prompts and weights (default: 0)."),
     ("family-file", "FILE", "A family of your own, from its JSON file."),
+    ("plugin", "MODULE", "A module with hooks, of this folder or installed."),
 )
 _ONE = (
     ("json", "FILE", "Write results as JSON lines, one per case."),
@@ -80,11 +81,13 @@ class Settings:
     checkpoint: Given | None = None
     shard: str = ""
     memory: float | None = None
+    plugins: tuple[str, ...] = ()
 
     @property
     def rerun_options(self) -> tuple[str, ...]:
         """The options of ``conformance show`` without which a case would not be the same."""
-        found = [text for path in self.family_files for text in ("--family-file", str(path))]
+        found = [text for name in self.plugins for text in ("-p", name)]
+        found += [text for path in self.family_files for text in ("--family-file", str(path))]
         found += self.checkpoint.options if self.checkpoint else ()
         if self.expectations:
             found += ["--expectations", str(self.expectations)]
@@ -157,6 +160,7 @@ def settings(config: pytest.Config) -> Settings:
         else None,
         shard=one("shard"),
         memory=number("memory", "GB"),
+        plugins=many("plugin"),
     )
 
 

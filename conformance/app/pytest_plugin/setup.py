@@ -18,6 +18,7 @@ from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.reference.store import folder_of, sweep
 from conformance.run import hookspecs
 from conformance.run.diagnosis import diagnose
+from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
 from conformance.run.session import Session
@@ -155,7 +156,9 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
     Raises:
         ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
     """
-    registry = build_registry(plugins or (), family_files=given.family_files)
+    registry = build_registry(
+        [*(plugins or ()), *load_plugins(given.plugins)], family_files=given.family_files
+    )
     selection = Selection(
         engines=given.engines or DEFAULT_ENGINES,
         families=given.families,
