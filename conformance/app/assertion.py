@@ -22,6 +22,7 @@ from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.report import failure_message
 from conformance.run.diagnosis import diagnose
+from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import Selection, cases
 from conformance.run.session import Session
@@ -50,6 +51,7 @@ def assert_batching_conforms(
     prompts: Sequence[Sequence[int]] = (),
     cache_dir: Path | None = None,
     known_defects: bool = True,
+    plugins: Sequence[str] = (),
 ) -> tuple[CaseResult, ...]:
     """Assert that ``model`` gives in every kind of batch what its single stream gives.
 
@@ -64,6 +66,7 @@ def assert_batching_conforms(
             checkpoint the built-in texts, if there are none.
         cache_dir: where single streams of a checkpoint are kept; the user's cache by default.
         known_defects: whether known defects of the installed library are expected.
+        plugins: modules with hooks that are not installed as plugins, as ``-p`` takes them.
 
     Returns:
         the result of each case.
@@ -73,7 +76,7 @@ def assert_batching_conforms(
             got, the likely cause, and how to run only this again.
         ConformanceError: an argument is not valid, or the model can't be loaded.
     """
-    registry = build_registry()
+    registry = build_registry(load_plugins(plugins))
     if is_module(model):
         target = _in_memory(registry, model, engine or "mlx_lm", prompts)
     elif str(model) in {name for _, name in registry.families}:

@@ -8,10 +8,13 @@ import click
 
 from conformance.app.cli.options import family_files_option, globs, plugins_option
 from conformance.core.errors import ConformanceError
+from conformance.core.family import Family
 from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry, select
 from conformance.tools.smoke import State, smoke
 
+# A decoder of attention only: what is wrong there is the engine, not a special kind of cache.
+_PLAIN = "llama"
 _EXITS = {State.WRONG: 1, State.MODEL: 1, State.BROKEN: 3}
 
 
@@ -59,8 +62,13 @@ def _pairs(
     for engine, found in known.items():
         fit = [family for family in found if family.name in chosen_families]
         if not families:
-            fit = sorted(fit, key=lambda f: (bool(f.facts.required), not f.facts.quick))[:1]
+            fit = sorted(fit, key=_plainness)[:1]
         pairs += [(engine, family.name) for family in fit]
     if not pairs:
         raise ConformanceError("none of the selected engines can decode the selected families")
     return pairs
+
+
+def _plainness(family: Family) -> tuple[bool, bool, bool]:
+    """The smallest is that of the family to try first."""
+    return bool(family.facts.required), family.name != _PLAIN, not family.facts.quick
