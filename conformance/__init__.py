@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from conformance.core.faults import Fault
     from conformance.core.library import Library
     from conformance.core.prefix_reuse import PrefixReuse
+    from conformance.core.repro_calls import ReproCalls
     from conformance.core.schedule import Request, Schedule
     from conformance.core.trace import FinishReason, StepOutput, TokenEvent
     from conformance.core.verdict import Verdict
@@ -35,6 +36,7 @@ __all__ = [
     "FinishReason",
     "Library",
     "PrefixReuse",
+    "ReproCalls",
     "Request",
     "Scenario",
     "Schedule",
@@ -61,6 +63,7 @@ _MODULE_OF = {
         "core.library": "Library",
         "core.engine_options": "EngineOptions",
         "core.prefix_reuse": "PrefixReuse",
+        "core.repro_calls": "ReproCalls",
         "core.schedule": "Request Schedule",
         "core.trace": "FinishReason StepOutput TokenEvent",
         "core.verdict": "Verdict",

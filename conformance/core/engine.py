@@ -18,6 +18,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.prefix_reuse import PrefixReuse
+from conformance.core.repro_calls import ReproCalls
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
 
@@ -107,6 +108,11 @@ class Engine(ABC):
     def apart(cls, model: Any) -> str:  # noqa: ARG003
         """Why rows of unequal length can't share a pass of ``model``; empty where they can."""
         return ""
+
+    @classmethod
+    def repro_calls(cls) -> ReproCalls | None:
+        """The calls by which a script of ``conformance repro`` drives it; ``None``: no script."""
+        return None
 
     def stages(self) -> Mapping[str, Stage]:
         """Where the requests that have not ended are; those it does not name are unknown."""

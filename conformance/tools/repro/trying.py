@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -49,30 +50,34 @@ def shown_by(
     mark = found.symptom.mark if found.kind.crash else ""
     tries = []
     for text in write_scripts(found, unittest=unittest):
-        tries.append(try_script(text, python=python))
+        tries.append(try_script(text, python=python, plugin=found.driven is not None))
         if tries[-1].shows(mark):
             return text, tries[-1]
     message = f"the script does not show it, it ended with: {tries[0].last}"
     raise NoScriptError(f"{found.case}: {message}", Reason.DRAWN)
 
 
-def try_script(text: str, *, python: str = sys.executable) -> Tried:
+def try_script(text: str, *, python: str = sys.executable, plugin: bool = False) -> Tried:
     """Run the script in a process and a folder of its own.
 
     Args:
         python: of the environment to run it in, which does not need this project.
+        plugin: it imports an engine's package, which may be in the current folder.
     """
+    isolated = ["-s"] if plugin else ["-I"]
+    path = {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         file = Path(folder) / "repro.py"
         file.write_text(text, encoding="utf-8")
         try:
             done = subprocess.run(
-                [python, "-I", str(file)],
+                [python, *isolated, str(file)],
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS,
                 check=False,
                 cwd=folder,
+                env={**os.environ, **path} if plugin else None,
             )
         except subprocess.TimeoutExpired:
             return Tried(None, f"no end after {_SECONDS} s")
