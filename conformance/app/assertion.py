@@ -94,6 +94,7 @@ def assert_batching_conforms(
             prompts=prompts,
             cache_dir=cache_dir,
             known=load_expectations(None) if known_defects else None,
+            plugins=tuple(plugins),
         )
     except (AssertionError, ConformanceError) as error:
         failure = error.with_traceback(None)  # frames of this package say nothing to the caller
@@ -119,6 +120,7 @@ def _asserted(
     prompts: Sequence[Sequence[int]],
     cache_dir: Path | None,
     known: Expectations | None,
+    plugins: tuple[str, ...],
 ) -> tuple[CaseResult, ...]:
     """The results; an ``AssertionError`` if one of them is not expected."""
     if is_module(model):
@@ -144,7 +146,7 @@ def _asserted(
         if is_module(model):
             model.__class__ = kind  # the meter had replaced its class
     if bad:
-        raise AssertionError(_message(bad, target))
+        raise AssertionError(_message(bad, target, plugins))
     return tuple(results)
 
 
@@ -154,14 +156,16 @@ def _engines(target: _Target) -> tuple[str, ...]:
     return (library,)
 
 
-def _message(bad: Sequence[CaseResult], target: _Target) -> str:
+def _message(bad: Sequence[CaseResult], target: _Target, plugins: tuple[str, ...]) -> str:
     """Five lines about the first, the others by name."""
     first, others = bad[0], [f"{result.scenario} ({result.verdict})" for result in bad[1:]]
     rerun = ""
     if target.rerun is None:
         call = f'assert_batching_conforms(model, engine="{first.engine}", '
-        rerun = f'{call}scenarios=["{first.scenario}"])'
-    parts = dict(message_parts(first, options=target.rerun or (), rerun=rerun))
+        named = f", plugins={list(plugins)}" if plugins else ""
+        rerun = f'{call}scenarios=["{first.scenario}"]{named})'
+    options = [text for name in plugins for text in ("-p", name)]
+    parts = dict(message_parts(first, options=[*options, *(target.rerun or ())], rerun=rerun))
     if others:
         parts["what"] += f"; not as expected, too: {', '.join(others)}"
     head = f"{first.verdict}: {first.case}: {parts.pop('where')}"
