@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from conformance.core.family import Facts, Family, load_family
     from conformance.core.faults import Fault
     from conformance.core.library import Library
+    from conformance.core.prefix_reuse import PrefixReuse
+    from conformance.core.repro_calls import ReproCalls
     from conformance.core.schedule import Request, Schedule
     from conformance.core.trace import FinishReason, StepOutput, TokenEvent
     from conformance.core.verdict import Verdict
@@ -33,6 +35,8 @@ __all__ = [
     "Fault",
     "FinishReason",
     "Library",
+    "PrefixReuse",
+    "ReproCalls",
     "Request",
     "Scenario",
     "Schedule",
@@ -58,6 +62,8 @@ _MODULE_OF = {
         "core.faults": "Fault",
         "core.library": "Library",
         "core.engine_options": "EngineOptions",
+        "core.prefix_reuse": "PrefixReuse",
+        "core.repro_calls": "ReproCalls",
         "core.schedule": "Request Schedule",
         "core.trace": "FinishReason StepOutput TokenEvent",
         "core.verdict": "Verdict",

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import formats
 import options
 
-from conformance import Capability, Engine, Fault, Library, Scenario
+from conformance import Capability, Engine, Fault, Library, PrefixReuse, ReproCalls, Scenario
 from conformance.run import hookspecs
 from conformance.run.registry import Registry, build_registry
 
@@ -70,7 +70,7 @@ def linked(source: str) -> str:
     )
 
 
-_PARTS = (Engine, Capability, Library, Scenario, Fault)
+_PARTS = (Engine, Capability, PrefixReuse, ReproCalls, Library, Scenario, Fault)
 
 
 def _hooks() -> list[dict[str, str]]:

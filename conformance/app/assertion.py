@@ -21,14 +21,18 @@ from conformance.core.errors import ConformanceError
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.missing_library import lacking
 from conformance.core.verdict import CaseId, CaseResult
-from conformance.report import failure_message
+from conformance.report.message import message_parts
 from conformance.run.diagnosis import diagnose
+from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import Selection, cases
 from conformance.run.session import Session
 from conformance.tools.checkpoints.folder import window_of
 from conformance.tools.checkpoints.given import Given
 from conformance.tools.checkpoints.opening import like_family, open_checkpoint
+
+QUICK = ("ragged", "staggered", "early_finish", "slot_reuse")
+"""The scenarios of the quick tier: padding, late joins, rows that leave, slots that are reused."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +49,14 @@ def assert_batching_conforms(
     model: Any,
     *,
     engine: str = "",
+    tier: str = "quick",
     scenarios: Sequence[str] = (),
     dtype: str = "",
     seed: int = 0,
     prompts: Sequence[Sequence[int]] = (),
     cache_dir: Path | None = None,
     known_defects: bool = True,
+    plugins: Sequence[str] = (),
 ) -> tuple[CaseResult, ...]:
     """Assert that ``model`` gives in every kind of batch what its single stream gives.
 
@@ -58,13 +64,16 @@ def assert_batching_conforms(
         model: a model of mlx-lm in memory, the path of a checkpoint folder, or a family's name.
             A model in memory is used as it is, and must not be called meanwhile.
         engine: which one decodes it; the library's own batch generator by default.
-        scenarios: globs; by default all that the engine can express.
+        tier: ``quick``, a few scenarios that take seconds, or ``full``, all that the engine can
+            express.
+        scenarios: globs, in place of a tier.
         dtype: the model's own by default, float32 for a family.
         seed: of the prompts.
         prompts: token ids of texts that prompts are cut from; drawn from the vocabulary, or for a
             checkpoint the built-in texts, if there are none.
         cache_dir: where single streams of a checkpoint are kept; the user's cache by default.
         known_defects: whether known defects of the installed library are expected.
+        plugins: modules with hooks that are not installed as plugins, as ``-p`` takes them.
 
     Returns:
         the result of each case.
@@ -74,7 +83,47 @@ def assert_batching_conforms(
             got, the likely cause, and how to run only this again.
         ConformanceError: an argument is not valid, or the model can't be loaded.
     """
-    registry = build_registry()
+    __tracebackhide__ = True  # pytest shows the caller's line
+    try:
+        return _asserted(
+            model,
+            build_registry(load_plugins(plugins)),
+            engine=engine,
+            scenarios=tuple(scenarios) or _scenarios_of(tier),
+            dtype=dtype,
+            seed=seed,
+            prompts=prompts,
+            cache_dir=cache_dir,
+            known=load_expectations(None) if known_defects else None,
+            plugins=tuple(plugins),
+        )
+    except (AssertionError, ConformanceError) as error:
+        failure = error.with_traceback(None)  # frames of this package say nothing to the caller
+    failure.__cause__ = failure.__context__ = None
+    raise failure
+
+
+def _scenarios_of(tier: str) -> tuple[str, ...]:
+    """Globs of the tier's scenarios; none for all of them."""
+    if tier not in ("quick", "full"):
+        raise ConformanceError(f"tier={tier!r}: there are 'quick' and 'full'")
+    return QUICK if tier == "quick" else ()
+
+
+def _asserted(
+    model: Any,
+    registry: Registry,
+    *,
+    engine: str,
+    scenarios: tuple[str, ...],
+    dtype: str,
+    seed: int,
+    prompts: Sequence[Sequence[int]],
+    cache_dir: Path | None,
+    known: Expectations | None,
+    plugins: tuple[str, ...],
+) -> tuple[CaseResult, ...]:
+    """The results; an ``AssertionError`` if one of them is not expected."""
     if is_module(model):
         target = _in_memory(registry, model, engine or "mlx_lm", prompts)
     elif str(model) in {name for _, name in registry.families}:
@@ -83,21 +132,23 @@ def assert_batching_conforms(
         given = Given(Path(model).absolute(), cache=cache_dir)
         target = _on_disk(registry, given, engine, prompts, dtype)
     chosen = (engine,) if engine else _engines(target)
-    selection = Selection(
-        chosen, (target.family,), tuple(scenarios), (dtype or target.dtype,), (seed,)
-    )
-    known = load_expectations(None) if known_defects else None
+    selection = Selection(chosen, (target.family,), scenarios, (dtype or target.dtype,), (seed,))
     kind = type(model)
     try:
         session = Session(target.registry)
-        results = [_judged(session, case, known) for case in cases(target.registry, selection)]
+        results = []
+        for case in cases(target.registry, selection):
+            result = session.run(case)
+            results.append(result if known is None else known.apply(result))
+        # What can't be played on this machine conforms to nothing.
+        bad = [r for r in results if not r.expected or lacking(r.verdict, r.evidence)]
+        if bad and not (bad[0].verdict.good or bad[0].expected):
+            bad[0] = diagnose(session, CaseId.parse(bad[0].case), bad[0])
     finally:
         if is_module(model):
             model.__class__ = kind  # the meter had replaced its class
-    # What can't be played on this machine conforms to nothing.
-    bad = [r for r in results if not r.expected or lacking(r.verdict, r.evidence)]
     if bad:
-        raise AssertionError(_message(bad, target))
+        raise AssertionError(_message(bad, target, plugins))
     return tuple(results)
 
 
@@ -107,25 +158,20 @@ def _engines(target: _Target) -> tuple[str, ...]:
     return (library,)
 
 
-def _judged(session: Session, case: CaseId, known: Expectations | None) -> CaseResult:
-    result = session.run(case)
-    judged = result if known is None else known.apply(result)
-    if judged.expected or judged.verdict.good:
-        return judged
-    return diagnose(session, case, judged)
-
-
-def _message(bad: Sequence[CaseResult], target: _Target) -> str:
-    first = bad[0]
+def _message(bad: Sequence[CaseResult], target: _Target, plugins: tuple[str, ...]) -> str:
+    """Five lines about the first, the others by name."""
+    first, others = bad[0], [f"{result.scenario} ({result.verdict})" for result in bad[1:]]
+    rerun = ""
     if target.rerun is None:
         call = f'assert_batching_conforms(model, engine="{first.engine}", '
-        text = failure_message(first, rerun=f'{call}scenarios=["{first.scenario}"])')
-    else:
-        text = failure_message(first, options=target.rerun)
-    others = [f"{result.scenario} ({result.verdict})" for result in bad[1:]]
-    if not others:
-        return text
-    return f"{text}\nand {len(others)} more case{'s'[: len(others) > 1]}: {', '.join(others)}"
+        named = f", plugins={list(plugins)}" if plugins else ""
+        rerun = f'{call}scenarios=["{first.scenario}"]{named})'
+    options = [text for name in plugins for text in ("-p", name)]
+    parts = dict(message_parts(first, options=[*options, *(target.rerun or ())], rerun=rerun))
+    if others:
+        parts["what"] += f"; not as expected, too: {', '.join(others)}"
+    head = f"{first.verdict}: {first.case}: {parts.pop('where')}"
+    return "\n".join([head, *(f"  {label + ':':<10}{text}" for label, text in parts.items())])
 
 
 def _in_memory(

@@ -36,42 +36,58 @@ def shifted_rope(_: list[Any]) -> Iterator[Callable[[], bool]]:
 def shifted_offsets(cache: list[Any]) -> Iterator[Callable[[], bool]]:
     """The caches return ``offset + 1`` to the model, and the true offset to their own methods."""
     reads: list[int] = []
+
+    def shifted(true: Any) -> Any:
+        reads.append(1)
+        return true + 1
+
     for entry in leaves(cache):
         for name in ("offset", "cache_length"):
             if name in vars(entry):
-                _shift_counter(entry, name, reads)
+                seen_as(entry, name, shifted)
     yield lambda: bool(reads)
 
 
-def _shift_counter(entry: Any, counter: str, reads: list[int]) -> None:
+def seen_as(entry: Any, name: str, change: Callable[[Any], Any]) -> Callable[[], None]:
+    """A cache's attribute is ``change`` of it to the model, and as it is to its own methods.
+
+    Gives the function that ends this. What the model adds to it is added to the true value.
+    """
     kind = type(entry)
-    state = {"true": vars(entry).pop(counter), "depth": 0}
+    state = {"true": vars(entry).pop(name), "depth": 0, "more": 0}
 
     def get(_: Any) -> Any:
         if state["depth"]:
             return state["true"]
-        reads.append(1)
-        return state["true"] + 1
+        seen = change(state["true"])
+        state["more"] = seen - state["true"]
+        return seen
 
     def put(_: Any, value: Any) -> None:
-        state["true"] = value if state["depth"] else value - 1
+        state["true"] = value if state["depth"] else value - state["more"]
 
-    def inside(name: str) -> Callable[..., Any]:
+    def inside(method_name: str) -> Callable[..., Any]:
         def method(self: Any, *args: Any, **options: Any) -> Any:
             state["depth"] += 1
             try:
-                return getattr(kind, name)(self, *args, **options)
+                return getattr(kind, method_name)(self, *args, **options)
             finally:
                 state["depth"] -= 1
 
         return method
 
     methods = {
-        name: inside(name)
-        for name in dir(kind)
-        if not name.startswith("_") and callable(getattr(kind, name, None))
+        found: inside(found)
+        for found in dir(kind)
+        if not found.startswith("_") and callable(getattr(kind, found, None))
     }
-    entry.__class__ = type(kind.__name__, (kind,), {**methods, counter: property(get, put)})
+    entry.__class__ = type(kind.__name__, (kind,), {**methods, name: property(get, put)})
+
+    def end() -> None:
+        entry.__class__ = kind
+        vars(entry)[name] = state["true"]
+
+    return end
 
 
 def parts_of(entry: Any) -> Iterator[str]:

@@ -17,6 +17,8 @@ import msgspec
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
+from conformance.core.prefix_reuse import PrefixReuse
+from conformance.core.repro_calls import ReproCalls
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
 
@@ -72,6 +74,7 @@ class Engine(ABC):
         capabilities: what it can do.
         opinion: whether it is right by construction, and is run where another engine fails.
         drafters: the kinds of drafters that it brings itself, for every family.
+        prefix_reuse: rules by which it reuses prefixes; what they exclude is not required.
     """
 
     name: ClassVar[str]
@@ -79,6 +82,7 @@ class Engine(ABC):
     capabilities: ClassVar[frozenset[Capability]]
     opinion: ClassVar[bool] = False
     drafters: ClassVar[tuple[str, ...]] = ()
+    prefix_reuse: ClassVar[PrefixReuse] = PrefixReuse()
 
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:
@@ -104,6 +108,11 @@ class Engine(ABC):
     def apart(cls, model: Any) -> str:  # noqa: ARG003
         """Why rows of unequal length can't share a pass of ``model``; empty where they can."""
         return ""
+
+    @classmethod
+    def repro_calls(cls) -> ReproCalls | None:
+        """The calls by which a script of ``conformance repro`` drives it; ``None``: no script."""
+        return None
 
     def stages(self) -> Mapping[str, Stage]:
         """Where the requests that have not ended are; those it does not name are unknown."""

@@ -137,6 +137,18 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
 
+class WitnessResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether a case showed one of its scenario's witnesses.
+
+    ``schedules`` are those that showed it. ``excused`` is the reason why it is not required, where
+    no schedule showed it: what the engine declares, or that no schedule made for it was played.
+    """
+
+    name: str
+    schedules: tuple[str, ...] = ()
+    excused: str = ""
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """One line of a result file.
 
@@ -172,6 +184,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     ratio: float | None = None
     known: str | None = None
     schedules: tuple[ScheduleResult, ...] = ()
+    witnesses: tuple[WitnessResult, ...] = ()
     schema: int = 1
     picture: Picture | None = None
     invocation: Invocation | None = None

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from conformance.core.verdict import CaseResult, Finding, ScheduleResult
+from conformance.core.verdict import CaseResult, Finding, ScheduleResult, WitnessResult
 from conformance.report.message import UNKNOWN_CAUSE, measures, rerun_command, where
 from conformance.report.outcome import duration
 
 
 def evidence_text(result: CaseResult) -> str:
     """Every finding, schedule, forward call count and padding of a case, as lines of plain text."""
-    return "\n".join([*_head(result), "", *_findings(result), "", *_schedules(result)])
+    parts = (_head(result), _findings(result), _schedules(result), _witnesses(result.witnesses))
+    return "\n\n".join(text for text in map("\n".join, parts) if text)
 
 
 def _head(result: CaseResult) -> Iterator[str]:
@@ -52,6 +53,18 @@ def _schedules(result: CaseResult) -> Iterator[str]:
     width = max((len(schedule.name) for schedule in result.schedules), default=0)
     for schedule in result.schedules:
         yield f"  {schedule.name:<{width}}  {_work(schedule)}"
+
+
+def _witnesses(witnesses: Sequence[WitnessResult]) -> Iterator[str]:
+    """Which schedules showed each witness, or why it is not required."""
+    if not witnesses:
+        return
+    shown = sum(bool(witness.schedules) for witness in witnesses)
+    yield f"witnesses: {shown} of {len(witnesses)} shown"
+    width = max(len(witness.name) for witness in witnesses)
+    for witness in witnesses:
+        excused = f"not required: {witness.excused}" if witness.excused else "MISSING"
+        yield f"  {witness.name:<{width}}  {', '.join(witness.schedules) or excused}"
 
 
 def _work(schedule: ScheduleResult) -> str:

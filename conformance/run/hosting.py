@@ -13,6 +13,8 @@ import pluggy
 from conformance.core.errors import PluginError
 from conformance.run import hookspecs
 
+_NO_HOOK = "it implements no hook; mark its functions with conformance.hookimpl"
+
 
 def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
     """A plugin manager with our hooks, all installed plugins and the ``extra`` ones.
@@ -32,13 +34,12 @@ def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
             ) from error
         _register(manager, plugin, entry.name)
         if not manager.get_hookcallers(plugin):
-            raise PluginError(
-                f"plugin {entry.name!r} ({entry.value}) implements no hook; mark its functions "
-                f"with {hookspecs.__name__}.hookimpl"
-            )
+            raise PluginError(f"plugin {entry.name!r} ({entry.value}): {_NO_HOOK}")
     for plugin in extra:
         if not manager.is_registered(plugin):
             _register(manager, plugin, None)
+            if not manager.get_hookcallers(plugin):
+                raise PluginError(f"plugin {origin(plugin)}: {_NO_HOOK}")
     try:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
@@ -49,15 +50,26 @@ def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
     return manager
 
 
-def load_plugin(name: str, folder: Path) -> object:
-    """The module ``name``, of ``folder`` or installed.
+def load_plugins(names: Iterable[str]) -> list[object]:
+    """The modules of these names, of the current folder or installed.
 
     Raises:
-        PluginError: it can't be imported.
+        PluginError: there is no such module, or it can't be imported.
     """
+    return [_load_plugin(name, Path.cwd()) for name in names]
+
+
+def _load_plugin(name: str, folder: Path) -> object:
     sys.path.insert(0, str(folder))
     try:
         return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise PluginError(f"plugin {name!r} needs {error_text(error)}") from error
+        is_file = " (a module is named without .py)" if name.endswith(".py") else ""
+        raise PluginError(
+            f"-p {name}: there is no module of that name in {folder}, and none installed{is_file}"
+        ) from error
     except (Exception, SystemExit) as error:
         raise PluginError(f"plugin {name!r} could not be loaded: {error_text(error)}") from error
     finally:

@@ -16,6 +16,7 @@ from conformance.core.errors import ConformanceError, PluginError
 from conformance.core.family import Family, load_family
 from conformance.core.faults import Fault
 from conformance.core.library import Library
+from conformance.core.prefix_reuse import PrefixReuse
 from conformance.run.hosting import error_text, hook_manager, origin
 from conformance.scenarios import Scenario
 
@@ -176,6 +177,8 @@ def _engine_problem(engine: type[Engine]) -> str:
     for capability in capabilities:
         if not isinstance(capability, Capability):
             return f"declares an unknown capability: {capability!r}"
+    if not isinstance(engine.prefix_reuse, PrefixReuse):
+        return "must declare prefix_reuse as a PrefixReuse"
     return ""
 
 

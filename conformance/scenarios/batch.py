@@ -127,7 +127,11 @@ RAGGED = Scenario(
     "prompts of unequal length: padding",
     NONE,
     _ragged,
-    (seen.rows_together(4), seen.prefill_together(4), seen.padding()),
+    (
+        seen.rows_together(4).shown_in("ragged"),
+        seen.prefill_together(4).shown_in("ragged"),
+        seen.padding().shown_in("ragged"),
+    ),
 )
 CHUNKED = Scenario(
     "chunked",
@@ -135,7 +139,7 @@ CHUNKED = Scenario(
     "prefill in pieces",
     frozenset({Capability.CHUNKED}),
     _chunked,
-    (seen.rows_together(4), seen.padding(), seen.chunks(3)),
+    (seen.rows_together(4).shown_in("edges"), seen.padding(), seen.chunks(3)),
 )
 EARLY_FINISH = Scenario(
     "early_finish",
@@ -159,7 +163,10 @@ WIDE = Scenario(
     "batch sizes at which kernels change",
     NONE,
     _wide,
-    (seen.rows_together(max(WIDTHS)), seen.one_row_calls()),
+    (
+        seen.rows_together(max(WIDTHS)).shown_in(f"of_{max(WIDTHS)}"),
+        seen.one_row_calls().shown_in("of_1"),
+    ),
 )
 THREADS = Scenario(
     "threads",

@@ -176,14 +176,18 @@ CANCELLED = Scenario(
     frozenset({Capability.CANCEL, Capability.STAGES, Capability.CHUNKED, Capability.LATE_JOIN}),
     _cancelled,
     (
-        seen.chunks(3),
-        seen.removed_from(Stage.QUEUED),
-        seen.removed_from(Stage.PREFILL),
-        seen.removed_from(Stage.PREFILL, among=4),
-        seen.removed_from(Stage.DECODE),
-        seen.removed_from(Stage.DECODE, among=5),
-        seen.longest_leaves(Stage.PREFILL),
-        seen.longest_leaves(Stage.DECODE),
-        seen.follow_up(),
+        seen.chunks(3).shown_in("prefill", "prefill_all"),
+        seen.removed_from(Stage.QUEUED).shown_in("queued", "every_stage"),
+        seen.removed_from(Stage.PREFILL).shown_in(
+            "prefill", "prefill_all", "every_stage", "longest_in_prefill"
+        ),
+        seen.removed_from(Stage.PREFILL, among=4).shown_in("prefill"),
+        seen.removed_from(Stage.DECODE).shown_in(
+            "queued", "decode", "every_stage", "longest_in_decode"
+        ),
+        seen.removed_from(Stage.DECODE, among=5).shown_in("decode"),
+        seen.longest_leaves(Stage.PREFILL).shown_in("longest_in_prefill"),
+        seen.longest_leaves(Stage.DECODE).shown_in("longest_in_decode"),
+        seen.follow_up().shown_in("queued", "prefill", "prefill_all", "decode", "longest_in_*"),
     ),
 )

@@ -152,7 +152,10 @@ STAGGERED = Scenario(
     "late joins while others decode",
     frozenset({Capability.LATE_JOIN}),
     _staggered,
-    (seen.late_join(), seen.rows_together(3)),
+    (
+        seen.late_join().shown_in("short_into_long", "long_into_short"),
+        seen.rows_together(3).shown_in("short_into_long"),
+    ),
 )
 WINDOW = Scenario(
     "window",
@@ -173,5 +176,8 @@ PROMPT_CACHE = Scenario(
     "going on from extracted caches; prompts in segments",
     frozenset({Capability.PREFIX}),
     _prompt_cache,
-    (Witness("a request that goes on from a cache", _went_on), seen.prefill_together(2)),
+    (
+        Witness("a request that goes on from a cache", _went_on).shown_in("finished", "live"),
+        seen.prefill_together(2).shown_in("finished", "segments"),
+    ),
 )

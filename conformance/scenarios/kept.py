@@ -66,7 +66,10 @@ HELD = Scenario(
     "the graph behind rows that decode, and the memory of a cache that outlives its batch",
     frozenset({Capability.WEIGHED}),
     _held,
-    (Witness("steps of several rows whose graph was counted", _counted), _WEIGHED),
+    (
+        Witness("steps of several rows whose graph was counted", _counted).shown_in("decoding"),
+        _WEIGHED.shown_in("computed"),
+    ),
 )
 KEPT = Scenario(
     "kept",
@@ -74,5 +77,5 @@ KEPT = Scenario(
     "the memory of a cache as it was left, and a prompt that is a kept sequence to its end",
     frozenset({Capability.WEIGHED, Capability.PREFIX_CACHING}),
     _kept,
-    (_WEIGHED,),
+    (_WEIGHED.shown_in("as_left"),),
 )

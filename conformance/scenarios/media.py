@@ -205,11 +205,13 @@ MIXED_MODALITY = Scenario(
     _NEEDS,
     _mixed,
     (
-        media_seen.beside_text(),
-        media_seen.text_joins(),
-        media_seen.joins_text(),
-        media_seen.removed_from(Stage.DECODE),
-        media_seen.one_after_another(),
+        media_seen.beside_text().shown_in(
+            "*_beside_text", "*_same_twice", "*_several", "*_cancelled_in_decode"
+        ),
+        media_seen.text_joins().shown_in("text_joins_*"),
+        media_seen.joins_text().shown_in("*_joins_text"),
+        media_seen.removed_from(Stage.DECODE).shown_in("*_cancelled_in_decode"),
+        media_seen.one_after_another().shown_in("*_after_*"),
     ),
     applies=_takes_media,
 )
@@ -229,10 +231,12 @@ MEDIA_IN_PIECES = Scenario(
     _NEEDS | {Capability.CHUNKED},
     _in_pieces,
     (
-        media_seen.cut_in_span(),
-        media_seen.removed_from(Stage.PREFILL),
-        media_seen.last_row_left(Stage.PREFILL, media=False),
-        media_seen.last_row_left(Stage.PREFILL, media=True),
+        media_seen.cut_in_span().shown_in("*_cut_at_inside"),
+        media_seen.removed_from(Stage.PREFILL).shown_in(
+            "*_cancelled_in_prefill", "*_longest_in_prefill"
+        ),
+        media_seen.last_row_left(Stage.PREFILL, media=False).shown_in("*_longest_in_prefill"),
+        media_seen.last_row_left(Stage.PREFILL, media=True).shown_in("*_left_in_prefill"),
     ),
     applies=_takes_media_in_pieces,
 )

@@ -126,10 +126,10 @@ QUANTIZED = Scenario(
     frozenset({Capability.QUANTIZED, Capability.LATE_JOIN, Capability.CHUNKED}),
     _quantized,
     (
-        kept.quantized(),
-        kept.row_leaves(),
-        kept.row_joins(),
-        kept.either_side_of_start(),
-        seen.padding(),
+        kept.quantized().shown_in("uniform_*", "turbo", "alone_*"),
+        kept.row_leaves().shown_in("uniform_*", "turbo", "unpadded_*"),
+        kept.row_joins().shown_in("uniform_*", "turbo"),
+        kept.either_side_of_start().shown_in("start_beside"),
+        seen.padding().shown_in("plain", "uniform_*", "turbo", "start_above", "start_beside"),
     ),
 )

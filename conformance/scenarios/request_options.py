@@ -202,9 +202,11 @@ SAMPLERS = Scenario(
     frozenset({Capability.PROCESSORS, Capability.CHUNKED}),
     _samplers,
     (
-        Witness("other samplers beside none", _mixed_samplers, needs=_SAMPLING),
-        replace(seen.late_join(), needs=_SAMPLING),
-        Witness("a penalty over a prompt in pieces", _penalised_in_pieces),
+        Witness("other samplers beside none", _mixed_samplers, needs=_SAMPLING).shown_in("per_row"),
+        replace(seen.late_join(), needs=_SAMPLING).shown_in("per_row"),
+        Witness("a penalty over a prompt in pieces", _penalised_in_pieces).shown_in(
+            "penalty_in_pieces"
+        ),
     ),
 )
 INVALID = Scenario(
@@ -213,5 +215,8 @@ INVALID = Scenario(
     "wrong calls: refused, and nobody is harmed; sizes that do not fit each other",
     frozenset({Capability.PROBES, Capability.SLOTS}),
     _invalid,
-    (Witness("an invalid call", _probed), seen.rows_together(2)),
+    (
+        Witness("an invalid call", _probed).shown_in(*_PROBE_GROUPS),
+        seen.rows_together(2).shown_in(*_PROBE_GROUPS),
+    ),
 )

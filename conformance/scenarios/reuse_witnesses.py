@@ -7,12 +7,18 @@ from itertools import pairwise
 
 from conformance.core.schedule import Stage
 from conformance.core.trace import Step, Trace
+from conformance.scenarios import foreseen
 from conformance.scenarios.scenario import Witness
 
 
 def hit() -> Witness:
     """The start of a prompt was taken from an earlier prompt's cache."""
-    return Witness("a prefix that is reused", lambda t: any(s.output.reused for s in t.steps))
+    return Witness(
+        "a prefix that is reused",
+        lambda trace: any(step.output.reused for step in trace.steps),
+        reach=foreseen.hit,
+        essential=True,
+    )
 
 
 def hit_of_part() -> Witness:
@@ -20,25 +26,11 @@ def hit_of_part() -> Witness:
 
     The shared part ends within a block, or within a sequence that was kept whole and then cut.
     """
-
-    def seen(trace: Trace) -> bool:
-        reused = _reused(trace)
-        prompts = {r.request_id: r.prompt for r in trace.schedule.requests}
-        caching = trace.schedule.options.prefix_caching
-        block = caching.block_size if caching is not None else 1
-        names = list(prompts)
-        for place, name in enumerate(names):
-            prompt, count = prompts[name], reused.get(name, 0)
-            if not 0 < count < len(prompt) - 1:
-                continue
-            earlier = [(_common(prompt, prompts[n]), len(prompts[n])) for n in names[:place]]
-            within_block = any(count < shared for shared, _ in earlier)
-            cut = count % block and any(shared == count < length for shared, length in earlier)
-            if within_block or cut:
-                return True
-        return False
-
-    return Witness("a prefix that ends within a block", seen)
+    return Witness(
+        "a prefix that ends within a block",
+        lambda trace: foreseen.part_reused(trace.schedule, _reused(trace)),
+        reach=foreseen.hit_of_part,
+    )
 
 
 def beside_cold() -> Witness:
@@ -50,7 +42,7 @@ def beside_cold() -> Witness:
             for step, began in _beginnings(trace)
         )
 
-    return Witness("a reused prefix beside a prompt without one", seen)
+    return Witness("a reused prefix beside a prompt without one", seen, reach=foreseen.beside_cold)
 
 
 def late_hit() -> Witness:
@@ -63,7 +55,7 @@ def late_hit() -> Witness:
             for step, after in pairwise(trace.steps)
         )
 
-    return Witness("a reused prefix while another request decodes", seen)
+    return Witness("a reused prefix while another request decodes", seen, reach=foreseen.late_hit)
 
 
 def evicted() -> Witness:
@@ -93,7 +85,11 @@ def removed(stage: Stage) -> Witness:
             for name, at in step.removed_from.items()
         )
 
-    return Witness(f"a removal in {stage} of a request that reused a prefix", seen)
+    return Witness(
+        f"a removal in {stage} of a request that reused a prefix",
+        seen,
+        reach=foreseen.removed(stage),
+    )
 
 
 def _reused(trace: Trace) -> dict[str, int]:
@@ -107,9 +103,3 @@ def _beginnings(trace: Trace) -> Iterator[tuple[Step, set[str]]]:
         worked = {name for name, count in step.output.processed.items() if count}
         yield step, worked - known
         known |= worked
-
-
-def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """Length of the prefix that both share."""
-    pairs = zip(one, other, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

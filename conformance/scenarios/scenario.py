@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 import numpy as np
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
+from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.schedule import Media, Request, Schedule
 from conformance.core.trace import Stream, Trace
 
@@ -108,6 +110,12 @@ class Witness:
     one schedule of the scenario. ``name`` is what a report shows as missing otherwise.
 
     Attributes:
+        schedules: globs of the schedules that are made to show it; if none of them is played, it
+            is not required. Empty: every schedule is.
+        reach: whether a schedule can show it on an engine that reuses prefixes by such rules; if
+            none can because of what the engine declares, it is not required.
+        essential: without it the scenario proves nothing: where no schedule can show it, the case
+            is ``unsupported``.
         needs: not required of an engine without these capabilities.
         shared: needs rows in one pass. For a model whose rows can't share one (``Engine.apart``)
             the case is ``unsupported``, for the engine's reason.
@@ -117,6 +125,17 @@ class Witness:
     seen: Callable[[Trace], bool]
     needs: frozenset[Capability] = frozenset()
     shared: bool = False
+    schedules: tuple[str, ...] = ()
+    reach: Callable[[Schedule, PrefixReuse], bool] | None = None
+    essential: bool = False
+
+    def shown_in(self, *schedules: str) -> Witness:
+        """The same witness, of a scenario in which these schedules are made to show it."""
+        return replace(self, schedules=schedules)
+
+    def made_for(self, schedule: str) -> bool:
+        """Whether the schedule of that name is made to show it."""
+        return not self.schedules or any(fnmatchcase(schedule, g) for g in self.schedules)
 
 
 def always(family: Family) -> str:  # noqa: ARG001
@@ -134,7 +153,7 @@ class Scenario:
         summary: one line: the ingredient that it adds.
         needs: capabilities that an engine must have.
         make: gives the schedules of a case; each is played forced and free.
-        witnesses: if one is missing, the case proved nothing and is ``vacuous``.
+        witnesses: if one is missing that the engine could show, the case is ``vacuous``.
         oracle_only: the oracle is compared with itself; no engine runs.
         applies: the reason why the scenario does not apply to a family, in one short clause; empty
             if it applies.

@@ -187,8 +187,8 @@ STRUCTURED = Scenario(
     (
         Witness("a row with a grammar beside a free one", _beside),
         Witness("a grammar that forbade the likeliest token", _forbade),
-        Witness("a grammar that moved on over a join", _over_a_join),
-        seen.removed_from(Stage.DECODE, among=4),
-        seen.follow_up(),
+        Witness("a grammar that moved on over a join", _over_a_join).shown_in("joins", "leaves"),
+        seen.removed_from(Stage.DECODE, among=4).shown_in("leaves"),
+        seen.follow_up().shown_in("leaves"),
     ),
 )

@@ -36,7 +36,7 @@ PLACES = {
     "syrupy": "app/pytest_plugin app/suite",
     "click": "app/cli",
     "rich": "report app",
-    "jinja2": "report/pages tools/repro",
+    "jinja2": "report/pages tools/new_engine tools/repro",
     "hypothesis": "tools/caches tools/explore app/pytest_plugin app/suite",
     "torch": "tools/golden/transformers_check",
     "transformers": "tools/golden/transformers_check plugins",

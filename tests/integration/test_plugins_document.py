@@ -106,3 +106,23 @@ def test_hooks_are_found_in_a_conftest_and_in_a_module_by_dash_p(start, tmp_path
     )
     assert done.code == 0, done
     assert "OK: 1 case, all as expected" in done.out
+
+
+TOKENS_ONLY = block("engine") + block("tokens_only")
+
+
+def tokens_only(code):
+    """Verdicts of the document's engine that shows nothing but tokens, by scenario."""
+    registry = build_registry([plugin(code)])
+    session = Session(registry)
+    selection = Selection(("tokens_only",), ("llama",), ("ragged", "early_finish"), seeds=(0, 1, 2))
+    return {session.run(case).verdict for case in cases(registry, selection)}
+
+
+def test_an_engine_without_logprobs_is_judged_by_its_tokens():
+    assert tokens_only(TOKENS_ONLY) <= {Verdict.EXACT, Verdict.TIE}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_in_it_still_shows_in_tokens(defect):
+    assert {Verdict.DIVERGED, Verdict.CRASH} & tokens_only(TOKENS_ONLY.replace(*DEFECTS[defect]))

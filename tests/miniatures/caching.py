@@ -102,3 +102,26 @@ class NeverForgets(KeepsPrefixes):
 
 class ReusesAtOnce(AnswersAtOnce, KeepsPrefixes):
     """Runs to the end in every step."""
+
+
+class KeepsLongOnes(KeepsPrefixes):
+    """Reuses no prefix of fewer than 20 tokens, which is a rule that an engine may declare."""
+
+    def fits(self, prefix, prompt):
+        return len(prefix) >= 20 and super().fits(prefix, prompt)
+
+
+class KeepsEnded(KeepsPrefixes):
+    """Keeps a prompt when its request ends, and only if no other one decodes then."""
+
+    def start_decoding(self, processed):
+        ContinuousBatching.start_decoding(self, processed)
+
+    def step(self):
+        before = {row.name: row for row in self.decode}
+        output = super().step()
+        ended = [e.request_id for e in output.events if e.finish_reason]
+        for name in ended if self.options.prefix_caching is not None else ():
+            if name in before and not self.decode:
+                self.keep(tuple(before[name].request.prompt))
+        return output

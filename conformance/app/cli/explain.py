@@ -14,6 +14,7 @@ from conformance.app.cli.options import (
     globs,
     json_lines,
     library_path_option,
+    plugins_option,
     writable,
 )
 from conformance.core.errors import ConformanceError
@@ -21,6 +22,7 @@ from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId
 from conformance.report.explanation import Explanation
 from conformance.report.jsonl import ResultFile
+from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DTYPES
 from conformance.run.session import Session
@@ -61,6 +63,7 @@ from conformance.tools.explain.accuracy import Trial, encode_trial, trials
 @json_lines("Write it as JSON, too, with the errors along layers and steps. One line a case.")
 @family_files_option
 @library_path_option
+@plugins_option
 def command(
     *,
     case_id: str | None,
@@ -71,6 +74,7 @@ def command(
     dtype: str,
     json_file: Path | None,
     family_files: tuple[Path, ...],
+    plugins: tuple[str, ...],
 ) -> None:
     """Take a failing case apart, for example mlx_lm/llama/ragged/float32/0.
 
@@ -81,7 +85,7 @@ def command(
     if bool(case_id) == bool(patterns) or (schedule and patterns):
         raise ConformanceError("explain either one CASE_ID, or defects by --faults")
     target = writable(json_file, "--json") if json_file else None
-    registry = build_registry(family_files=family_files)
+    registry = build_registry(load_plugins(plugins), family_files=family_files)
     console = Console(highlight=False)
     if patterns:
         _hits(registry, patterns, families, dtype, console=console, target=target)

@@ -47,7 +47,7 @@ _SECTIONS = {
         "releases": Lazy("conformance.app.cli.releases", "Compare releases of a library."),
     },
     "Add": {
-        "new": Lazy("conformance.app.cli.new", "Add a model family."),
+        "new": Lazy("conformance.app.cli.new", "Add a model family or an engine."),
     },
     "Maintain": {
         "golden": Lazy("conformance.app.cli.golden", "Check, update and export goldens."),

@@ -112,8 +112,20 @@ def library_path_option(function: F) -> F:
     )(function)
 
 
+def plugins_option(function: F) -> F:
+    """``-p``: modules with hooks that are not installed as plugins."""
+    return click.option(
+        "-p",
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="MODULE",
+        help="A module with hooks, of this folder or installed. May be repeated.",
+    )(function)
+
+
 def case_options(function: F) -> F:
-    """What decides how a case is run and judged: ``--family-file`` and the expectations."""
+    """What decides how a case is run and judged: own families, plugins, the expectations."""
     for option in (
         click.option(
             "--no-expectations",
@@ -127,6 +139,7 @@ def case_options(function: F) -> F:
             help="Folder of the files that name known defects, instead of the project's own.",
         ),
         family_files_option,
+        plugins_option,
     ):
         function = option(function)
     return function

@@ -84,6 +84,7 @@ def _suite_options(settings: Settings) -> list[str]:
         "scenario": settings.scenarios,
         "dtype": settings.dtypes,
         "seed": settings.seeds,
+        "plugin": settings.plugins,
         "family-file": settings.family_files,
         "json": (settings.json,) if settings.json else (),
         "expectations": (settings.expectations,) if settings.expectations else (),

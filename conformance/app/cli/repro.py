@@ -78,6 +78,7 @@ def command(
     tried: bool,
     jobs: int | None,
     family_files: tuple[Path, ...],
+    plugins: tuple[str, ...],
     expectations: Path | None,
     no_expectations: bool,
 ) -> None:
@@ -95,6 +96,7 @@ def command(
         case_settings(
             engines=(CaseId.parse(case_id).engine,) if case_id and "/" in case_id else ("*",),
             family_files=family_files,
+            plugins=plugins,
             expectations=expectations,
             no_expectations=no_expectations,
         )

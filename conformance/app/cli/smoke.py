@@ -6,12 +6,20 @@ from pathlib import Path
 
 import click
 
-from conformance.app.cli.options import family_files_option, globs, library_path_option
+from conformance.app.cli.options import (
+    family_files_option,
+    globs,
+    library_path_option,
+    plugins_option,
+)
 from conformance.core.errors import ConformanceError
-from conformance.run.hosting import load_plugin
+from conformance.core.family import Family
+from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry, select
 from conformance.tools.smoke import State, smoke
 
+# A decoder of attention only: what is wrong there is the engine, not a special kind of cache.
+_PLAIN = "llama"
 _EXITS = {State.WRONG: 1, State.MODEL: 1, State.BROKEN: 3}
 
 
@@ -19,15 +27,8 @@ _EXITS = {State.WRONG: 1, State.MODEL: 1, State.BROKEN: 3}
 @globs("engine", "Engines to try; may be repeated. Default: all.")
 @globs("family", "Model families to try them on; may be repeated. Default: one for each library.")
 @family_files_option
-@click.option(
-    "-p",
-    "--plugin",
-    "plugins",
-    multiple=True,
-    metavar="MODULE",
-    help="A module with hooks, of this folder or installed. May be repeated.",
-)
 @library_path_option
+@plugins_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -43,7 +44,7 @@ def command(
     model is wrong, 3 if an adapter breaks the protocol, 2 for a mistake in the options.
     """
     registry = build_registry(
-        [load_plugin(name, Path.cwd()) for name in plugins],
+        load_plugins(plugins),
         family_files=tuple(path.absolute() for path in family_files),
     )
     more = [text for name in plugins for text in ("-p", name)]
@@ -67,8 +68,13 @@ def _pairs(
     for engine, found in known.items():
         fit = [family for family in found if family.name in chosen_families]
         if not families:
-            fit = sorted(fit, key=lambda f: (bool(f.facts.required), not f.facts.quick))[:1]
+            fit = sorted(fit, key=_plainness)[:1]
         pairs += [(engine, family.name) for family in fit]
     if not pairs:
         raise ConformanceError("none of the selected engines can decode the selected families")
     return pairs
+
+
+def _plainness(family: Family) -> tuple[bool, bool, bool]:
+    """The smallest is that of the family to try first."""
+    return bool(family.facts.required), family.name != _PLAIN, not family.facts.quick

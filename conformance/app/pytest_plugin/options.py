@@ -35,6 +35,7 @@ _MANY = (
     ("dtype", "DTYPE", "Working dtypes: float32 (default), float16, bfloat16."),
     ("seed", "N", "Seeds of prompts and weights (default: 0)."),
     ("family-file", "FILE", "A family of your own, from its JSON file."),
+    ("plugin", "MODULE", "A module with hooks, of this folder or installed."),
 )
 _ONE = (
     ("json", "FILE", "Write results as JSON lines, one per case."),
@@ -97,11 +98,14 @@ class Settings:
     memory: float | None = None
     cases: Path | None = None
     keep: bool = False
+    plugins: tuple[str, ...] = ()
 
     @property
     def family_options(self) -> tuple[str, ...]:
-        """The options that name families of the user's own."""
-        return tuple(text for file in self.family_files for text in ("--family-file", str(file)))
+        """The options that name families and plugins of the user's own."""
+        found = [text for name in self.plugins for text in ("-p", name)]
+        found += [text for path in self.family_files for text in ("--family-file", str(path))]
+        return tuple(found)
 
     @property
     def rerun_options(self) -> tuple[str, ...]:
@@ -183,6 +187,7 @@ def settings(config: pytest.Config) -> Settings:
         cases=path(one("cases")) if one("cases") else None,
         keep=config.getoption("conformance_keep"),
         memory=number("memory", "GB"),
+        plugins=many("plugin"),
     )
 
 

@@ -21,6 +21,7 @@ from conformance.report.message import RULE
 from conformance.run import hookspecs
 from conformance.run.diagnosis import diagnose
 from conformance.run.family_seconds import FamilySeconds
+from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.reuse.dependency_recorder import Recorder
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
@@ -205,7 +206,9 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
     Raises:
         ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
     """
-    registry = build_registry(plugins or (), family_files=given.family_files)
+    registry = build_registry(
+        [*(plugins or ()), *load_plugins(given.plugins)], family_files=given.family_files
+    )
     selection = Selection(
         engines=given.engines or DEFAULT_ENGINES,
         families=given.families,

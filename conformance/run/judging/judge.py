@@ -17,11 +17,12 @@ from conformance.core.failures import failure_of
 from conformance.core.picture import Picture
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Trace
-from conformance.core.verdict import Finding, ScheduleResult, Verdict
+from conformance.core.verdict import Finding, ScheduleResult, Verdict, WitnessResult
 from conformance.reference.subject import Subject
+from conformance.run.judging.declared import undeclared
 from conformance.run.judging.picturing import picture_of
 from conformance.run.judging.playing import play_schedule
-from conformance.run.judging.witnessed import missed, unwitnessed
+from conformance.run.judging.witnessed import missed, witnessed
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
 
@@ -55,6 +56,7 @@ class Outcome:
     numbers: Numbers | None
     picture: Picture | None = None
     left_out: tuple[str, ...] = ()
+    witnesses: tuple[WitnessResult, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -114,6 +116,7 @@ def judge_batched(
         until: stops after the first run whose findings satisfy it.
     """
     findings: list[Finding] = []
+    shown: tuple[WitnessResult, ...] = ()
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
     plays: list[Play] = []
@@ -124,23 +127,23 @@ def judge_batched(
             findings.append(played)
             results.append(ScheduleResult(schedule.name, played.verdict, seconds=_since(start)))
             continue
-        found = [*_findings(subject, played), *missed(played)]
+        found = [*_findings(subject, played), *missed(played), *undeclared(played, engine)]
         findings += found
         result = _result(schedule, found, played.traces, _plain_run(schedule, plays))
         results.append(msgspec.structs.replace(result, seconds=_since(start)))
         numbers += _numbers(played)
         plays.append(played)
         if until is not None and until(found):
-            return Outcome(
-                tuple(findings), tuple(results), worst_numbers(numbers), left_out=left_out
-            )
+            ended = worst_numbers(numbers)
+            return Outcome(tuple(findings), tuple(results), ended, left_out=left_out)
     if subject.oracle.doubtful:
         findings.append(_DOUBT)
-    if worst(findings) is not Verdict.UNSUPPORTED and not left_out:
-        traces = [trace for played in plays for trace in played.traces]
-        findings += unwitnessed(scenario, traces, engine, subject.model)
+    if worst(findings) is not Verdict.UNSUPPORTED:
+        shown, missing = witnessed(scenario, schedules, plays, engine, subject.model)
+        findings += missing
     picture = picture_of(plays, findings)
-    return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture, left_out)
+    figures = worst_numbers(numbers)
+    return Outcome(tuple(findings), tuple(results), figures, picture, left_out, shown)
 
 
 def _since(start: float) -> float:

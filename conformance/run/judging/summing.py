@@ -50,6 +50,7 @@ def result_of(
         seconds=round(seconds, 4),
         forward_seconds=round(forward_seconds, 4),
         schedules=outcome.schedules,
+        witnesses=outcome.witnesses,
         picture=outcome.picture,
         left_out=outcome.left_out,
     )

@@ -1,15 +1,19 @@
-"""Findings about triggers that never fired and witnesses that no trace of a case has."""
+"""Findings about triggers that never fired, and which schedule showed which witness."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from conformance.checks import Play
 from conformance.core.engine import Engine
-from conformance.core.trace import Trace
-from conformance.core.verdict import Finding, Verdict
+from conformance.core.prefix_reuse import PrefixReuse
+from conformance.core.schedule import Schedule
+from conformance.core.verdict import Finding, Verdict, WitnessResult
 from conformance.scenarios import Scenario, Witness
+
+_NOT_PLAYED = "not played: "
 
 
 def missed(played: Play) -> list[Finding]:
@@ -27,30 +31,80 @@ def missed(played: Play) -> list[Finding]:
     ]
 
 
-def unwitnessed(
-    scenario: Scenario, traces: Sequence[Trace], engine: type[Engine], model: Any
-) -> list[Finding]:
-    """A finding for each witness of the scenario that no trace has.
+@dataclass(frozen=True)
+class _Excuse:
+    """Why no schedule could show a witness, and whether that makes the case ``unsupported``."""
 
-    ``vacuous``; or ``unsupported`` if the witness needs rows in one pass, and the engine gives a
-    reason why rows of ``model`` can't share one.
+    reason: str
+    unsupported: bool = False
+
+
+def witnessed(
+    scenario: Scenario,
+    schedules: Sequence[Schedule],
+    plays: Sequence[Play],
+    engine: type[Engine],
+    model: Any,
+) -> tuple[tuple[WitnessResult, ...], list[Finding]]:
+    """For each witness the schedules that showed it; a finding for each one that is missing.
+
+    The finding is ``vacuous``. It is ``unsupported`` if rows of ``model`` can't share a pass and
+    the witness needs that, or if the engine's declaration excludes an essential witness.
+
+    Args:
+        schedules: all that were to be played: all of the scenario, or those that a tier has.
+        plays: those that could be played.
     """
-    missing = [
-        witness
-        for witness in scenario.witnesses
-        if witness.needs <= engine.capabilities
-        if not any(witness.seen(trace) for trace in traces)
-    ]
-    apart = engine.apart(model) if any(witness.shared for witness in missing) else ""
-    return [_finding(scenario, witness, apart if witness.shared else "") for witness in missing]
+    results, findings = [], []
+    for witness in scenario.witnesses:
+        shown = tuple(p.schedule.name for p in plays if any(map(witness.seen, p.traces)))
+        excuse = None if shown else _excuse(witness, schedules, engine, model)
+        results.append(WitnessResult(witness.name, shown, excuse.reason if excuse else ""))
+        if not shown and (excuse is None or excuse.unsupported):
+            findings.append(_finding(scenario, witness, excuse))
+    return tuple(results), findings or _nothing(scenario, results)
 
 
-def _finding(scenario: Scenario, witness: Witness, apart: str) -> Finding:
+def _nothing(scenario: Scenario, results: Sequence[WitnessResult]) -> list[Finding]:
+    """A finding for each witness if the schedules that were played are made to show none."""
+    if any(result.schedules for result in results):
+        return []
+    pairs = zip(scenario.witnesses, results, strict=True)
+    return [_finding(scenario, w, None) for w, r in pairs if r.excused.startswith(_NOT_PLAYED)]
+
+
+def _excuse(
+    witness: Witness, schedules: Sequence[Schedule], engine: type[Engine], model: Any
+) -> _Excuse | None:
+    if lacking := witness.needs - engine.capabilities:
+        return _Excuse(f"the engine does not declare {', '.join(sorted(lacking))}")
+    made = [schedule for schedule in schedules if witness.made_for(schedule.name)]
+    if not made:
+        return _Excuse(f"{_NOT_PLAYED}{', '.join(witness.schedules)}")
+    if rule := _excluding(witness, made, engine.prefix_reuse):
+        reason = f"the engine declares PrefixReuse({rule})"
+        return _Excuse(reason, unsupported=witness.essential)
+    apart = engine.apart(model) if witness.shared else ""
+    return _Excuse(apart, unsupported=True) if apart else None
+
+
+def _excluding(witness: Witness, made: Sequence[Schedule], rules: PrefixReuse) -> str:
+    """The declared rule by which none of these schedules can show it; empty if one can."""
+    reach = witness.reach
+    if reach is None or any(reach(schedule, rules) for schedule in made):
+        return ""
+    if not any(reach(schedule, PrefixReuse()) for schedule in made):
+        return ""  # no declaration is the reason
+    alone = (r for r in rules.each_alone() if not any(reach(schedule, r) for schedule in made))
+    return str(next(alone, rules))
+
+
+def _finding(scenario: Scenario, witness: Witness, excuse: _Excuse | None) -> Finding:
     return Finding(
-        Verdict.UNSUPPORTED if apart else Verdict.VACUOUS,
+        Verdict.VACUOUS if excuse is None else Verdict.UNSUPPORTED,
         "witness",
         f"no schedule of {scenario.name} reached: {witness.name}",
         expected=witness.name,
-        got=apart or "not seen",
-        cause="" if apart else "the scenario proved nothing on this engine",
+        got="not seen" if excuse is None else excuse.reason,
+        cause="the scenario proved nothing on this engine" if excuse is None else "",
     )

@@ -20,6 +20,7 @@ from conformance.tools.new_family.config_checks import examine
 from conformance.tools.new_family.depths import MOST_LAYERS
 from conformance.tools.new_family.draft import Decision, Unshrunk
 from conformance.tools.new_family.first_load import error_text, first_loadable, offered
+from conformance.tools.new_family.model_beside import WHAT_TO_GIVE
 from conformance.tools.new_family.positions import WINDOW
 from conformance.tools.new_family.shrink import Shrunk, shrink
 from conformance.tools.new_family.source import Source
@@ -80,6 +81,8 @@ def make(source: Source, registry: Registry, folder: Path, *, library: str | Non
     write_family(family, folder)
     notes = [f"{name}: {value!r} was assumed" for name, value in source.assumed.items()]
     notes += [note for note in (origin, recipe) if note]
+    if source.model_file not in (None, source.path):
+        notes.append(f"model: from {source.model_file}")
     if source.config.get("vision_config") and chosen.name != "mlx_vlm":
         notes.append("images: left out, this library reads only the language model")
     return Made(
@@ -140,7 +143,14 @@ def _outlined(
         except ModelError as error:
             raise AdoptionError(f"{source.path}: {name}: {error_text(error)}") from error
     reason = "; ".join(reasons) or "no library is installed"
-    raise AdoptionError(f"{source.path}: no library can build it: {reason}")
+    raise AdoptionError(f"{source.path}: no library can build it: {reason}; {_advice(source)}")
+
+
+def _advice(source: Source) -> str:
+    """What to give, where no library has the model."""
+    if source.beside is None:
+        return WHAT_TO_GIVE
+    return f"--trust-remote-code lets {source.beside.name}, which is beside it, be run"
 
 
 @contextlib.contextmanager

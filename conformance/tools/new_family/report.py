@@ -9,6 +9,7 @@ import msgspec
 
 from conformance.core.verdict import CaseResult
 from conformance.tools.new_family.draft import Decision, Unshrunk
+from conformance.tools.new_family.inputs_that_matter import BatchInput
 
 _LONGEST = 60
 
@@ -23,6 +24,8 @@ class Adopted(msgspec.Struct, frozen=True):
         lost: kinds that the tiny model lacks, by place; empty if it has them all.
         ratio: its weakest signal over noise; ``None`` where it could not be measured.
         weakest: the smallest signal.
+        inputs: what a batch gives to its rows, and the first rung in which a change of it showed;
+            empty without the ladder.
         insensitive: why the family proves little; empty if it is sensitive enough.
         results: of the ladder's rungs, in order.
     """
@@ -44,6 +47,7 @@ class Adopted(msgspec.Struct, frozen=True):
     weakest: str
     insensitive: str = msgspec.field(name="deaf")  # the name in published reports
     results: tuple[CaseResult, ...]
+    inputs: tuple[BatchInput, ...] = ()
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
@@ -93,7 +97,16 @@ def facts_of(adopted: Adopted) -> list[str]:
     ]
     if adopted.ratio is not None:
         lines.append(f"weakest signal / noise: {adopted.ratio:.3g} ({adopted.weakest})")
+    lines += _inputs(adopted.inputs)
     return lines + ([adopted.insensitive] if adopted.insensitive else [])
+
+
+def _inputs(inputs: tuple[BatchInput, ...]) -> list[str]:
+    """Which inputs matter, with the first rung that shows it, and which do not."""
+    matter = ", ".join(str(one) for one in inputs if one.rung)
+    unseen = ", ".join(str(one) for one in inputs if not one.rung)
+    lines = [f"inputs that matter, from the rung: {matter}"] if matter else []
+    return lines + ([f"no rung made these matter: {unseen}"] if unseen else [])
 
 
 def _kept(adopted: Adopted, place: str, count: int) -> str:

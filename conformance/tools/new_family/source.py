@@ -17,6 +17,7 @@ from conformance.core.errors import AdoptionError
 from conformance.core.family import SECTION
 from conformance.core.json_object import read_object
 from conformance.tools.new_family.draft import Fields
+from conformance.tools.new_family.model_beside import model_beside
 
 PROCESSOR_FILES = (
     "preprocessor_config.json",
@@ -59,6 +60,7 @@ class Source:
         texts: the special tokens of its tokenizer, by id.
         roles: of special tokens (``eos_token``), by the tokenizer's own names.
         model_file: a Python file with ``Model`` and ``ModelArgs``.
+        beside: such a file that was found and may not be run.
         assumed: fields that were given nowhere, and the values assumed for them.
     """
 
@@ -69,6 +71,7 @@ class Source:
     texts: dict[int, str] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
     model_file: Path | None = None
+    beside: Path | None = None
     assumed: dict[str, Any] = field(default_factory=dict)
 
 
@@ -107,7 +110,9 @@ def _from_config(path: Path, *, folder: Path | None, trusted: bool) -> Source:
     if named := config.pop("model_file", None):
         model_file = path.parent / str(named)
         if not model_file.is_file():
-            raise AdoptionError(f"{path}: model_file names {named}, which is not beside it")
+            raise AdoptionError(
+                f"{path}: model_file names {named}, which is not beside it; put it there"
+            )
         if not trusted:
             raise AdoptionError(
                 f"{path}: the field 'model_file' asks for Python code to be run ({named}); "
@@ -115,14 +120,17 @@ def _from_config(path: Path, *, folder: Path | None, trusted: bool) -> Source:
             )
     elif not isinstance(config.get("model_type"), str):
         raise AdoptionError(f"{path}: the config has no 'model_type'")
+    beside = model_beside(path, config) if model_file is None else None
+    if trusted and beside is not None:
+        model_file, beside = beside, None
     name = path.stem if folder is None else path.absolute().parent.name
     if folder is None:
-        return Source(_name(name), path, config, model_file=model_file)
+        return Source(_name(name), path, config, model_file=model_file, beside=beside)
     files = {
         n: read_object(folder / n, AdoptionError) for n in PROCESSOR_FILES if (folder / n).is_file()
     }
     texts, roles = _tokenizer(folder / "tokenizer_config.json")
-    return Source(_name(name), path, config, files, texts, roles, model_file)
+    return Source(_name(name), path, config, files, texts, roles, model_file, beside)
 
 
 def _tokenizer(path: Path) -> tuple[dict[int, str], dict[str, str]]:
@@ -154,7 +162,7 @@ def _from_module(path: Path) -> Source:
     beside = path.parent / "config.json"
     if beside.is_file():
         source = _from_config(beside, folder=None, trusted=True)
-        return dataclasses.replace(source, name=_name(path.stem), model_file=path)
+        return dataclasses.replace(source, name=_name(path.stem), model_file=path, beside=None)
     if not dataclasses.is_dataclass(module.ModelArgs):
         raise AdoptionError(
             f"{path}: ModelArgs is not a dataclass, so its fields are not known; "

@@ -13,8 +13,9 @@ from conformance.core.family import Family, load_family
 from conformance.core.library import Library
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.verdict import CaseId, CaseResult
-from conformance.run.registry import Registry, build_registry
+from conformance.run.registry import build_registry
 from conformance.run.session import Session
+from conformance.tools.new_family.inputs_that_matter import measure_inputs
 from conformance.tools.new_family.making import make
 from conformance.tools.new_family.report import Adopted
 from conformance.tools.new_family.source import Source
@@ -43,7 +44,8 @@ def adopt(source: Source, folder: Path, *, library: str | None, ladder: bool) ->
     except FamilyError as error:
         reason = str(error).replace(f"{path}: ", "")
         raise AdoptionError(f"{source.path}: made small: {reason}") from error
-    results = tuple(_ladder_results(registry, family, ladder=ladder))
+    session = Session(registry)
+    results = tuple(_ladder_results(session, family, ladder=ladder))
     return Adopted(
         name=family.name,
         source=str(source.path),
@@ -64,6 +66,7 @@ def adopt(source: Source, folder: Path, *, library: str | None, ladder: bool) ->
         else "",
         insensitive=problem
         or ("" if measured is None or measured.sensitive else "too insensitive to prove anything"),
+        inputs=measure_inputs(session, results) if ladder else (),
         results=results,
     )
 
@@ -80,9 +83,9 @@ def _calibrated(library: Library, family: Family) -> tuple[Sensitivity | None, s
         return None, f"could not be measured: {error}"
 
 
-def _ladder_results(registry: Registry, family: Family, *, ladder: bool) -> Iterator[CaseResult]:
+def _ladder_results(session: Session, family: Family, *, ladder: bool) -> Iterator[CaseResult]:
     """The results of every rung that applies, compared with the expectations."""
-    session, known = Session(registry), load_expectations()
+    registry, known = session.registry, load_expectations()
     engines = [e for e in registry.engines.values() if e.library == family.facts.library]
     main = [engine for engine in engines if engine.name == family.facts.library] or engines[:1]
     for engine in main:

@@ -12,6 +12,7 @@ import msgspec
 
 from conformance.core.errors import AdoptionError
 from conformance.core.family import SECTION, Family
+from conformance.core.json_object import read_object
 
 
 def family_text(family: Family) -> str:
@@ -28,14 +29,21 @@ def write_family(family: Family, folder: Path) -> Path:
     return path
 
 
-def workplace(target: Path) -> Path:
+def workplace(target: Path, *, force: bool = False) -> Path:
     """A temporary folder next to ``target``, so that files can be renamed into place.
+
+    Args:
+        force: a family file that is there may be replaced.
 
     Raises:
         AdoptionError: nothing can be written there, or ``target`` exists already.
     """
-    if target.exists():
-        raise AdoptionError(f"{target}: exists already; name another file with --out")
+    if target.exists() and not force:
+        raise AdoptionError(
+            f"{target}: exists already; name another file with --out, or replace it with --force"
+        )
+    if target.exists() and SECTION not in read_object(target, AdoptionError):
+        raise AdoptionError(f"{target}: is no family file, so --force does not replace it")
     try:
         return Path(tempfile.mkdtemp(prefix=".new-family-", dir=target.parent))
     except OSError as error:
@@ -49,8 +57,9 @@ def publish(folder: Path, target: Path, others: dict[Path, Path]) -> None:
         others: further files of the family, and the destination of each.
 
     Raises:
-        AdoptionError: a file can't be written; then none is.
+        AdoptionError: a file can't be written; then all is as it was before.
     """
+    before = {place: place.read_bytes() for place in others.values() if place.is_file()}
     placed: list[Path] = []
     try:
         for made, place in others.items():
@@ -59,7 +68,10 @@ def publish(folder: Path, target: Path, others: dict[Path, Path]) -> None:
         os.replace(folder / target.name, target)  # noqa: PTH105
     except OSError as error:
         for place in placed:
-            place.unlink(missing_ok=True)
+            if place in before:
+                place.write_bytes(before[place])
+            else:
+                place.unlink(missing_ok=True)
         raise AdoptionError(f"{target}: cannot write there: {error.strerror}") from error
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from conformance.core.family import Recipe
+from conformance.core.repro_calls import ReproCalls
 from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import CaseId, Verdict
 from conformance.core.weights import Shape
@@ -122,6 +123,7 @@ class Found:
         follows: for requests whose prompt is another one's prompt and answer, that other one.
         whole: the library cannot prefill single streams of this model in pieces.
         left_out: paths of the config's fields that are the library's defaults.
+        driven: the calls of an engine of another package.
     """
 
     case: CaseId
@@ -144,6 +146,7 @@ class Found:
     follows: Mapping[str, str] = field(default_factory=dict)
     whole: bool = False
     left_out: tuple[FieldPath, ...] = ()
+    driven: ReproCalls | None = None
 
     @property
     def reduction(self) -> Reduction:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 
+from conformance.core.engine import Engine
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import NoScriptError
+from conformance.core.repro_calls import ReproCalls
 from conformance.core.verdict import CaseId
 from conformance.reference.subject import Subject
 from conformance.tools.repro.calls import unsupported_calls
@@ -40,18 +42,33 @@ class Reason(enum.StrEnum):
     DRAFTER = "a second model drafts, from files of its own"
 
 
-def refuse_case(subject: Subject, case: CaseId) -> None:
+def refuse_case(subject: Subject, case: CaseId, engine: type[Engine]) -> None:
     """Check, before anything is played, that a script can have the case's model and engine.
 
     Raises:
         NoScriptError: it cannot.
     """
-    if subject.library.name not in LIBRARIES or case.engine not in _ENGINES:
-        message = f"a script has no words for the engine {case.engine}"
+    if message := _no_engine(subject.library.name, engine):
         raise NoScriptError(f"{case}: {message}", Reason.ENGINE)
     if subject.family.checkpoint is not None:
         message = "a script cannot hold a real checkpoint's weights"
         raise NoScriptError(f"{case}: {message}", Reason.CHECKPOINT)
+
+
+def _no_engine(library: str, engine: type[Engine]) -> str:
+    """Why no script can drive the engine, and what its author can do; empty if one can."""
+    if engine.name in _ENGINES and library in LIBRARIES:
+        return ""
+    if engine.opinion or library not in LIBRARIES:
+        return f"a script has no words for the engine {engine.name}"
+    if engine.repro_calls() is None:
+        return (
+            f"a script does not know the calls of the engine {engine.name}: implement the class "
+            f"method repro_calls() of {engine.__name__}, which gives a ReproCalls (docs/plugins.md)"
+        )
+    if library != "mlx_lm":
+        return f"engines of other packages have scripts for models of mlx_lm only, not of {library}"
+    return ""
 
 
 def refuse(found: Found) -> None:
@@ -80,6 +97,7 @@ def _unsupported(found: Found) -> dict[str, bool]:
     )
     processors = [one for request in requests for one in request.processors]
     return {
+        **(_undriven(found, found.driven) if found.driven is not None else {}),
         **{f"the invalid call {kind}": True for kind in unsupported_calls(found)},
         "weighed memory": schedule.weigh is not None and not found.kind.weighed,
         "another thread": schedule.decode_on_other_thread,
@@ -90,4 +108,18 @@ def _unsupported(found: Found) -> dict[str, bool]:
         or bool(processors and found.library == "mlx_lm"),
         "stop sequences": any(r.stop for r in requests),
         "options of prompts that are embedded together": bool(found.joined) and changed,
+    }
+
+
+def _undriven(found: Found, calls: ReproCalls) -> dict[str, bool]:
+    """What the calls of an engine of another package do not say."""
+    schedule = found.schedule
+    options = schedule.options != EngineOptions() and "options" not in calls.construct
+    return {
+        "removals, as repro_calls() has none": bool(schedule.removals) and not calls.remove,
+        "options, as the construction of repro_calls() has none": options,
+        "quantized caches": schedule.options.kv is not None,
+        "a prefix cache": schedule.options.prefix_caching is not None,
+        "invalid calls": bool(schedule.probes),
+        "memory": bool(found.kind.weighed),
     }

@@ -62,7 +62,7 @@ def find(
     engine = session.registry.engines[case.engine]
     scenario = session.registry.scenarios[case.scenario]
     subject = _loaded(session, case)
-    refuse_case(subject, case)
+    refuse_case(subject, case, engine)
     schedules = _schedules(subject, engine, scenario, case)
 
     def observed_in(candidate: Schedule) -> Observed | None:
@@ -167,6 +167,7 @@ def gathered(session: Session, case: CaseId, reduction: Reduction, entry: Defect
         # The engine that repeats the single stream does no more work than it.
         whole=symptom.kind.batch and not getattr(subject.model, "takes_pieces", True),
         left_out=left_out,
+        driven=engine.repro_calls(),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.library_source import source_of
 from conformance.core.weights import scales
 from conformance.tools.repro.calls import calls_of
@@ -62,6 +63,9 @@ def template_values(found: Found, width: int) -> dict[str, Any]:
     whole = "2048" if library == "mlx_lm" else "None"
     return {
         "library": library,
+        "driven": found.driven,
+        "driven_options": _driven_options(found),
+        "tokens_only": found.driven is not None and kind.batch and not found.driven.logprobs,
         "text": docstring(found, found.text),
         "imports": _imports(found),
         "config": wrapped("CONFIG = ", found.config, mapping(found.config), width),
@@ -123,6 +127,9 @@ def _expected(kind: Kind) -> str:
 
 def _imports(found: Found) -> list[str]:
     ours = ["import mlx.core as mx, mlx.utils"]
+    if found.driven is not None:
+        ours.append("from mlx_lm.generate import generate_step")
+        return [*ours, *_IMPORTS["mlx_lm"][1:], *found.driven.imports]
     if found.library == "mlx_vlm":
         ours.insert(0, "from unittest.mock import MagicMock")
     caching = found.schedule.options.prefix_caching
@@ -138,6 +145,15 @@ def _imports(found: Found) -> list[str]:
     if any(request.processors for request in found.requests):
         building.append("from mlx_vlm.sample_utils import make_logits_processors")
     return [*ours, generating, *building]
+
+
+def _driven_options(found: Found) -> str:
+    """Options that differ from their defaults, for an engine whose construction names them."""
+    if found.driven is None or "options" not in found.driven.construct:
+        return ""
+    default = EngineOptions()
+    options = {n: getattr(found.schedule.options, n) for n in default.__struct_fields__}
+    return repr({n: value for n, value in options.items() if value != getattr(default, n)})
 
 
 def _together(found: Found) -> dict[str, Any]:

@@ -51,41 +51,47 @@ def shown_by(
     mark = found.symptom.mark if found.kind.crash else ""
     tries = []
     for text in write_scripts(found, unittest=unittest):
-        tries.append(try_script(text, python=python))
+        tries.append(try_script(text, python=python, plugin=found.driven is not None))
         if tries[-1].shows(mark):
             return text, tries[-1]
     message = f"the script does not show it, it ended with: {tries[0].last}"
     raise NoScriptError(f"{found.case}: {message}", Reason.DRAWN)
 
 
-def try_script(text: str, *, python: str = sys.executable) -> Tried:
+def try_script(text: str, *, python: str = sys.executable, plugin: bool = False) -> Tried:
     """Run the script in a process and a folder of its own, with the libraries of this process.
 
     Args:
         python: of the environment to run it in, which does not need this project.
+        plugin: it imports an engine's package, which may be in the current folder.
     """
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         file = Path(folder) / "repro.py"
         file.write_text(text, encoding="utf-8")
         try:
             done = subprocess.run(
-                [python, "-P", "-s", str(file)],
+                [python, *([] if plugin else ["-P"]), "-s", str(file)],
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS,
                 check=False,
                 cwd=folder,
-                env=_environment(),
+                env=_environment(plugin=plugin),
             )
         except subprocess.TimeoutExpired:
             return Tried(None, f"no end after {_SECONDS} s")
     return Tried(done.returncode, (done.stdout + _quiet(done.stderr)).strip())
 
 
-def _environment() -> dict[str, str]:
-    """Without what changes Python's imports, but with the checkouts that are used here."""
+def _environment(*, plugin: bool) -> dict[str, str]:
+    """Without what changes Python's imports, but with the checkouts that are used here.
+
+    With ``plugin`` also with the current folder, and what the user has on the path.
+    """
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
-    folders = source_folders()
+    folders = [*source_folders()]
+    if plugin:
+        folders += [str(Path.cwd()), os.environ.get("PYTHONPATH", "")]
     return {**kept, "PYTHONPATH": os.pathsep.join(folders)} if folders else kept
 
 

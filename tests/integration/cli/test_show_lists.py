@@ -33,6 +33,7 @@ def test_families_as_json_say_what_applies(conformance):
         ("engines", ["toy", "toy", "9", "repeat, ragged, staggered"]),
         ("scenarios", ["ragged", "the ragged ingredient", "toy"]),
         ("plugins", ["toy", "toy 1.2.3", "abacus"]),
+        ("faults", ["toy"]),
     ],
 )
 def test_the_others(conformance, what, expected):
@@ -59,7 +60,7 @@ def test_only_families_are_listed_by_engine(conformance):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("wishes",), "show wishes: name families, engines, scenarios, plugins, or a case"),
+        (("wishes",), "show wishes: name families, engines, scenarios, faults, plugins, or"),
         (("--json",), "--json: name what to show"),
         (("families", "--no-expectations"), "go with a CASE_ID"),
         (("--engine", "toy"), "--engine goes with"),
@@ -81,7 +82,7 @@ def test_without_an_argument_it_says_what_is_installed_and_what_to_type_next(con
     assert ["3", "scenarios"] in counts
     assert ["1", "plugins"] in counts
     assert any(name == "families" and int(count) > 1 for count, name in counts)
-    assert "conformance show families|engines|scenarios|plugins" in done.out
+    assert "conformance show families|engines|scenarios|faults|plugins" in done.out
     assert len(done.out.splitlines()) < 24
     assert max(map(len, done.out.splitlines())) < 80
 
@@ -95,3 +96,14 @@ def test_a_broken_plugin_is_one_sentence(conformance, tmp_path):
         "conformance: plugin 'toy' (toy_plugin) could not be loaded: "
         "ImportError: the toy is in pieces\n"
     )
+
+
+def test_the_plugins_that_come_with_the_package_fit_on_one_screen(start):
+    """Of 100 columns, as a terminal would have them."""
+    wide = "import conformance.app.cli.show.lists as lists; lists._WIDE = 100; "
+    call = "from conformance.app.cli import main; main(['show', 'plugins'])"
+    done = start("-c", wide + call, PYTHONPATH="")
+    assert done.code == 0, done
+    assert "mlx_vlm" in done.out
+    assert len(done.out.splitlines()) <= 24
+    assert max(map(len, done.out.splitlines())) <= 100

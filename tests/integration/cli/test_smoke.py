@@ -90,7 +90,7 @@ def test_a_wrong_engine_ends_with_1(mine):
     ("arguments", "message"),
     [
         (["--engine", "nobody"], "no engine matches 'nobody'"),
-        (["-p", "no_such_module"], "plugin 'no_such_module' could not be loaded"),
+        (["-p", "no_such_module"], "-p no_such_module: there is no module of that name"),
         (["--engine", "mlx_lm", "--family", "qwen2_5_vl*x"], "no family matches"),
     ],
 )

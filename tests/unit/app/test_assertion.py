@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import mlx.core as mx
 import pytest
@@ -11,6 +13,7 @@ from mlx_lm.models import llama
 
 import conformance
 from conformance import assert_batching_conforms
+from conformance.app.assertion import QUICK
 from conformance.core.errors import ConformanceError
 
 FEW = ("batch_of_one", "ragged")
@@ -46,23 +49,81 @@ def test_a_right_model_passes_and_is_left_as_it_was(model):
     assert type(model) is kind
 
 
-def test_a_wrong_one_fails_in_five_parts(model):
+def test_a_wrong_one_fails_in_five_lines(model):
     model.__class__ = IgnoresMask
     with pytest.raises(AssertionError) as raised:
         assert_batching_conforms(model, scenarios=("batch_of_one", "ragged", "early_finish"))
     first, *lines = str(raised.value).splitlines()
-    assert first == "diverged: mlx_lm/llama/ragged/float32/0"
-    labels = [line.split(":")[0].strip() for line in lines[:5]]
-    assert labels == ["what", "where", "expected", "cause", "rerun"]
+    assert first.startswith("diverged: mlx_lm/llama/ragged/float32/0: schedule 'ragged', ")
+    labels = [line.split(":")[0].strip() for line in lines]
+    assert labels == ["what", "expected", "cause", "rerun"]
     assert "the single stream has" in lines[0]
-    assert "margin" in lines[2]
-    assert "noise" in lines[2]
-    assert "model: it is diverged on reference_solo" in lines[3]
-    assert lines[4].endswith(
+    assert lines[0].endswith("; not as expected, too: early_finish (diverged)")
+    assert "margin" in lines[1]
+    assert "noise" in lines[1]
+    assert "model: it is diverged on reference_solo" in lines[2]
+    assert lines[3].endswith(
         'assert_batching_conforms(model, engine="mlx_lm", scenarios=["ragged"])'
     )
-    assert lines[5] == "and 1 more case: early_finish (diverged)"
     assert type(model) is IgnoresMask
+
+
+def test_the_quick_tier_is_the_default_and_takes_seconds(model):
+    assert_batching_conforms(model)  # what is compiled and imported once
+    start = time.process_time()
+    results = assert_batching_conforms(model)
+    assert time.process_time() - start < 10
+    assert tuple(result.scenario for result in results) == QUICK
+    full = {result.scenario for result in assert_batching_conforms(model, tier="full")}
+    assert set(QUICK) | {"repeat", "cancelled", "wide"} <= full
+
+
+def test_scenarios_replace_the_tier(model):
+    (result,) = assert_batching_conforms(model, scenarios=["wide"], tier="quick")
+    assert result.scenario == "wide"
+
+
+PACKAGE = str(Path(conformance.__file__).parent)
+FAILING = """
+from conformance import assert_batching_conforms
+
+
+def test_a_known_defect_that_is_not_expected():
+    assert_batching_conforms("llama", scenarios=["invalid"], known_defects=False)
+
+
+def test_a_mistake():
+    assert_batching_conforms("lama")
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What pytest prints about two tests that fail: of each the lines with ``E`` in front."""
+    folder = tmp_path_factory.mktemp("failing")
+    (folder / "test_failing.py").write_text(FAILING)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_failing.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    return done.stdout.partition("= FAILURES =")[2].partition("= short test summary")[0]
+
+
+def test_pytest_shows_five_lines_and_the_callers_own(shown):
+    first, _, second = shown.partition("test_a_mistake")
+    errors = [line for line in first.splitlines() if line.startswith("E ")]
+    assert len(errors) == 5, shown
+    assert errors[0].startswith("E       AssertionError: protocol: mlx_lm/llama/invalid")
+    (sentence,) = [line for line in second.splitlines() if line.startswith("E ")]
+    assert sentence.endswith("lama: is neither a family nor a checkpoint's folder")
+
+
+def test_pytest_shows_no_source_of_ours(shown):
+    assert PACKAGE not in shown
+    assert "registry" not in shown
+    assert [line for line in shown.splitlines() if line.startswith("test_failing.py:")] == [
+        "test_failing.py:6: AssertionError",
+        "test_failing.py:10: ConformanceError",
+    ]
 
 
 def test_alone_the_wrong_one_is_right(model):
@@ -113,6 +174,8 @@ def test_a_known_defect_is_expected_by_default():
         ({"engine": "mlx_vlm"}, "a model in memory must be one of mlx-lm"),
         ({"engine": "nobody"}, "no engine matches 'nobody'"),
         ({"scenarios": ["rugged"]}, "no scenario matches 'rugged'"),
+        ({"tier": "fast"}, "tier='fast': there are 'quick' and 'full'"),
+        ({"plugins": ["gone"]}, "-p gone: there is no module of that name"),
     ],
 )
 def test_a_mistake_is_reported(model, more, message):

@@ -1,6 +1,6 @@
 """The whole evidence of a case."""
 
-from conformance.core.verdict import ScheduleResult, Verdict
+from conformance.core.verdict import ScheduleResult, Verdict, WitnessResult
 from conformance.report.evidence import evidence_text
 
 
@@ -48,3 +48,19 @@ def test_figures_that_were_not_measured(result):
     assert "ratio:      -" in text
     assert "findings: none" in text
     assert "schedules: none recorded" in text
+
+
+def test_which_schedules_showed_which_witness(result):
+    witnesses = (
+        WitnessResult("padding", ("ragged", "edges")),
+        WitnessResult("a late hit", excused="not played: late"),
+        WitnessResult("a join"),
+    )
+    *_, block = evidence_text(result(witnesses=witnesses)).split("\n\n")
+    assert block.splitlines() == [
+        "witnesses: 1 of 3 shown",
+        "  padding     ragged, edges",
+        "  a late hit  not required: not played: late",
+        "  a join      MISSING",
+    ]
+    assert "witnesses" not in evidence_text(result())

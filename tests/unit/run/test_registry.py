@@ -204,6 +204,10 @@ def engine(**attributes):
             {"engines": [engine(capabilities="forced")]},
             r"class Odd must declare its capabilities as a frozenset",
         ),
+        (
+            {"engines": [engine(prefix_reuse={"smallest": 16})]},
+            r"class Odd must declare prefix_reuse as a PrefixReuse",
+        ),
     ],
 )
 def test_what_is_wrong_is_reported_in_one_sentence_with_the_plugins_name(entry, hooks, message):

@@ -7,6 +7,7 @@ are faked, and the engine is right.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import pytest
 from miniatures import caching, drafting, fakes, weighing
@@ -234,15 +235,32 @@ def test_a_fake_comes_out_vacuous_by_the_name_of_the_witness(toy, scenario, name
     assert name in {finding.expected for finding in outcome.findings}
 
 
-@pytest.mark.parametrize(
-    ("name", "engine"),
-    [
-        ("speculative", drafting.Drafting),
-        ("prefix_caching", caching.KeepsPrefixes),
-        ("held", weighing.Weighs),
-        ("kept", weighing.Weighs),
-    ],
-)
+RIGHT = {
+    "speculative": drafting.Drafting,
+    "prefix_caching": caching.KeepsPrefixes,
+    "held": weighing.Weighs,
+    "kept": weighing.Weighs,
+}
+
+
+@pytest.mark.parametrize("scenario", BATCHED, ids=[s.name for s in BATCHED])
+def test_each_schedule_shows_the_witnesses_that_it_is_made_for(toy, scenario):
+    """So a tier may leave out any schedules: what the others are made for can be required."""
+    engine = RIGHT.get(scenario.name, ContinuousBatching)
+    made = scenario.make(brief_for(toy, engine, 0))
+    shown = {w.name: w.schedules for w in judge_batched(toy, engine, scenario, made).witnesses}
+    for witness in scenario.witnesses:
+        claimed = [s.name for s in made if witness.made_for(s.name)]
+        assert set(claimed) <= set(shown[witness.name]), witness.name
+        unused = [g for g in witness.schedules if not any(map(made_by(g), made))]
+        assert not unused, witness.name
+
+
+def made_by(glob):
+    return lambda schedule: fnmatchcase(schedule.name, glob)
+
+
+@pytest.mark.parametrize(("name", "engine"), RIGHT.items())
 def test_the_engine_that_is_faked_is_exact(toy, name, engine):
     (scenario,) = [s for s in BATCHED if s.name == name]
     outcome = judged(toy, scenario, Fake(engine))

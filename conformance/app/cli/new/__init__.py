@@ -1,6 +1,6 @@
 """``conformance new``: what a user adds.
 
-A tiny family is made in ``tools/new_family/``.
+A tiny family is made in ``tools/new_family/``, an engine's package in ``tools/new_engine/``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from conformance.app.cli.lazy_group import Lazy, LazyGroup
         "Commands": {
             "family": Lazy(
                 "conformance.app.cli.new.family", "Make a family of a new model and prove it."
+            ),
+            "engine": Lazy(
+                "conformance.app.cli.new.engine", "Write a package with an engine of your own."
             ),
         }
     },

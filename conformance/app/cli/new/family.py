@@ -50,6 +50,7 @@ _MOST_SHOWN = 3
     is_flag=True,
     help="A Python file that the config names may be run. One that is given as PATH is.",
 )
+@click.option("--force", is_flag=True, help="Replace a family file that is there, and its report.")
 @click.option("--no-ladder", is_flag=True, help="Only test that it decodes; do not run the ladder.")
 @click.option("--json", "as_data", is_flag=True, help="Print the whole report as JSON.")
 @library_path_option
@@ -61,6 +62,7 @@ def command(
     out: Path | None,
     library: str | None,
     trust_remote_code: bool,
+    force: bool,
     no_ladder: bool,
     as_data: bool,
 ) -> None:
@@ -77,13 +79,13 @@ def command(
     target = writable(out or Path(f"{source.name}.json"), "--out")
     if target.suffix != ".json":
         raise AdoptionError(f"--out: {target.name} must end in .json, as family files do")
-    folder = workplace(target)
+    folder = workplace(target, force=force)
     try:
         work = _Work(dataclasses.replace(source, name=target.stem), folder, library, not no_ladder)
         console = Console(highlight=False, stderr=as_data)
         with console.status("shrinking, calibrating, running the ladder"):
             adopted = _adopted(work)
-        _publish(adopted, source, folder, target)
+        _publish(adopted, source, folder, target, force=force)
     finally:
         remove(folder)
     if as_data:
@@ -120,16 +122,19 @@ def _adopt(work: _Work) -> Adopted | ConformanceError | None:
         return error
 
 
-def _publish(adopted: Adopted, source: Source, folder: Path, target: Path) -> None:
+def _publish(adopted: Adopted, source: Source, folder: Path, target: Path, *, force: bool) -> None:
     report = folder / f"{adopted.name}.report.md"
     report.write_text(as_markdown(adopted), encoding="utf-8")
     others = {report: target.with_name(report.name)}
     if source.model_file is not None:
         place = target.with_name(source.model_file.name)
-        if not place.exists():
+        same = place.exists() and filecmp.cmp(place, source.model_file, shallow=False)
+        if place.exists() and not (same or force):
+            raise AdoptionError(
+                f"{place}: another file of that name is there already; --force replaces it"
+            )
+        if not same:
             others[folder / place.name] = place
-        elif not filecmp.cmp(place, source.model_file, shallow=False):
-            raise AdoptionError(f"{place}: another file of that name is there already")
     publish(folder, target, others)
 
 

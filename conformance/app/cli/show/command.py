@@ -21,7 +21,8 @@ from conformance.app.cli.show.overview import overview
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId, encode
 from conformance.report import evidence_text
-from conformance.run.registry import build_registry
+from conformance.run.hosting import load_plugins
+from conformance.run.registry import Registry, build_registry
 from conformance.tools.checkpoints.given import Given
 
 _KINDS = "|".join(KINDS)
@@ -55,6 +56,7 @@ def command(
     source: Path | None,
     as_json: bool,
     family_files: tuple[Path, ...],
+    plugins: tuple[str, ...],
     expectations: Path | None,
     no_expectations: bool,
     checkpoint: Given | None,
@@ -82,6 +84,7 @@ def command(
                 engines=(case.engine,),
                 dtypes=(case.dtype,),
                 family_files=family_files,
+                plugins=plugins,
                 expectations=expectations,
                 no_expectations=no_expectations,
                 checkpoint=checkpoint,
@@ -93,11 +96,12 @@ def command(
         raise ConformanceError(
             "--from, --model, --expectations and --no-expectations go with a CASE_ID"
         )
-    _show_installed(what, engines, family_files, as_json=as_json)
+    registry = build_registry(load_plugins(plugins), family_files=family_files)
+    _show_installed(registry, what, engines, as_json=as_json)
 
 
 def _show_installed(
-    what: str | None, engines: tuple[str, ...], family_files: tuple[Path, ...], *, as_json: bool
+    registry: Registry, what: str | None, engines: tuple[str, ...], *, as_json: bool
 ) -> None:
     """Print lists of ``what``, or how many of each there are.
 
@@ -108,7 +112,6 @@ def _show_installed(
         raise ConformanceError(
             f"show {what}: name {', '.join(KINDS)}, or a case such as mlx_lm/llama/ragged/float32/0"
         )
-    registry = build_registry(family_files=family_files)
     if what is None:
         if as_json:
             raise ConformanceError(f"--json: name what to show: {_KINDS}, or a CASE_ID")

@@ -1,7 +1,8 @@
-"""``conformance show families``, ``engines``, ``scenarios`` and ``plugins``: what is installed."""
+"""``conformance show families``, ``engines``, and so on: what is installed, by name."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from conformance.run.registry import Registry
 
 Lists = dict[str, Any]
 
-KINDS = ("families", "engines", "scenarios", "plugins")
+KINDS = ("families", "engines", "scenarios", "faults", "plugins")
 
 _IN_TABLE = {
     "families": ("family", "library", "module", "modalities", "window", "engines"),
@@ -129,10 +130,19 @@ def _plugins(registry: Registry) -> Lists:
             {"library": name, "versions": library.versions(), "device": library.device()}
             for name, library in registry.libraries.items()
         ],
+        "faults by engine": [
+            {"engine": engine, "faults": count}
+            for engine, count in Counter(f.engine for f in registry.faults.values()).items()
+        ],
+    }
+
+
+def _faults(registry: Registry) -> Lists:
+    return {
         "faults": [
             {"fault": fault.name, "class": fault.fault_class, "engine": fault.engine}
             for fault in registry.faults.values()
-        ],
+        ]
     }
 
 
@@ -140,6 +150,7 @@ _LISTS: dict[str, Callable[[Registry], Lists]] = {
     "families": _families,
     "engines": _engines,
     "scenarios": _scenarios,
+    "faults": _faults,
     "plugins": _plugins,
 }
 

@@ -12,7 +12,7 @@ WIDTH = 79
 """Columns of a narrow terminal."""
 
 _NEXT = (
-    ("conformance show families|engines|scenarios|plugins", "each by name"),
+    ("conformance show families|engines|scenarios|faults|plugins", "each by name"),
     ("conformance run --family llama", "one family"),
     ("conformance show mlx_lm/llama/ragged/float32/0", "one case in full"),
 )

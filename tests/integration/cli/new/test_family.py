@@ -28,6 +28,7 @@ def test_a_config_becomes_a_family_that_climbs_the_ladder(conformance):
     report = (done.folder / "mine.report.md").read_text()
     assert "| hidden_size | 4096 | 64 |" in report
     assert "| ragged | exact |" in report
+    assert "from the rung: mask (ragged), cache position (identical)" in report
     assert {path.name for path in done.folder.iterdir()} == {"mine.json", "mine.report.md"}
 
 
@@ -88,6 +89,59 @@ def test_a_file_that_is_there_is_not_written_over(conformance):
     done = conformance("new", "family", "Qwen3-8B.json")
     assert done.code == 2, done
     assert "Qwen3-8B.json: exists already; name another file with --out" in done.err
+
+
+def test_force_replaces_a_family(conformance):
+    make = ("new", "family", CONFIGS / "Qwen3-8B.json", "--out", "mine.json", "--no-ladder")
+    assert conformance(*make).code == 0
+    assert conformance(*make).code == 2
+    done = conformance(*make, "--force")
+    assert done.code == 0, done
+    assert {path.name for path in done.folder.iterdir()} == {"mine.json", "mine.report.md"}
+
+
+def unrotated(text):
+    """The model without positions: what its cache says about them is never read."""
+    for line in (
+        "        offset = cache.offset if cache is not None else 0\n",
+        "        q, k = self.rope(q, offset=offset), self.rope(k, offset=offset)\n",
+    ):
+        assert text.count(line) == 1
+        text = text.replace(line, "")
+    return text
+
+
+def test_the_file_of_a_model_is_found_beside_its_config_and_inputs_that_never_matter_are_named(
+    conformance, tmp_path
+):
+    sizes = {"hidden_size": 256, "num_hidden_layers": 4, "intermediate_size": 512}
+    heads = {"num_attention_heads": 8, "num_key_value_heads": 4, "rms_norm_eps": 1e-5}
+    config = {"model_type": "novel", "vocab_size": 1000, **sizes, **heads}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    call = ("new", "family", "config.json", "--out", "mine.json")
+    assert "give its Python file, with Model and ModelArgs" in conformance(*call).err
+    (tmp_path / "novel.py").write_text(unrotated((CONFIGS / "small_model.py").read_text()))
+    refused = conformance(*call)
+    assert refused.code == 2, refused
+    assert "--trust-remote-code lets novel.py, which is beside it, be run" in refused.err
+    assert not (tmp_path / "mine.json").exists()
+    done = conformance(*call, "--trust-remote-code", "--json")
+    report = json.loads(done.out)
+    assert report["module"] == "novel", done
+    inputs = {one["name"]: one for one in report["inputs"]}
+    assert inputs["mask"]["rung"] == "ragged"
+    assert inputs["cache position"] == {
+        "name": "cache position",
+        "rung": "",
+        "given": True,
+        "read": 0,
+    }
+    text = (tmp_path / "mine.report.md").read_text()
+    assert "- inputs that matter, from the rung: mask (ragged)\n" in text
+    assert (
+        "- no rung made these matter: lengths (no cache of this model has it), "
+        "cache position (the model never reads it)\n" in text
+    )
 
 
 def test_a_model_that_kills_its_process_is_reported(conformance, tmp_path):

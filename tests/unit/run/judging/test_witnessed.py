@@ -1,15 +1,18 @@
 """A witness is required of engines that can have it; what a model excludes is reported."""
 
 import pytest
+from miniatures import caching
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
 from conformance.core.engine import Capability
+from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import Verdict
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios import Scenario, Witness
 from conformance.scenarios.build import SHORT, text_request, together
+from conformance.scenarios.prefix_caching import PREFIX_CACHING
 
 WHY = "rows of unequal length in one pass are not supported: one offset for all"
 
@@ -68,3 +71,83 @@ def test_what_has_nothing_to_do_with_it_is_vacuous_all_the_same():
 def test_what_was_seen_is_not_excused():
     seen = Witness("what happens", lambda trace: True, shared=True)
     assert judge(Apart, seen).verdict is Verdict.EXACT
+
+
+def declaring(engine, **rules):
+    """The engine, with rules that it declares."""
+    return type(engine.__name__, (engine,), {"prefix_reuse": PrefixReuse(**rules)})
+
+
+def play_prefixes(engine, *names):
+    """The outcome of ``prefix_caching``, or of those of its schedules that a tier might have."""
+    toy = subject()
+    made = PREFIX_CACHING.make(brief_for(toy, engine, 0))
+    played = [schedule for schedule in made if not names or schedule.name in names]
+    return judge_batched(toy, engine, PREFIX_CACHING, played)
+
+
+def excuses(outcome):
+    return {result.name: result.excused for result in outcome.witnesses if result.excused}
+
+
+def test_the_result_has_the_schedules_that_showed_each_witness():
+    results = {r.name: r for r in play_prefixes(caching.KeepsPrefixes).witnesses}
+    assert [*results] == [witness.name for witness in PREFIX_CACHING.witnesses]
+    assert results["a reused prefix while another request decodes"].schedules == ("late",)
+    assert "in_turn" in results["a prefix that is reused"].schedules
+    assert not any(result.excused for result in results.values())
+
+
+def test_a_witness_that_the_declaration_excludes_is_not_required():
+    assert play_prefixes(caching.KeepsLongOnes).verdict is Verdict.VACUOUS
+    outcome = play_prefixes(declaring(caching.KeepsLongOnes, smallest=20))
+    assert outcome.verdict is Verdict.EXACT
+    why = "the engine declares PrefixReuse(smallest=20)"
+    assert excuses(outcome) == {
+        "a reused prefix while another request decodes": why,
+        "a removal in prefill of a request that reused a prefix": why,
+    }
+
+
+def test_an_engine_that_publishes_on_completion():
+    late = "a reused prefix while another request decodes"
+    (missing,) = play_prefixes(caching.KeepsEnded).findings
+    assert (missing.verdict, missing.expected) == (Verdict.VACUOUS, late)
+    outcome = play_prefixes(declaring(caching.KeepsEnded, on_completion=True), "late", "in_turn")
+    assert outcome.findings == ()
+    assert excuses(outcome)[late] == "the engine declares PrefixReuse(on_completion=True)"
+
+
+def test_a_declaration_excuses_nothing_that_the_schedules_can_still_show():
+    """Blocks of eight tokens allow all of it; the engine reuses nothing."""
+    outcome = play_prefixes(declaring(caching.NeverReuses, block_size=8))
+    assert outcome.verdict is Verdict.VACUOUS
+    assert "a prefix that is reused" in {finding.expected for finding in outcome.findings}
+
+
+def test_where_nothing_can_be_reused_the_case_is_unsupported():
+    outcome = play_prefixes(declaring(caching.NeverReuses, smallest=1000, block_size=16))
+    assert outcome.verdict is Verdict.UNSUPPORTED
+    (finding,) = outcome.findings
+    assert finding.got == "the engine declares PrefixReuse(smallest=1000)"
+
+
+def test_witnesses_of_schedules_that_are_left_out_are_not_required():
+    outcome = play_prefixes(caching.ReusesWhenIdle, "in_turn", "evicted")
+    assert outcome.verdict is Verdict.EXACT
+    left_out = excuses(outcome)
+    assert left_out["a reused prefix while another request decodes"] == "not played: late"
+    assert "a prefix that is reused" not in left_out
+    assert play_prefixes(caching.ReusesWhenIdle, "in_turn", "late").verdict is Verdict.VACUOUS
+
+
+def test_schedules_that_are_made_to_show_nothing_prove_nothing():
+    outcome = play_prefixes(caching.KeepsPrefixes, "image_in_turn")
+    assert outcome.verdict is Verdict.EXACT, "it shows that a prefix is reused"
+    outcome = play_prefixes(caching.NeverReuses, "image_in_turn")
+    assert outcome.verdict is Verdict.VACUOUS
+
+
+def test_what_an_engine_does_not_declare_is_named():
+    outcome = judge(Alone, never(needs=frozenset({Capability.TOGETHER})))
+    assert excuses(outcome) == {"what never happens": "the engine does not declare together"}

@@ -42,3 +42,23 @@ def test_all_files_move_or_none(tmp_path):
     publish(folder, target, {folder / "mine.report.md": target.with_name("mine.report.md")})
     assert target.is_file()
     assert target.with_name("mine.report.md").is_file()
+
+
+def test_a_family_file_is_replaced_by_force_and_nothing_else(tmp_path):
+    target = write_family(FAMILY, tmp_path)
+    folder = workplace(target, force=True)
+    assert folder.is_dir()
+    (tmp_path / "config.json").write_text('{"model_type": "m"}')
+    with pytest.raises(AdoptionError, match="is no family file, so --force does not replace it"):
+        workplace(tmp_path / "config.json", force=True)
+
+
+def test_where_a_replacement_fails_what_was_there_is_still_there(tmp_path):
+    target = tmp_path / "mine.json"
+    report = tmp_path / "mine.report.md"
+    report.write_text("before")
+    folder = workplace(target)
+    (folder / report.name).write_text("after")
+    with pytest.raises(AdoptionError, match="cannot write there"):
+        publish(folder, target, {folder / report.name: report})
+    assert report.read_text() == "before"

@@ -1,0 +1,35 @@
+"""``conformance new engine``: a package with an engine that works as it is written."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from conformance.tools.new_engine import write_package
+
+
+@click.command("engine")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder to write. Default: NAME here.",
+)
+def command(*, name: str, out: Path | None) -> None:
+    """Write a small package with an engine of your own.
+
+    NAME is that of the engine, its module and the folder: letters, digits and _. The folder gets a
+    pyproject.toml with the entry point, a module with a subclass of Engine that decodes models of
+    mlx-lm as it is, and a test. Put your own engine in its place. docs/plugins.md explains each
+    method and capability.
+    """
+    folder = write_package(name, out or Path(name))
+    for file in sorted(path.name for path in folder.iterdir()):
+        click.echo(f"{folder / file}")
+    click.echo("\nNext:")
+    click.echo(f"  cd {shlex.quote(str(folder))}")
+    click.echo(f"  conformance smoke -p {name} --engine {name}")
+    click.echo(f"  conformance run -p {name} --engine {name} --family llama")

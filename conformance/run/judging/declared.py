@@ -1,0 +1,58 @@
+"""Findings about engines that do not keep the rules by which they declare to reuse prefixes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.checks import Play
+from conformance.core.engine import Engine
+from conformance.core.prefix_reuse import PrefixReuse
+from conformance.core.trace import Trace
+from conformance.core.verdict import Finding, Verdict
+from conformance.scenarios.foreseen import block_size, common
+
+
+def undeclared(played: Play, engine: type[Engine]) -> list[Finding]:
+    """A finding for each prefix that was reused against the rules of ``Engine.prefix_reuse``."""
+    rules = engine.prefix_reuse
+    if rules == PrefixReuse():
+        return []
+    return [
+        Finding(
+            Verdict.PROTOCOL,
+            "protocol",
+            f"reused {count} tokens of the prompt, {why}",
+            schedule=played.schedule.name,
+            mode=trace.mode,
+            request_id=name,
+            expected=f"what the engine declares: PrefixReuse({rules})",
+            got=f"{count} tokens",
+            cause="the engine's declaration `prefix_reuse` does not fit what it does",
+        )
+        for trace in played.traces
+        for name, count, why in _broken(trace, rules)
+    ]
+
+
+def _broken(trace: Trace, rules: PrefixReuse) -> Iterator[tuple[str, int, str]]:
+    """Each reuse against the rules: the request, the number of tokens, the rule."""
+    block = rules.block_size or block_size(trace.schedule)
+    ended: list[tuple[int, ...]] = []
+    for step in trace.steps:
+        ended += [_sequence(trace, name) for name in step.removed_from]
+        for name, count in step.output.reused.items():
+            prompt = trace.schedule.request(name).prompt
+            kept = max((common(prompt, sequence) for sequence in ended), default=0)
+            if 0 < count < rules.smallest:
+                yield name, count, f"fewer than the smallest that it declares, {rules.smallest}"
+            elif rules.block_size and count % block:
+                yield name, count, f"no whole blocks of {block}"
+            elif rules.on_completion and count > kept:
+                yield name, count, f"of which requests that had ended hold {kept}"
+        events = step.output.events
+        ended += [_sequence(trace, e.request_id) for e in events if e.finish_reason]
+
+
+def _sequence(trace: Trace, name: str) -> tuple[int, ...]:
+    """The prompt and the output of a request."""
+    return trace.schedule.request(name).prompt + trace.stream(name).tokens
