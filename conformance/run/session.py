@@ -13,6 +13,7 @@ from conformance.core.failures import failure_of, machine_problem, says_unsuppor
 from conformance.core.phases import Phases
 from conformance.core.thread_leaks import ThreadLeaks, finding_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.reference.family_store import FamilyStore
 from conformance.reference.subject import Around, Subject
 from conformance.run.judging.judge import Outcome, Until, brief_for, judge_batched
 from conformance.run.judging.oracle_check import judge_oracle
@@ -30,16 +31,20 @@ class Session:
     Args:
         evaluate: compute each model call inside the call, so that the seconds of calls hold all
             of their cost. For benchmarks.
+        store: where oracles of tiny families are kept from run to run.
 
     Attributes:
         tainted: a case leaked threads; what comes after it belongs in another process.
     """
 
-    def __init__(self, registry: Registry, *, evaluate: bool = False) -> None:
+    def __init__(
+        self, registry: Registry, *, evaluate: bool = False, store: FamilyStore | None = None
+    ) -> None:
         self.registry = registry
         self.phases = Phases()
         self.tainted = False
         self._evaluate = evaluate
+        self._store = store
         self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
         self._facts: dict[str, tuple[dict[str, str], str]] = {}
 
@@ -71,12 +76,18 @@ class Session:
             leaks = ThreadLeaks()
             outcome = self._with_leaks(_judge(subject, engine, scenario, case, until), leaks)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
+            self._keep(subject)
         except Exception as error:
             if problem := machine_problem(error):
                 raise MachineError(problem) from error
             outcome = _failed(error)  # whatever a library raises is a verdict
         seconds = time.perf_counter() - start
         return self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
+
+    def _keep(self, subject: Subject) -> None:
+        """Store what is new of the oracle; after leaked threads nothing is sure any more."""
+        if self._store is not None and not self.tainted:
+            self._store.save(subject.file)
 
     def _with_leaks(self, outcome: Outcome, leaks: ThreadLeaks) -> Outcome:
         """The outcome, with a finding of its own for leaked threads."""
@@ -108,6 +119,7 @@ class Session:
                     seed=case.seed,
                     phases=self.phases,
                     evaluate=self._evaluate,
+                    store=self._store,
                 )
             except ModelError as error:
                 self._subjects[key] = error

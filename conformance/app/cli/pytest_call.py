@@ -99,7 +99,8 @@ def _suite_options(settings: Settings) -> list[str]:
     if real is not None:
         flags = {"trust-remote-code": real.trusted, "force": real.force}
         options += [f"--conformance-{name}" for name, on in flags.items() if on]
-    return options + ([] if settings.use_expectations else ["--conformance-no-expectations"])
+    off = {"expectations": settings.use_expectations, "oracle-cache": settings.oracle_cache}
+    return options + [f"--conformance-no-{name}" for name, on in off.items() if not on]
 
 
 @contextlib.contextmanager

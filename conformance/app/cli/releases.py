@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 
 from conformance.app.cli.options import globs, jobs_option
 from conformance.core.errors import ReleaseError
+from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId
 from conformance.report.history import State, state_of
 from conformance.report.jsonl import read_results, write_lines
@@ -96,7 +96,7 @@ def command(
     choice = Choice(engines, families, scenarios, dtypes, (), jobs)
     with tempfile.TemporaryDirectory(prefix="conformance-releases-") as passing:
         runner = _Runner(
-            cache=(cache_dir or _user_cache()).absolute(),
+            cache=(cache_dir or user_cache() / "releases").absolute(),
             folder=_made(json_folder) if json_folder else Path(passing),
             pins=parse_pins(pins),
             resume=resume,
@@ -151,8 +151,3 @@ def _made(folder: Path) -> Path:
     except OSError as error:
         raise ReleaseError(f"--json: {folder} cannot be made: {error.strerror}") from error
     return folder
-
-
-def _user_cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "mlx-conformance" / "releases"

@@ -60,6 +60,7 @@ _FLAGS = (
     ("no-expectations", "Judge every case as if no defect were known."),
     ("trust-remote-code", "Python files in the folder of --conformance-model may be run."),
     ("force", "Run --conformance-model even where memory does not suffice."),
+    ("no-oracle-cache", "Make all single streams and their noise anew, and store none."),
 )
 
 
@@ -80,6 +81,7 @@ class Settings:
     checkpoint: Given | None = None
     shard: str = ""
     memory: float | None = None
+    oracle_cache: bool = True
 
     @property
     def rerun_options(self) -> tuple[str, ...]:
@@ -157,6 +159,7 @@ def settings(config: pytest.Config) -> Settings:
         else None,
         shard=one("shard"),
         memory=number("memory", "GB"),
+        oracle_cache=not config.getoption("conformance_no_oracle_cache"),
     )
 
 

@@ -14,7 +14,10 @@ import pytest
 from conformance.app.pytest_plugin.options import Settings, settings
 from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
+from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId, CaseResult, Verdict
+from conformance.reference.family_store import FamilyStore
+from conformance.reference.oracle_key import oracle_key
 from conformance.reference.store import folder_of, sweep
 from conformance.run import hookspecs
 from conformance.run.diagnosis import diagnose
@@ -51,7 +54,21 @@ class Setup:
     @functools.cached_property
     def session(self) -> Session:
         """This process's session; families stay loaded in it."""
-        return Session(self.registry)
+        return Session(self.registry, store=self.store)
+
+    @functools.cached_property
+    def store(self) -> FamilyStore | None:
+        """Where oracles of tiny families are kept from run to run, if they are."""
+        if not self.settings.oracle_cache:
+            return None
+        return FamilyStore(user_cache() / "families", oracle_key)
+
+    def take_reports(self) -> list[str]:
+        """Sentences about stored oracles that could not be used, since the last call."""
+        reports = self.store.reports if self.store is not None else []
+        taken = list(reports)
+        reports.clear()
+        return taken
 
     def sweep(self) -> list[str]:
         """Remove damaged files from a checkpoint's stored oracle; a sentence for each."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from conformance.core.user_cache import user_cache
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,7 @@ class Given:
         """``cache``, or a folder in the user's cache."""
         if self.cache is not None:
             return self.cache
-        home = os.environ.get("XDG_CACHE_HOME")
-        return (Path(home) if home else Path.home() / ".cache") / "mlx-conformance"
+        return user_cache()
 
     @property
     def options(self) -> tuple[str, ...]:
