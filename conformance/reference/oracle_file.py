@@ -34,8 +34,8 @@ class OracleFile:
     """The results that a file has under ``key``, and those that are made in this run.
 
     The first stream that is found is made once more all the same, and must have the same bits.
-    So a model has decoded before a batch is made of it, as without a file; and results of
-    another model are thrown away if the key is not enough.
+    So a model has decoded before a batch is made of it, as without a file; and results
+    of another model, which the key failed to set apart, are thrown away.
 
     Args:
         path: of the file; it need not exist.

@@ -172,7 +172,9 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
     Raises:
         ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
     """
-    registry = build_registry(plugins or (), family_files=given.family_files)
+    # Which engine a checkpoint is for is not known yet.
+    wanted = given.engines or (() if given.checkpoint else DEFAULT_ENGINES)
+    registry = build_registry(plugins or (), family_files=given.family_files, engines=wanted)
     selection = Selection(
         engines=given.engines or DEFAULT_ENGINES,
         families=given.families,
