@@ -81,6 +81,7 @@ class Library(ABC):
     name: ClassVar[str]
     schemes: ClassVar[tuple[str, ...]] = ("uniform",)
     """Ways in which its caches can be quantized; see ``options.KvQuant``."""
+    package: ClassVar[str] = ""  # whose code its models are of; else no oracle is stored
 
     @abstractmethod
     def coverage(self) -> Coverage:
@@ -166,8 +167,7 @@ class Library(ABC):
     def again(self, model: Any, request: Request, *, options: EngineOptions, steps: int) -> Stream:
         """The single stream as a user of the library gets it, to compare ``single_stream`` with.
 
-        They are the same unless ``single_stream`` works around a defect of the library that would
-        leave the family without an oracle.
+        They are the same unless ``single_stream`` works around a defect that leaves no oracle.
         """
         return self.single_stream(model, request, options=options, steps=steps).stream
 

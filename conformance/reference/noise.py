@@ -35,7 +35,7 @@ class Noise:
     """Measures the noise of one loaded model's streams.
 
     Args:
-        cache: measured envelopes, by stream and number of runs.
+        stored: the envelopes of earlier runs, each of some seeds.
     """
 
     def __init__(
@@ -43,12 +43,13 @@ class Noise:
         library: Library,
         model: Any,
         dtype: str,
-        cache: MutableMapping[Any, Envelope],
+        stored: MutableMapping[Any, Envelope],
     ) -> None:
         self._library = library
         self._model = model
         self._dtype = dtype
-        self._cache = cache
+        self._stored = stored
+        self._cache: dict[Any, Envelope] = {}
 
     def floor(self, stream: Stream, options: EngineOptions) -> Envelope:
         """The smallest noise to assume for ``stream``: free, and enough when nothing moved."""
@@ -86,7 +87,11 @@ class Noise:
         found = self._lookup(key, runs, steps)
         if found is None:
             fewer, seeds = self._narrower(key, runs, steps)
-            found = self._measure(history(), options, stream, seeds)
+            name = (key, seeds.start, seeds.stop, steps)
+            found = self._stored.get(name)
+            if found is None:
+                found = self._measure(history(), options, stream, seeds)
+                self._stored[name] = found
             found = fewer.wider_by(found) if fewer is not None else found
             self._cache[key, runs] = found
         return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.library import Library, Solo
 from conformance.core.numerics import Envelope
 from conformance.core.schedule import Request, Schedule
-from conformance.core.trace import FinishReason, Stream
+from conformance.core.trace import FinishReason, ForwardCall, Stream
 from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS, Noise
 from conformance.reference.store import OracleCache
 
@@ -35,7 +36,16 @@ class OracleCheck:
 
 
 class Oracle:
-    """The oracle's output for any request of a schedule, and its noise."""
+    """The oracle's output for any request of a schedule, and its noise.
+
+    Args:
+        cache: what earlier runs made: single streams by request and number of steps, noise by
+            request, seeds and number of steps. All else is the same with it and without it.
+        meter: where the model's calls are recorded.
+
+    Attributes:
+        calls: how many calls of the model single streams and noise took in this run.
+    """
 
     def __init__(
         self,
@@ -45,12 +55,16 @@ class Oracle:
         stateless_steps: int = STATELESS_STEPS,
         *,
         cache: OracleCache | None = None,
+        meter: Sequence[ForwardCall] = (),
     ) -> None:
         self._library = library
         self._model = model
         self._stateless_steps = stateless_steps
-        self._streams, envelopes = cache or OracleCache({}, {})
+        self._stored, envelopes = cache or OracleCache({}, {})
+        self._streams: dict[Any, Stream] = {}
         self._noise = Noise(library, model, dtype, envelopes)
+        self._meter = meter
+        self.calls = 0
         self._checks: dict[Any, OracleCheck | None] = {}
 
     def solo(self, request: Request, options: EngineOptions, schedule: Schedule | None) -> Stream:
@@ -66,7 +80,11 @@ class Oracle:
             own = request.sampler or request.processors or request.continues or options.kv
             shared = not own
             steps = max(request.max_tokens, MIN_STEPS if shared else 0)
-            stream = self._decode(request, options, schedule, steps).stream
+            stream = self._stored.get((key, steps))
+            if stream is None:
+                with self._counted():
+                    stream = self._decode(request, options, schedule, steps).stream
+                self._stored[key, steps] = stream
             self._streams[key] = stream
         return cut(stream, request)
 
@@ -92,7 +110,8 @@ class Oracle:
             prompt = self._history(request, options, schedule)
             return msgspec.structs.replace(request, prompt=prompt)
 
-        return self._noise.cached(key, history, options, self._streams[key], runs=runs)
+        with self._counted():
+            return self._noise.cached(key, history, options, self._streams[key], runs=runs)
 
     def noise_along(
         self,
@@ -159,6 +178,15 @@ class Oracle:
     def again(self, request: Request, options: EngineOptions, *, steps: int) -> Stream:
         """The first ``steps`` steps of the single stream made once more, from the prompt on."""
         return self._library.again(self._model, request, options=options, steps=steps)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Add the model's calls inside the block to ``calls``."""
+        before, known = len(self._meter), self.calls
+        try:
+            yield
+        finally:  # a block may be inside another one
+            self.calls = known + len(self._meter) - before
 
     def _decode(
         self, request: Request, options: EngineOptions, schedule: Schedule | None, steps: int

@@ -31,7 +31,7 @@ from conformance.core.trace import Stream
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray]
 
-_DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 class OracleCache(NamedTuple):
@@ -50,8 +50,8 @@ def oracle_cache(cache: Path, digest: str, made_by: Mapping[str, str]) -> Oracle
     """
     folder = folder_of(cache, digest) / _hash(json.dumps(dict(made_by), sort_keys=True))
     return OracleCache(
-        ArrayFiles(folder / "streams", _stream_arrays, _stream),
-        ArrayFiles(folder / "noise", _envelope_arrays, _envelope),
+        ArrayFiles(folder / "streams", arrays_of_stream, stream_of),
+        ArrayFiles(folder / "noise", arrays_of_envelope, envelope_of),
     )
 
 
@@ -65,9 +65,9 @@ def sweep(folder: Path) -> list[str]:
     removed = []
     for path in sorted(folder.rglob("*.npz")):
         try:
-            _read(path)
-        except _DAMAGE as error:
-            removed.append(_damage_report(path, error))
+            read_arrays(path)
+        except DAMAGE as error:
+            removed.append(damage_report(path, error))
             with contextlib.suppress(OSError):  # a folder that can't be written either
                 path.unlink(missing_ok=True)
     return removed
@@ -116,12 +116,12 @@ class ArrayFiles(MutableMapping[Any, T], Generic[T]):
         if not path.is_file():
             raise KeyError(key)
         try:
-            arrays = _read(path)
+            arrays = read_arrays(path)
             if not np.array_equal(arrays.pop("key"), _key_array(key)):
                 raise ValueError("it is of another request")
             return self._unpack(arrays)
-        except _DAMAGE as error:
-            warnings.warn(_damage_report(path, error), stacklevel=2)
+        except DAMAGE as error:
+            warnings.warn(damage_report(path, error), stacklevel=2)
             raise KeyError(key) from error
 
     def _path(self, key: Any) -> Path:
@@ -161,13 +161,15 @@ def write_whole(path: Path, data: bytes) -> None:
         raise
 
 
-def _read(path: Path) -> Arrays:
+def read_arrays(path: Path) -> Arrays:
+    """The arrays of a file, by name; ``DAMAGE`` says what a damaged one raises."""
     # Reading a member to its end compares its checksum.
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
-def _damage_report(path: Path, error: Exception) -> str:
+def damage_report(path: Path, error: Exception) -> str:
+    """The sentence for a damaged file."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return f"{path}: the cached oracle is damaged ({reason}); it is made again"
 
@@ -180,19 +182,22 @@ def _key_array(key: Any) -> np.ndarray:
     return np.frombuffer(repr(key).encode(), np.uint8)
 
 
-def _stream_arrays(stream: Stream) -> Arrays:
+def arrays_of_stream(stream: Stream) -> Arrays:
+    """A stream as arrays; ``stream_of`` makes it again, bit for bit."""
     assert stream.logprobs is not None
     return {"tokens": np.array(stream.tokens, np.int64), "logprobs": stream.logprobs}
 
 
-def _stream(arrays: Arrays) -> Stream:
+def stream_of(arrays: Arrays) -> Stream:
+    """The stream of ``arrays_of_stream``."""
     tokens, logprobs = arrays["tokens"], arrays["logprobs"]
     if logprobs.ndim != 2 or len(tokens) != len(logprobs):
         raise ValueError("its tokens and its logprobs are not of one length")
     return Stream(tuple(tokens.tolist()), logprobs)
 
 
-def _envelope_arrays(envelope: Envelope) -> Arrays:
+def arrays_of_envelope(envelope: Envelope) -> Arrays:
+    """An envelope as arrays; ``envelope_of`` makes it again, bit for bit."""
     return {
         "top": envelope.top,
         "full": envelope.full,
@@ -200,6 +205,7 @@ def _envelope_arrays(envelope: Envelope) -> Arrays:
     }
 
 
-def _envelope(arrays: Arrays) -> Envelope:
+def envelope_of(arrays: Arrays) -> Envelope:
+    """The envelope of ``arrays_of_envelope``."""
     floor, measured, few = arrays["rest"].tolist()
     return Envelope(arrays["top"], arrays["full"], floor, bool(measured), bool(few))

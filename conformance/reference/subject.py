@@ -14,7 +14,9 @@ from conformance.core.library import Library
 from conformance.core.phases import Phases
 from conformance.core.remote_code import sealed
 from conformance.core.trace import ForwardCall
+from conformance.reference.family_store import FamilyStore
 from conformance.reference.oracle import STATELESS_STEPS, Oracle
+from conformance.reference.oracle_file import OracleFile
 from conformance.reference.store import OracleCache, oracle_cache
 
 # Makes the context that is entered for a run of the schedule of that name.
@@ -26,7 +28,8 @@ class Subject:
     """A family's model in one dtype, ready for every engine and scenario.
 
     ``around`` is a context entered for each run of an engine, with the name of the schedule: a
-    fault is active there and nowhere else, so that the oracle stays right.
+    fault is active there and nowhere else, so that the oracle stays right. ``file`` is where the
+    oracle's results are stored for later runs, for a tiny family.
     """
 
     family: Family
@@ -36,6 +39,7 @@ class Subject:
     oracle: Oracle
     phases: Phases
     around: Around = contextlib.nullcontext
+    file: OracleFile | None = None
 
     @classmethod
     def load(
@@ -47,8 +51,12 @@ class Subject:
         seed: int,
         phases: Phases,
         evaluate: bool = False,
+        store: FamilyStore | None = None,
     ) -> Subject:
         """Load the family's model.
+
+        Args:
+            store: where the oracle's results of a tiny family are kept from run to run.
 
         Raises:
             ModelError: the library cannot build or load it.
@@ -57,8 +65,10 @@ class Subject:
             model = library.load(family, dtype=dtype, seed=seed)
         meter = library.meter(model, evaluate=evaluate)
         steps = 1 if family.facts.bidirectional_prompt else STATELESS_STEPS
-        oracle = Oracle(library, model, dtype, steps, cache=_cache(library, family, dtype))
-        return cls(family, library, model, meter, oracle, phases)
+        file = store.open(library, family, dtype, seed) if store is not None else None
+        cache = file.cache if file is not None else _cache(library, family, dtype)
+        oracle = Oracle(library, model, dtype, steps, cache=cache, meter=meter)
+        return cls(family, library, model, meter, oracle, phases, file=file)
 
 
 def _sealed(family: Family) -> AbstractContextManager[None]:

@@ -36,6 +36,14 @@ def conformance_engines() -> Iterable[type[Engine]]:  # type: ignore[empty-body]
 
 
 @hookspec
+def conformance_engine_names() -> Iterable[str]:  # type: ignore[empty-body]
+    """The names of all engines of a plugin whose other hooks take long, as they import a library.
+
+    They are not called where none of its engines is wanted.
+    """
+
+
+@hookspec
 def conformance_scenarios() -> Iterable[Scenario]:  # type: ignore[empty-body]
     """Scenarios, run in the order of their ``rung``."""
 

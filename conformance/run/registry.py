@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -75,17 +76,50 @@ class Registry:
         return reasons
 
 
-def build_registry(extra: Iterable[object] = (), *, family_files: Iterable[Path] = ()) -> Registry:
+def build_registry(
+    extra: Iterable[object] = (),
+    *,
+    family_files: Iterable[Path] = (),
+    engines: Iterable[str] = (),
+) -> Registry:
     """Collect what all plugins provide, and the families of ``family_files``.
 
     A family file replaces a plugin's family of the same name and library.
+
+    Args:
+        extra: plugins beside the installed ones.
+        engines: globs of those that are wanted. Plugins that name their engines, and none of
+            these, are left out, unless what the others provide is for their libraries.
 
     Raises:
         PluginError: a hook raised, returned things of a wrong type or with a bad name, two plugins
             use one name, or a library is missing. Names the plugin.
         FamilyError: one of ``family_files`` is malformed.
     """
+    extra, family_files, globs = tuple(extra), tuple(family_files), tuple(engines)
     manager = hook_manager(extra)
+    if left_out := _without(manager, globs):
+        for plugin in left_out:
+            manager.unregister(plugin)
+        with contextlib.suppress(PluginError):  # a real one is raised again below
+            found = _registry(manager, family_files)
+            if all(any(fnmatchcase(name, glob) for name in found.engines) for glob in globs):
+                return found
+        manager = hook_manager(extra)
+    return _registry(manager, family_files)
+
+
+def _without(manager: pluggy.PluginManager, globs: tuple[str, ...]) -> list[object]:
+    """The plugins whose engines are known by name, and none of them is wanted."""
+    named = _call_each(manager, "conformance_engine_names") if globs else []
+    return [
+        manager.get_plugin(plugin)
+        for plugin, names in named
+        if not any(fnmatchcase(name, glob) for name in names for glob in globs)
+    ]
+
+
+def _registry(manager: pluggy.PluginManager, family_files: tuple[Path, ...]) -> Registry:
     libraries = _collect(manager, "conformance_libraries", Library)  # type: ignore[type-abstract]
     families = _collect(manager, "conformance_families", Family)
     engines = _collect_engines(manager)
@@ -161,6 +195,13 @@ def _collect_engines(manager: pluggy.PluginManager) -> list[tuple[str, type[Engi
                 raise PluginError(f"plugin {plugin!r}: {hook}(): class {item.__name__} {problem}")
             _check_name(plugin, hook, item)
             found.append((plugin, item))
+    for plugin, names in _call_each(manager, "conformance_engine_names"):
+        own = {engine.name for provider, engine in found if provider == plugin}
+        if own != set(names):
+            raise PluginError(
+                f"plugin {plugin!r}: conformance_engine_names() must name the engines of {hook}(): "
+                f"{', '.join(sorted(own)) or 'none'}"
+            )
     return found
 
 
@@ -194,7 +235,7 @@ def _call_each(manager: pluggy.PluginManager, hook: str) -> list[tuple[str, list
             results.append((plugin, list(implementation.function())))
         except ConformanceError as error:
             raise PluginError(f"plugin {plugin!r}: {hook}(): {error}") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # as in ``hook_manager``
             raise PluginError(f"plugin {plugin!r}: {hook}() raised {error_text(error)}") from error
     return results
 

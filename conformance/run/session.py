@@ -15,6 +15,7 @@ from conformance.core.faults.traits import code_traits
 from conformance.core.phases import Phases
 from conformance.core.thread_leaks import ThreadLeaks, finding_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.reference.family_store import FamilyStore
 from conformance.reference.subject import Around, Subject
 from conformance.run.judging.judge import Outcome, Until, brief_for, judge_batched
 from conformance.run.judging.oracle_check import judge_oracle
@@ -33,17 +34,26 @@ class Session:
         tier: which schedules of a scenario are played.
         evaluate: compute each model call inside the call, so that the seconds of calls hold all
             of their cost. For benchmarks.
+        store: where oracles of tiny families are kept from run to run.
 
     Attributes:
         tainted: a case leaked threads; what comes after it belongs in another process.
     """
 
-    def __init__(self, registry: Registry, *, tier: Tier = WHOLE, evaluate: bool = False) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        tier: Tier = WHOLE,
+        evaluate: bool = False,
+        store: FamilyStore | None = None,
+    ) -> None:
         self.registry = registry
         self.tier = tier
         self.phases = Phases()
         self.tainted = False
         self._evaluate = evaluate
+        self._store = store
         self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
         self._traits: dict[tuple[str, str], tuple[str, ...]] = {}
         self._facts: dict[str, tuple[dict[str, str], str]] = {}
@@ -75,6 +85,7 @@ class Session:
             leaks = ThreadLeaks()
             outcome = self._with_leaks(self._judged(subject, case, until), leaks)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
+            self._keep(subject)
         except Exception as error:
             if problem := machine_problem(error):
                 raise MachineError(problem) from error
@@ -94,6 +105,11 @@ class Session:
         kept = self.tier.kept(subject.family, scenario.name, schedules)
         left_out = tuple(s.name for s in schedules if s not in kept)
         return judge_batched(subject, engine, scenario, kept, left_out=left_out, until=until)
+
+    def _keep(self, subject: Subject) -> None:
+        """Store what is new of the oracle; after leaked threads nothing is sure any more."""
+        if self._store is not None and not self.tainted:
+            self._store.save(subject.file)
 
     def _with_leaks(self, outcome: Outcome, leaks: ThreadLeaks) -> Outcome:
         """The outcome, with a finding of its own for leaked threads."""
@@ -130,6 +146,7 @@ class Session:
                     seed=case.seed,
                     phases=self.phases,
                     evaluate=self._evaluate,
+                    store=self._store,
                 )
             except ModelError as error:
                 self._subjects[key] = error

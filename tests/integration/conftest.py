@@ -21,6 +21,12 @@ def _interruptible():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch, tmp_path_factory):
+    """No test uses what another one or the user has stored."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 class Finished:
     """A process that is over: exit code, what it wrote, and the folder it ran in."""
 

@@ -94,7 +94,11 @@ def _suite_options(settings: Settings) -> list[str]:
         "tier": (settings.tier,) if settings.tier else (),
         "cases": (settings.cases,) if settings.cases else (),
     }
-    flags = {"keep": settings.keep, "no-expectations": not settings.use_expectations}
+    flags = {
+        "keep": settings.keep,
+        "no-expectations": not settings.use_expectations,
+        "no-oracle-cache": not settings.oracle_cache,
+    }
     real = settings.checkpoint
     if real is not None:
         many |= {"model": (real.folder,), "cache-dir": (real.cache_folder,)}

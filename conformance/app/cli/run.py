@@ -115,6 +115,12 @@ from conformance.tools.checkpoints.given import Given
     "Default: its part of 80 % of the machine's memory, but at least 2 GiB. 0: no limit.",
 )
 @click.option(
+    "--no-oracle-cache",
+    is_flag=True,
+    help="Make all single streams and their noise anew, and store none. Default: those of tiny "
+    "families are kept in mlx-conformance in the user's cache.",
+)
+@click.option(
     "--golden",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -145,6 +151,7 @@ def command(
     output: Output,
     timeout: float,
     memory: float | None,
+    no_oracle_cache: bool,
     family_files: tuple[Path, ...],
     plugins: tuple[str, ...],
     expectations: Path | None,
@@ -175,6 +182,7 @@ def command(
         shard=shard,
         tier=tier or "",
         memory=memory,
+        oracle_cache=not no_oracle_cache,
         family_files=family_files,
         plugins=plugins,
         expectations=expectations,

@@ -72,7 +72,7 @@ class SuiteRun:
         progress = Progress(console, self.output.verbosity, plan.reused, self.base)
         with case_file(plan.play) as file:
             code, text = call_pytest(
-                dataclasses.replace(self.settings, cases=file, keep=True),
+                self._settings(file),
                 workers=0 if self.jobs == 1 else workers,
                 exitfirst=self.exitfirst,
                 plugin=progress,
@@ -94,6 +94,11 @@ class SuiteRun:
         for line in (line for one in held for line in one.messages):
             click.echo(f"golden: {line}")
         return code or int(not all(one.good for one in held))
+
+    def _settings(self, cases: Path) -> Settings:
+        """Of the suite: the cases to play, whose results are kept; fresh ones use no stored one."""
+        kept = self.settings.oracle_cache and not self.chosen.fresh
+        return dataclasses.replace(self.settings, cases=cases, keep=True, oracle_cache=kept)
 
     def _reuse(self, setup: Setup, plan: Plan) -> int:
         """Nothing has to be played: print the results of earlier runs."""

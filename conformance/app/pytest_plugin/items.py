@@ -17,7 +17,11 @@ import pytest
 from conformance.app.pytest_plugin.missing_results import hang, harness_failure
 from conformance.app.pytest_plugin.options import MODULES, PROBLEM, RESULT
 from conformance.app.pytest_plugin.setup import Setup, find_setup
-from conformance.app.pytest_plugin.worker_crashes import TAINTED, traceback_target
+from conformance.app.pytest_plugin.worker_crashes import (
+    TAINTED,
+    traceback_target,
+    write_to_real_stderr,
+)
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId, CaseResult, encode
 from conformance.report import failure_message, properties
@@ -103,6 +107,8 @@ class CaseItem(SuiteItem):
             result = harness_failure(self.setup_, self.case, caught, seconds)
         if self.setup_.session.tainted:
             self._taint()
+        for line in self.setup_.take_reports():
+            write_to_real_stderr(self.config, f"conformance: {line}\n")
         result = self.setup_.judged(result)
         if not result.expected and not result.verdict.good and error is None:
             result = self.setup_.diagnosed(self.case, result)

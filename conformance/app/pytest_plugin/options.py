@@ -75,6 +75,7 @@ _FLAGS = (
     ("no-expectations", "Judge every case as if no defect were known."),
     ("trust-remote-code", "Python files in the folder of --conformance-model may be run."),
     ("force", "Run --conformance-model even where memory does not suffice."),
+    ("no-oracle-cache", "Make all single streams and their noise anew, and store none."),
 )
 
 
@@ -99,6 +100,7 @@ class Settings:
     cases: Path | None = None
     keep: bool = False
     plugins: tuple[str, ...] = ()
+    oracle_cache: bool = True
 
     @property
     def family_options(self) -> tuple[str, ...]:
@@ -188,6 +190,7 @@ def settings(config: pytest.Config) -> Settings:
         keep=config.getoption("conformance_keep"),
         memory=number("memory", "GB"),
         plugins=many("plugin"),
+        oracle_cache=not config.getoption("conformance_no_oracle_cache"),
     )
 
 

@@ -16,6 +16,8 @@ from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId, CaseResult, Verdict
+from conformance.reference.family_store import FamilyStore
+from conformance.reference.oracle_key import oracle_key
 from conformance.reference.store import folder_of, sweep
 from conformance.report.message import RULE
 from conformance.run import hookspecs
@@ -99,7 +101,21 @@ class Setup:
     @functools.cached_property
     def session(self) -> Session:
         """This process's session; families stay loaded in it."""
-        return Session(self.registry, tier=self.selection.tier)
+        return Session(self.registry, tier=self.selection.tier, store=self.store)
+
+    @functools.cached_property
+    def store(self) -> FamilyStore | None:
+        """Where oracles of tiny families are kept from run to run, if they are."""
+        if not self.settings.oracle_cache:
+            return None
+        return FamilyStore(user_cache() / "families", oracle_key)
+
+    def take_reports(self) -> list[str]:
+        """Sentences about stored oracles that could not be used, since the last call."""
+        reports = self.store.reports if self.store is not None else []
+        taken = list(reports)
+        reports.clear()
+        return taken
 
     def sweep(self) -> list[str]:
         """Remove damaged files from a checkpoint's stored oracle; a sentence for each."""
@@ -206,8 +222,12 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
     Raises:
         ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
     """
+    # Which engine a checkpoint is for is not known yet.
+    wanted = given.engines or (() if given.checkpoint else DEFAULT_ENGINES)
     registry = build_registry(
-        [*(plugins or ()), *load_plugins(given.plugins)], family_files=given.family_files
+        [*(plugins or ()), *load_plugins(given.plugins)],
+        family_files=given.family_files,
+        engines=wanted,
     )
     selection = Selection(
         engines=given.engines or DEFAULT_ENGINES,

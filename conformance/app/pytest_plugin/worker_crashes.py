@@ -70,7 +70,7 @@ def traceback_target(config: pytest.Config) -> Any:
 
 
 def write_to_real_stderr(config: pytest.Config, text: str) -> None:
-    """Write past pytest's capture: the process is about to be ended."""
+    """Write past pytest's capture."""
     file = config.stash.get(fault_handler_stderr_fd_key, None)
     if file is not None:
         os.write(file, text.encode(errors="replace"))

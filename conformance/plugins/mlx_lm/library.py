@@ -35,6 +35,7 @@ class MlxLm(Library):
     """The installed mlx-lm. Its models are plain ``nn.Module`` objects."""
 
     name: ClassVar[str] = "mlx_lm"
+    package: ClassVar[str] = "mlx_lm"
 
     def coverage(self) -> Coverage:
         """See ``Library.coverage``."""

@@ -54,6 +54,7 @@ class MlxVlm(Library):
     """The installed mlx-vlm. Its models are ``LoadedModel`` objects, reset before each run."""
 
     name: ClassVar[str] = "mlx_vlm"
+    package: ClassVar[str] = "mlx_vlm"
     schemes: ClassVar[tuple[str, ...]] = ("uniform", "turboquant")
 
     def coverage(self) -> Coverage:

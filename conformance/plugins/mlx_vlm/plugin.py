@@ -1,39 +1,55 @@
-"""The hooks of the mlx-vlm plugin."""
+"""The hooks of the mlx-vlm plugin. They import the library, which takes long, only when called."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from conformance.core.engine import Engine
-from conformance.core.family import Family, load_families
-from conformance.core.faults import Fault
-from conformance.core.library import Library
-from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
-from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
-from conformance.plugins.mlx_vlm.faults import FAULTS
-from conformance.plugins.mlx_vlm.library import MlxVlm
 from conformance.run.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from conformance.core.engine import Engine
+    from conformance.core.family import Family
+    from conformance.core.faults import Fault
+    from conformance.core.library import Library
+
+# ruff: noqa: PLC0415
+
+
+@hookimpl
+def conformance_engine_names() -> list[str]:
+    """Without these the library is not imported."""
+    return ["mlx_vlm", "mlx_vlm_batch_generate"]
 
 
 @hookimpl
 def conformance_libraries() -> list[Library]:
     """mlx-vlm."""
+    from conformance.plugins.mlx_vlm.library import MlxVlm
+
     return [MlxVlm()]
 
 
 @hookimpl
 def conformance_families() -> list[Family]:
     """The family files of this folder."""
+    from conformance.core.family import load_families
+
     return list(load_families(Path(__file__).parent / "families"))
 
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
     """``BatchGenerator``, fed as the server feeds it, and ``batch_generate``."""
+    from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
+    from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
+
     return [MlxVlmEngine, MlxVlmBatchGenerate]
 
 
 @hookimpl
 def conformance_faults() -> list[Fault]:
     """Historic defects. They import the library only when they are applied."""
+    from conformance.plugins.mlx_vlm.faults import FAULTS
+
     return list(FAULTS)

@@ -30,7 +30,7 @@ def judge_oracle(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
     pictures: list[Seen] = []
     for schedule in schedules:
         found: list[Finding] = []
-        mark = len(subject.meter)
+        mark, aside = len(subject.meter), subject.oracle.calls
         for request in schedule.requests:
             rechunked = schedule.options.prefill_step_size < len(request.prompt)
             for judge in (_stateless, _rechunked if rechunked else _repeated):
@@ -41,7 +41,9 @@ def judge_oracle(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
         findings += found
         calls = subject.meter[mark:]
         seconds = sum(call.seconds for call in calls)
-        results.append(ScheduleResult(schedule.name, worst(found), len(calls), seconds))
+        # Without those of streams and noise, which may be from an earlier case or run.
+        count = len(calls) - (subject.oracle.calls - aside)
+        results.append(ScheduleResult(schedule.name, worst(found), count, seconds))
     first = max(pictures, key=lambda seen: seen[0].verdict.severity, default=None)
     picture = first[1] if first is not None else None
     return Outcome(tuple(findings), tuple(results), worst_numbers(numbers), picture)

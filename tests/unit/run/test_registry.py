@@ -219,6 +219,73 @@ def test_what_is_wrong_is_reported_in_one_sentence_with_the_plugins_name(entry, 
     assert "\n" not in str(caught.value)
 
 
+@pytest.fixture
+def far(entry):
+    """A plugin that names its engine, beside one that does not; the calls of its slow hook."""
+    calls = []
+    moon = type("Moon", (Abacus,), {"name": "moon"})()
+    slow = plugin(
+        "slow",
+        engine_names=["far"],
+        engines=[engine(name="far", library="moon")],
+        families=[family("crater", "moon")],
+    )
+    slow.conformance_libraries = hookimpl(lambda: calls.append("imported") or [moon])
+    entry(slow, name="slow")
+    entry(plugin(**WHOLE), name="good")
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("globs", "imported"),
+    [
+        ((), True),
+        (("beads",), False),
+        (("b*",), False),
+        (("beads", "far"), True),
+        (("*",), True),
+        (("beads", "nowhere"), True),  # so that the error names all that there are
+    ],
+)
+def test_a_plugin_that_names_its_engines_is_left_out_where_none_is_wanted(far, globs, imported):
+    found = build_registry(engines=globs)
+    assert bool(far) is imported
+    assert set(found.engines) == ({"beads", "far"} if imported else {"beads"})
+    assert (("moon", "crater") in found.families) is imported
+
+
+def test_a_plugin_is_not_left_out_if_another_one_needs_its_library(far, entry):
+    entry(plugin(engines=[engine(name="beside", library="moon")]), name="more")
+    assert set(build_registry(engines=["beside"]).engines) == {"beads", "far", "beside"}
+    assert far
+
+
+def test_a_plugin_is_not_left_out_if_a_family_file_needs_its_library(far, tmp_path):
+    path = tmp_path / "own.json"
+    path.write_text('{"vocab_size": 16, "conformance": {"library": "moon"}}')
+    assert ("moon", "own") in build_registry(engines=["beads"], family_files=[path]).families
+    assert far
+
+
+def test_what_is_wrong_is_reported_whatever_is_left_out(far, entry):
+    entry(plugin(families=RuntimeError("no disk")), name="torn")
+    with pytest.raises(PluginError, match=r"^plugin 'torn': .*no disk"):
+        build_registry(engines=["beads"])
+
+
+@pytest.mark.parametrize("names", [["beads", "gone"], []])
+def test_a_plugin_that_names_other_engines_than_it_has_is_reported(names):
+    with pytest.raises(PluginError, match=r"conformance_engine_names\(\) must name the .*: beads$"):
+        build_registry([plugin(**WHOLE, engine_names=names)])
+
+
+def test_a_hook_that_ends_the_process_is_reported():
+    guest = ModuleType("guest")
+    guest.conformance_libraries = hookimpl(lambda: sys.exit("needs torch"))
+    with pytest.raises(PluginError, match=r"^plugin 'guest': .*SystemExit: needs torch"):
+        build_registry([guest])
+
+
 def test_the_plugin_that_came_first_keeps_its_name(entry):
     entry(plugin(**WHOLE), name="first")
     entry(plugin(faults=[fault()]), name="second")

@@ -1,0 +1,76 @@
+"""The stored oracles of tiny families: one file for each family, dtype and seed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.reference.oracle_file import OracleFile
+from conformance.reference.store import unwritable
+
+# A hash of all that a family's oracle depends on, of library, family, dtype and seed; ``None``
+# where that is not known, and nothing is stored.
+KeyOf = Callable[[Library, Family, str, int], str | None]
+
+SUFFIX = ".oracle"
+# All families of mlx-lm and mlx-vlm in one dtype take less than half of it.
+MOST_BYTES = 2_000_000_000
+
+
+class FamilyStore:
+    """Stored oracles in a folder of at most ``most_bytes``: the longest unused are removed first.
+
+    Args:
+        folder: is made when the first file is written.
+        key_of: makes the key of each file. If it has changed, the file is written anew.
+
+    Attributes:
+        reports: sentences about files that could not be used or written.
+    """
+
+    def __init__(self, folder: Path, key_of: KeyOf, *, most_bytes: int = MOST_BYTES) -> None:
+        self._folder, self._key_of, self._most_bytes = folder, key_of, most_bytes
+        self._grown, self._unwritable = True, False
+        self.reports: list[str] = []
+
+    def open(self, library: Library, family: Family, dtype: str, seed: int) -> OracleFile | None:
+        """The file of a family's oracle, or ``None`` if its results can't be stored."""
+        key = self._key_of(library, family, dtype, seed)
+        if key is None:
+            return None
+        path = self._folder / f"{library.name}-{family.name}-{dtype}-{seed}{SUFFIX}"
+        with contextlib.suppress(OSError):  # it does not exist, or may only be read
+            os.utime(path)
+        self._grown = True
+        return OracleFile(path, key, self.reports.append)
+
+    def save(self, file: OracleFile | None) -> None:
+        """Write what is new in ``file``; at the first time remove what is over the bound."""
+        if file is None or self._unwritable:
+            return
+        try:
+            if file.save() and self._grown:
+                self._grown = False
+                self._shrink(keep=file.path)
+        except OSError as error:
+            self._unwritable = True  # said once, and not tried again
+            self.reports.append(unwritable(self._folder, error))
+
+    def _shrink(self, keep: Path) -> None:
+        found = []
+        for path in self._folder.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError):  # another process has just removed it
+                status = path.stat()
+                found.append((status.st_mtime_ns, status.st_size, path))
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= self._most_bytes:
+                break
+            if path != keep:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                total -= size
