@@ -2,7 +2,3 @@
 
 The oracle shares no code with an engine; libraries and their batched engines are plugins.
 """
-
-from conformance.reference.mlx_lm_import import import_mlx_lm
-
-import_mlx_lm()

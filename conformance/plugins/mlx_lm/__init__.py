@@ -2,7 +2,3 @@
 
 ``legacy/`` is for old releases. What any library on mlx needs is in ``backend/``.
 """
-
-from conformance.reference.mlx_lm_import import import_mlx_lm
-
-import_mlx_lm()
