@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-import site
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -104,17 +103,18 @@ def _local() -> Iterator[Path]:
         if not file or _library(name) or name.split(".")[0] in (_OWN, "__main__"):
             continue
         path = Path(file)
-        if path.suffix == ".py" and not any(path.is_relative_to(p) for p in _installed()):
+        if path.suffix != ".py" or any(path.is_relative_to(p) for p in _installed()):
+            continue
+        if path.is_file():  # not one that was made for a moment
             yield path
 
 
 @functools.cache
 def _installed() -> tuple[Path, ...]:
-    """The folders of the standard library and of installed packages."""
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    paths = [sysconfig.get_path(name) for name in names]
-    paths += [*site.getsitepackages(), site.getusersitepackages()]
-    return tuple({Path(path).resolve() for path in paths if path} | {Path(p) for p in paths if p})
+    """The folders of the standard library and of installed packages, which have their versions."""
+    paths = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    paths |= {Path(p) for p in sys.path if p and any(Path(p).glob("*.dist-info"))}
+    return tuple(paths | {path.resolve() for path in paths})
 
 
 def _library(name: str) -> bool:

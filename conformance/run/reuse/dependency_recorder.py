@@ -38,19 +38,23 @@ class Recorder:
         if subject is None:
             return None
         place = (case.engine, case.family)
-        if self._seen.get(place) == len(sys.modules):
+        count = len(sys.modules)
+        if self._seen.get(place) == count:
             return {}
-        self._seen[place] = len(sys.modules)
         engine = session.registry.engines[case.engine]
         own = engine.__module__.startswith("conformance.") and engine.library in LIBRARIES
         names = modules_of(subject.model, (engine.library,) if own else LIBRARIES)
         before = self._reported.setdefault(place, set())
         new = names - before
+        digests = {name: self._digest(name) for name in sorted(new)}
         before |= new
-        return {name: self._digest(name) for name in sorted(new)}
+        self._seen[place] = count
+        return digests
 
     def _digest(self, name: str) -> str:
         path = Path(name) if name.endswith(".py") else file_of(name)
-        if path is None:
-            return EDITED
-        return file_digest(path) if path.stat().st_mtime < self._begin else EDITED
+        try:
+            older = path is not None and path.stat().st_mtime < self._begin
+        except OSError:  # removed during the run
+            older = False
+        return file_digest(path) if path is not None and older else EDITED

@@ -54,6 +54,27 @@ def test_a_module_of_the_users_own_counts_by_its_path(model, tmp_path, monkeypat
     assert str(tmp_path / "my_engine.py") in modules_of(model, ("mlx_lm",))
 
 
+def test_a_module_whose_file_is_gone_does_not(model, tmp_path, monkeypatch):
+    (tmp_path / "for_a_moment.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "for_a_moment", __import__("for_a_moment"))
+    (tmp_path / "for_a_moment.py").unlink()
+    assert str(tmp_path / "for_a_moment.py") not in modules_of(model, ("mlx_lm",))
+
+
+def test_a_folder_on_the_path_with_installed_packages_is_known_by_their_versions(
+    model, tmp_path, monkeypatch
+):
+    (tmp_path / "engine-1.0.dist-info").mkdir()
+    (tmp_path / "installed_engine.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "installed_engine", __import__("installed_engine"))
+    dependencies._installed.cache_clear()
+    found = modules_of(model, ("mlx_lm",))
+    dependencies._installed.cache_clear()
+    assert str(tmp_path / "installed_engine.py") not in found
+
+
 def test_nothing_installed_and_nothing_of_this_package_counts(model):
     found = modules_of(model)
     assert not [name for name in found if name.startswith(("conformance", "mlx.", "numpy"))]

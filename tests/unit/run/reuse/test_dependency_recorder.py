@@ -64,3 +64,8 @@ def test_a_result_that_may_be_another_next_time_is_not_kept(session, verdict):
 def test_a_model_that_could_not_be_loaded_is_not_kept(session):
     session.loaded = lambda case: None
     assert Recorder().modules(session, A, RIGHT) is None
+
+
+def test_a_file_that_is_gone_meanwhile_is_never_known(session, tmp_path):
+    session.modules.add(str(tmp_path / "gone.py"))
+    assert Recorder().modules(session, A, RIGHT)[str(tmp_path / "gone.py")] == EDITED
