@@ -2,7 +2,8 @@
 # Joins the results of N shards and reports them to GitHub: bash ci/summary.sh N [options of
 # conformance report]. It writes build/all.jsonl, JUnit XML, a badge and pages; the summary and the
 # annotations go to the job. It compares with baseline/all.jsonl, where there is one.
-# With --whole, an expectation that met no case is a problem.
+# With --whole, an expectation that met no case is a problem. CONFORMANCE_OPTIONS has more options,
+# separated by blanks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ $# -eq 0 ]; then
@@ -14,7 +15,8 @@ shift
 bash ci/setup.sh
 mkdir -p build/badge
 
-set -- --html build/report --badge build/badge --junit build/junit.xml --json build/all.jsonl \
+# shellcheck disable=SC2086  # several options
+set -- ${CONFORMANCE_OPTIONS:-} --html build/report --badge build/badge --junit build/junit.xml --json build/all.jsonl \
   --annotations "$@"
 if [ -s baseline/all.jsonl ]; then
   set -- --against baseline/all.jsonl "$@"

@@ -53,8 +53,8 @@ def test_a_failure_is_used_again_only_with_its_diagnosis():
     failed = make_result(A, Verdict.DIVERGED, expected=False)
     assert reuse(failed).plan(CASES).play == CASES
     diagnosed = make_finding(Verdict.EXACT, check="diagnosis")
-    told = make_result(A, Verdict.DIVERGED, expected=False, evidence=(diagnosed,))
-    assert reuse(told).plan(CASES).play == CASES[1:]
+    explained = make_result(A, Verdict.DIVERGED, expected=False, evidence=(diagnosed,))
+    assert reuse(explained).plan(CASES).play == CASES[1:]
 
 
 def test_results_are_judged_by_the_known_defects_of_today():
