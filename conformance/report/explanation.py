@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 
 import msgspec
 
@@ -131,4 +132,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 def encode(explanation: Explanation) -> str:
     """The explanation as one line of JSON, without the newline."""
-    return msgspec.json.encode(explanation).decode()
+    try:
+        return msgspec.json.encode(explanation).decode()
+    except UnicodeEncodeError:  # a name from a file may have half of a surrogate pair
+        return json.dumps(msgspec.to_builtins(explanation))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId
 from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry, select
-from conformance.run.tiers import FULL, WHOLE, Tier
+from conformance.run.tiers import WHOLE, Tier
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Selection:
     @property
     def whole(self) -> bool:
         """Whether the engines run all their cases, so that unmatched entries can be reported."""
-        return self.leads and self.shard.count == 1 and self.tier.name == FULL
+        return self.leads and self.shard.count == 1
 
     @property
     def leads(self) -> bool:
@@ -115,6 +115,15 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
         for scenario in registry.scenarios_for(engine, family)
         if scenario.name in wanted and selection.tier.plays(family, scenario.name)
     )
+    if (
+        not found
+        and selection.tier is not WHOLE
+        and cases(registry, replace(selection, tier=WHOLE))
+    ):
+        raise ConformanceError(
+            f"the {selection.tier.name} tier plays none of the selected scenarios in the selected "
+            "families; the full tier does (--tier full)"
+        )
     if not found:
         raise ConformanceError(_nothing_applies(registry, engines, set(chosen), wanted))
     return found

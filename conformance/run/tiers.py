@@ -66,6 +66,10 @@ class Tier:
     name: str = FULL
     choices: dict[str, Choice] = field(default_factory=dict)
 
+    def leaves_out(self, library: str) -> bool:
+        """Whether any of the library's families does not play the whole ladder."""
+        return library in self.choices
+
     def plays(self, family: Family, scenario: str) -> bool:
         """Whether the family plays any of the scenario."""
         return "*" not in self._without(family, scenario)
@@ -91,6 +95,15 @@ class Tier:
 
 WHOLE = Tier()
 """The full ladder."""
+
+
+def usual_tier(*, named: bool) -> str:
+    """The tier of a run that names none.
+
+    Args:
+        named: whether it names families or scenarios, which are then played whole.
+    """
+    return FULL if named else DEFAULT
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import results_by_hand
+from playwright.sync_api import expect
 
 from conformance.report.pages.material import Material
 from conformance.report.pages.site import write_site
@@ -120,7 +121,7 @@ def test_filters_are_cleared(matrix):
     page = matrix("engine=mlx_vlm&q=llava")
     assert len(rows(page)) == 1
     page.get_by_role("button", name="Clear").click()
-    page.wait_for_function("document.querySelectorAll('#matrix tbody tr[hidden]').length === 0")
+    expect(page.locator("#matrix tbody tr[hidden]")).to_have_count(0)
     assert page.evaluate("location.hash") == ""
 
 

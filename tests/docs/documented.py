@@ -15,6 +15,7 @@ DOCUMENTS = sorted(
 NOT_RUN = {
     "bash ci/run.sh": "the main job: half an hour",
     "bash ci/test.sh": "it is what runs this test",
+    "conformance audit tiers --power": "it writes; tests/integration/cli/audit/test_tiers.py runs it",
     "conformance releases": "it installs releases; tests/integration/test_releases.py runs it",
 }
 
@@ -49,6 +50,7 @@ SMALLER = (
     ("conformance run --model", (), "--scenario ragged"),
     ("conformance run", ("--engine", "--model"), "--engine mlx_lm"),
     ("conformance audit calibrate", (), "--engine mlx_lm"),
+    ("conformance run --tier quick", (), "--scenario wide"),
     ("conformance audit caches", ("--class",), "--class mlx_lm.BatchKVCache"),
     ("conformance audit bench", (), "--scenario ragged --skip speedup"),
     ("conformance audit power", ("--family",), "--family llama"),

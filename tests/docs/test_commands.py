@@ -49,6 +49,7 @@ def call(words, folder):
         words = [sys.executable, *words[1:]]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
     environment["PYTHONPATH"] = str(ROOT)
+    environment["XDG_CACHE_HOME"] = str(folder / "cache")
     # As in the virtual environment that a reader works in.
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     return subprocess.run(

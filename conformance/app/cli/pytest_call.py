@@ -91,7 +91,7 @@ def _suite_options(settings: Settings) -> list[str]:
         "timeout": (settings.timeout,),
         "memory": (settings.memory,) if settings.memory is not None else (),
         "shard": (settings.shard,) if settings.shard else (),
-        "tier": (settings.tier,) if settings.tier else (),
+        "tier": (settings.tier,),
         "cases": (settings.cases,) if settings.cases else (),
     }
     flags = {

@@ -137,7 +137,7 @@ def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
     problems: list[str] = []
     if setup.selection.leads:
         problems += filter(None, (account(setup.registry, x).problem for x in setup.libraries))
-    if setup.expectations is not None and setup.selection.whole and not plan.unchanged:
+    if setup.expectations is not None and setup.complete and not plan.unchanged:
         problems += setup.expectations.stale(results, whole=True)
     scenarios = tuple(setup.registry.scenarios)
     return Outcome(results, scenarios, tuple(problems), unchanged=plan.unchanged)

@@ -26,7 +26,7 @@ from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS
 from conformance.report.pages.place import check_place
 from conformance.report.worsening import Base
 from conformance.run.selection import DTYPES
-from conformance.run.tiers import TIERS
+from conformance.run.tiers import TIERS, usual_tier
 from conformance.tools.checkpoints.given import Given
 
 
@@ -180,7 +180,7 @@ def command(
         json=writable(json_file, "--json") if json_file else None,
         timeout=timeout,
         shard=shard,
-        tier=tier or "",
+        tier=tier or usual_tier(named=bool(families or scenarios or checkpoint)),
         memory=memory,
         oracle_cache=not no_oracle_cache,
         family_files=family_files,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from conformance.core.library_paths import chosen_options
+from conformance.run.tiers import FULL, usual_tier
 from conformance.tools.checkpoints.given import Given
 
 COLLECTOR = "conformance-result-collector"
@@ -95,7 +96,7 @@ class Settings:
     timeout: float
     checkpoint: Given | None = None
     shard: str = ""
-    tier: str = ""
+    tier: str = FULL
     memory: float | None = None
     cases: Path | None = None
     keep: bool = False
@@ -164,6 +165,7 @@ def settings(config: pytest.Config) -> Settings:
             ) from error
 
     timeout = number("timeout", "seconds")
+    named = any((many("family"), many("scenario"), one("model")))
     return Settings(
         engines=many("engine"),
         families=many("family"),
@@ -185,7 +187,7 @@ def settings(config: pytest.Config) -> Settings:
         if one("model")
         else None,
         shard=one("shard"),
-        tier=one("tier"),
+        tier=one("tier") or usual_tier(named=named),
         cases=path(one("cases")) if one("cases") else None,
         keep=config.getoption("conformance_keep"),
         memory=number("memory", "GB"),

@@ -235,6 +235,6 @@ class ResultCollector:
         self._selected = frozenset(case for node in nodeids if (case := case_of(node)))
 
     def _stale(self, results: list[CaseResult]) -> tuple[str, ...]:
-        if self.setup.expectations is None or not self.setup.selection.whole:
+        if self.setup.expectations is None or not self.setup.complete:
             return ()
         return self.setup.expectations.stale(results, whole=True)

@@ -28,7 +28,7 @@ from conformance.run.registry import Registry, build_registry, select
 from conformance.run.reuse.dependency_recorder import Recorder
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
 from conformance.run.session import Session
-from conformance.run.tiers import DEFAULT, FULL, tier
+from conformance.run.tiers import tier
 from conformance.tools.checkpoints.checkpoint_golden import Held, hold
 from conformance.tools.checkpoints.opening import open_checkpoint
 
@@ -167,6 +167,12 @@ class Setup:
         """
         return tuple(sorted({self.registry.engines[name].library for name in self.engines}))
 
+    @property
+    def complete(self) -> bool:
+        """Whether the run plays all cases of its engines, so that what meets none is stale."""
+        whole = not any(map(self.selection.tier.leaves_out, self.libraries))
+        return self.selection.whole and whole
+
     def library_of(self, case: CaseId) -> str:
         """The name of the library whose model the case runs."""
         return self.registry.engines[case.engine].library
@@ -236,7 +242,7 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         dtypes=tuple(_dtype(name) for name in given.dtypes),
         seeds=tuple(_seed(text) for text in given.seeds) or (0,),
         shard=Shard.parse(given.shard),
-        tier=tier(given.tier or _usual_tier(given)),
+        tier=tier(given.tier),
     )
     notes: tuple[str, ...] = ()
     if given.checkpoint is not None:
@@ -257,12 +263,6 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         expectations=_expectations(given.expectations) if given.use_expectations else None,
         notes=notes,
     )
-
-
-def _usual_tier(given: Settings) -> str:
-    """What is named is played whole; else the run would take long."""
-    named = given.families or given.scenarios or given.checkpoint
-    return FULL if named else DEFAULT
 
 
 def _expectations(folder: Path | None) -> Expectations:

@@ -139,7 +139,9 @@ def judge_batched(
     if subject.oracle.doubtful:
         findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
-        shown, missing = witnessed(scenario, schedules, plays, engine, subject.model)
+        shown, missing = witnessed(
+            scenario, schedules, plays, engine, subject.model, whole=not left_out
+        )
         findings += missing
     picture = picture_of(plays, findings)
     figures = worst_numbers(numbers)

@@ -45,6 +45,8 @@ def witnessed(
     plays: Sequence[Play],
     engine: type[Engine],
     model: Any,
+    *,
+    whole: bool = True,
 ) -> tuple[tuple[WitnessResult, ...], list[Finding]]:
     """For each witness the schedules that showed it; a finding for each one that is missing.
 
@@ -54,6 +56,7 @@ def witnessed(
     Args:
         schedules: all that were to be played: all of the scenario, or those that a tier has.
         plays: those that could be played.
+        whole: whether the schedules are all of the scenario, so that some must show something.
     """
     results, findings = [], []
     for witness in scenario.witnesses:
@@ -62,7 +65,9 @@ def witnessed(
         results.append(WitnessResult(witness.name, shown, excuse.reason if excuse else ""))
         if not shown and (excuse is None or excuse.unsupported):
             findings.append(_finding(scenario, witness, excuse))
-    return tuple(results), findings or _nothing(scenario, results)
+    if whole and not findings:
+        findings = _nothing(scenario, results)
+    return tuple(results), findings
 
 
 def _nothing(scenario: Scenario, results: Sequence[WitnessResult]) -> list[Finding]:

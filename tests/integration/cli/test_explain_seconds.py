@@ -55,21 +55,23 @@ def children(monkeypatch):
 
 def test_one_that_hangs_or_crashes_costs_only_itself(children, capsys):
     found = outcome(failing("hangs"), failing("crashes"), failing("llama"))
+    before = set(psutil.Process().children())  # a browser of another test, for example
     begin = time.monotonic()
     after = auto_explain.with_explanations(found, SCENARIOS, seconds=8, jobs=2)
     assert time.monotonic() - begin < 8, "one explanation gets half of the time"
     explanation = make_explanation()
     assert after.explanations == {explanation.case: explanation}
     assert capsys.readouterr().err.startswith("explained 1 of 3 failures in ")
-    assert not psutil.Process().children()
+    assert set(psutil.Process().children()) <= before
 
 
 def test_the_time_for_all_is_kept(children):
     found = outcome(*(failing("hangs", name) for name in ("ragged", "chunked")), failing("llama"))
+    before = set(psutil.Process().children())  # a browser of another test, for example
     begin = time.monotonic()
     auto_explain.with_explanations(found, SCENARIOS, seconds=1, jobs=1)
     assert time.monotonic() - begin < 5
-    assert not psutil.Process().children()
+    assert set(psutil.Process().children()) <= before
 
 
 def test_what_is_explained_already_is_not_explained_again(children, tmp_path):
