@@ -90,6 +90,7 @@ def test_versions_and_device_change_it(package, key):
 
 
 def test_a_setting_of_mlx_changes_it_and_others_do_not(package, key, monkeypatch):
+    monkeypatch.delenv("MLX_ENABLE_TF32", raising=False)
     before = key()
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert key() == before
