@@ -46,7 +46,7 @@ def witnessed(
     engine: type[Engine],
     model: Any,
     *,
-    whole: bool = True,
+    left_out: Sequence[str] = (),
 ) -> tuple[tuple[WitnessResult, ...], list[Finding]]:
     """For each witness the schedules that showed it; a finding for each one that is missing.
 
@@ -56,16 +56,17 @@ def witnessed(
     Args:
         schedules: all that were to be played: all of the scenario, or those that a tier has.
         plays: those that could be played.
-        whole: whether the schedules are all of the scenario, so that some must show something.
+        left_out: the scenario's other schedules, by name: what those are made to show is not
+            required, and without any of them something must be shown.
     """
     results, findings = [], []
     for witness in scenario.witnesses:
         shown = tuple(p.schedule.name for p in plays if any(map(witness.seen, p.traces)))
-        excuse = None if shown else _excuse(witness, schedules, engine, model)
+        excuse = None if shown else _excuse(witness, schedules, engine, model, left_out)
         results.append(WitnessResult(witness.name, shown, excuse.reason if excuse else ""))
         if not shown and (excuse is None or excuse.unsupported):
             findings.append(_finding(scenario, witness, excuse))
-    if whole and not findings:
+    if not (left_out or findings):
         findings = _nothing(scenario, results)
     return tuple(results), findings
 
@@ -79,13 +80,19 @@ def _nothing(scenario: Scenario, results: Sequence[WitnessResult]) -> list[Findi
 
 
 def _excuse(
-    witness: Witness, schedules: Sequence[Schedule], engine: type[Engine], model: Any
+    witness: Witness,
+    schedules: Sequence[Schedule],
+    engine: type[Engine],
+    model: Any,
+    left_out: Sequence[str],
 ) -> _Excuse | None:
     if lacking := witness.needs - engine.capabilities:
         return _Excuse(f"the engine does not declare {', '.join(sorted(lacking))}")
     made = [schedule for schedule in schedules if witness.made_for(schedule.name)]
     if not made:
         return _Excuse(f"{_NOT_PLAYED}{', '.join(witness.schedules)}")
+    if others := [name for name in left_out if witness.made_for(name)]:
+        return _Excuse(f"{_NOT_PLAYED}{', '.join(others)}")
     if rule := _excluding(witness, made, engine.prefix_reuse):
         reason = f"the engine declares PrefixReuse({rule})"
         return _Excuse(reason, unsupported=witness.essential)

@@ -151,3 +151,27 @@ def test_schedules_that_are_made_to_show_nothing_prove_nothing():
 def test_what_an_engine_does_not_declare_is_named():
     outcome = judge(Alone, never(needs=frozenset({Capability.TOGETHER})))
     assert excuses(outcome) == {"what never happens": "the engine does not declare together"}
+
+
+def judged_in_a_tier(witness, *left_out):
+    """``one`` is played; other schedules of the scenario are left out."""
+    toy = subject()
+    made = [Schedule("one", (together(text_request(brief(toy), "a", SHORT)),))]
+    scenario = Scenario("some", 1, "x", frozenset(), lambda brief: made, (witness,))
+    return judge_batched(toy, ContinuousBatching, scenario, made, left_out=left_out)
+
+
+def brief(toy):
+    return brief_for(toy, ContinuousBatching, 0)
+
+
+def test_what_a_schedule_that_the_tier_leaves_out_may_show_is_not_required():
+    outcome = judged_in_a_tier(never(), "other")
+    assert outcome.verdict is Verdict.EXACT
+    (witness,) = outcome.witnesses
+    assert (witness.schedules, witness.excused) == ((), "not played: other")
+
+
+def test_what_only_a_schedule_that_was_played_could_show_is_required():
+    assert judged_in_a_tier(never().shown_in("one"), "other").verdict is Verdict.VACUOUS
+    assert judged_in_a_tier(never()).verdict is Verdict.VACUOUS
