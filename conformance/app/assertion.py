@@ -27,12 +27,11 @@ from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import Selection, cases
 from conformance.run.session import Session
+from conformance.run.tiers import WHOLE, Tier
+from conformance.run.tiers import tier as tier_of
 from conformance.tools.checkpoints.folder import window_of
 from conformance.tools.checkpoints.given import Given
 from conformance.tools.checkpoints.opening import like_family, open_checkpoint
-
-QUICK = ("ragged", "staggered", "early_finish", "slot_reuse")
-"""The scenarios of the quick tier: padding, late joins, rows that leave, slots that are reused."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +63,9 @@ def assert_batching_conforms(
         model: a model of mlx-lm in memory, the path of a checkpoint folder, or a family's name.
             A model in memory is used as it is, and must not be called meanwhile.
         engine: which one decodes it; the library's own batch generator by default.
-        tier: ``quick``, a few scenarios that take seconds, or ``full``, all that the engine can
-            express.
-        scenarios: globs, in place of a tier.
+        tier: how much of the ladder is played: ``quick``, what catches most in seconds, ``default``
+            or ``full``, all that the engine can express.
+        scenarios: globs of scenarios to play whole, in place of a tier.
         dtype: the model's own by default, float32 for a family.
         seed: of the prompts.
         prompts: token ids of texts that prompts are cut from; drawn from the vocabulary, or for a
@@ -89,7 +88,8 @@ def assert_batching_conforms(
             model,
             build_registry(load_plugins(plugins)),
             engine=engine,
-            scenarios=tuple(scenarios) or _scenarios_of(tier),
+            scenarios=tuple(scenarios),
+            tier=WHOLE if scenarios else tier_of(tier),
             dtype=dtype,
             seed=seed,
             prompts=prompts,
@@ -103,19 +103,13 @@ def assert_batching_conforms(
     raise failure
 
 
-def _scenarios_of(tier: str) -> tuple[str, ...]:
-    """Globs of the tier's scenarios; none for all of them."""
-    if tier not in ("quick", "full"):
-        raise ConformanceError(f"tier={tier!r}: there are 'quick' and 'full'")
-    return QUICK if tier == "quick" else ()
-
-
 def _asserted(
     model: Any,
     registry: Registry,
     *,
     engine: str,
     scenarios: tuple[str, ...],
+    tier: Tier,
     dtype: str,
     seed: int,
     prompts: Sequence[Sequence[int]],
@@ -132,10 +126,12 @@ def _asserted(
         given = Given(Path(model).absolute(), cache=cache_dir)
         target = _on_disk(registry, given, engine, prompts, dtype)
     chosen = (engine,) if engine else _engines(target)
-    selection = Selection(chosen, (target.family,), scenarios, (dtype or target.dtype,), (seed,))
+    selection = Selection(
+        chosen, (target.family,), scenarios, (dtype or target.dtype,), (seed,), tier=tier
+    )
     kind = type(model)
     try:
-        session = Session(target.registry)
+        session = Session(target.registry, tier=tier)
         results = []
         for case in cases(target.registry, selection):
             result = session.run(case)
