@@ -125,6 +125,10 @@ class Session:
         found = self._subjects.get(self._key(case))
         return None if isinstance(found, ModelError) else found
 
+    def failed(self, case: CaseId) -> bool:
+        """Whether the case's model could not be loaded."""
+        return isinstance(self._subjects.get(self._key(case)), ModelError)
+
     def subject(self, case: CaseId) -> Subject:
         """The case's model with its oracles, loaded when it is first needed.
 

@@ -89,6 +89,11 @@ def file_of(name: str) -> Path | None:
     return None
 
 
+def all_of(library: str) -> str:
+    """In place of modules: every module of a package, those that will be added included."""
+    return f"{library}.*"
+
+
 @functools.cache
 def package_folder(package: str) -> Path | None:
     """The folder of an installed package; ``None`` if there is none. Nothing is imported."""

@@ -7,8 +7,14 @@ import time
 from pathlib import Path
 
 from conformance.core.verdict import CaseId, CaseResult, Verdict
-from conformance.run.reuse.dependencies import LIBRARIES, file_of, modules_of
-from conformance.run.reuse.digests import file_digest
+from conformance.run.reuse.dependencies import (
+    LIBRARIES,
+    all_of,
+    file_of,
+    modules_of,
+    package_folder,
+)
+from conformance.run.reuse.digests import file_digest, package_digest
 from conformance.run.session import Session
 
 EDITED = "edited during the run"
@@ -29,15 +35,15 @@ class Recorder:
     def modules(self, session: Session, case: CaseId, result: CaseResult) -> dict[str, str] | None:
         """Modules that were not reported before for this family and engine, with digests.
 
-        ``None`` if the result must not be kept: it may be another one next time, or the model is
-        not loaded, so that it is not known what it hangs on.
+        ``None`` if the result must not be kept: it may be another one next time. Where the model
+        could not be loaded it is not known what it hangs on: any module of its library.
         """
         if result.verdict in _FICKLE:
             return None
+        place = (case.engine, case.family)
         subject = session.loaded(case)
         if subject is None:
-            return None
-        place = (case.engine, case.family)
+            return self._of_library(session, case)
         count = len(sys.modules)
         if self._seen.get(place) == count:
             return {}
@@ -50,6 +56,15 @@ class Recorder:
         before |= new
         self._seen[place] = count
         return digests
+
+    def _of_library(self, session: Session, case: CaseId) -> dict[str, str] | None:
+        library = session.registry.engines[case.engine].library
+        if library not in LIBRARIES or not session.failed(case):
+            return None
+        folder = package_folder(library)
+        files = folder.rglob("*.py") if folder else ()
+        older = all(path.stat().st_mtime < self._begin for path in files)
+        return {all_of(library): package_digest(library) if older else EDITED}
 
     def _digest(self, name: str) -> str:
         path = Path(name) if name.endswith(".py") else file_of(name)

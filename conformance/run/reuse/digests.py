@@ -64,6 +64,13 @@ def _environment() -> Iterator[str]:
     yield from _contents(own, lambda path: path.suffix != ".pyc" and path.parent.name != _FAMILIES)
 
 
+@functools.cache
+def package_digest(package: str) -> str:
+    """A hash of all modules of a package; the package is not imported."""
+    contents = _contents(_root(package), lambda path: path.suffix == ".py")
+    return digest(line.encode() for line in contents)
+
+
 def _processor() -> str:
     """The kind of processor, which decides what is rounded how; with what it is able to."""
     try:

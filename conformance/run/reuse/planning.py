@@ -11,6 +11,7 @@ from conformance.checks.expectations.rules import CHECK as EXPECTATIONS
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.run.diagnosis import CHECK as DIAGNOSIS
 from conformance.run.registry import Registry
+from conformance.run.reuse.dependencies import all_of
 from conformance.run.reuse.digests import family_digest
 from conformance.run.reuse.result_store import ResultStore
 
@@ -88,7 +89,9 @@ class Reuse:
 
     def _touched(self, case: CaseId, modules: Collection[str]) -> bool:
         names = self._store.hangs_on(case)
-        return names is None or not names.isdisjoint(modules)
+        if names is None or not names.isdisjoint(modules):
+            return True
+        return any(all_of(module.partition(".")[0]) in names for module in modules)
 
     def _digest(self, case: CaseId) -> str:
         place = (self._registry.engines[case.engine].library, case.family)

@@ -14,7 +14,7 @@ import msgspec
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.store import write_cached
 from conformance.run.reuse.dependencies import file_of
-from conformance.run.reuse.digests import digest, environment_digest, file_digest
+from conformance.run.reuse.digests import digest, environment_digest, file_digest, package_digest
 
 # Environments whose results are kept; an upgrade of any package makes another one.
 _ENVIRONMENTS = 6
@@ -139,8 +139,10 @@ def _agree(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
 def module_digest(name: str) -> str:
     """The hash of the file that an import of this name would read; of a path, of that file.
 
-    A module of the user's own is named by its path.
+    A module of the user's own is named by its path; ``all_of`` stands for a whole package.
     """
+    if name.endswith(".*"):
+        return package_digest(name.removesuffix(".*"))
     path = Path(name) if name.endswith(".py") else file_of(name)
     return "gone" if path is None else file_digest(path)
 

@@ -61,8 +61,31 @@ def test_a_result_that_may_be_another_next_time_is_not_kept(session, verdict):
     assert Recorder().modules(session, A, make_result(verdict=verdict)) is None
 
 
-def test_a_model_that_could_not_be_loaded_is_not_kept(session):
-    session.loaded = lambda case: None
+@pytest.fixture
+def unloadable(session, monkeypatch, tmp_path):
+    """A session whose model could not be loaded by a library in a folder of the test."""
+    folder = tmp_path / "mlx_lm"
+    folder.mkdir()
+    (folder / "llama.py").touch()
+    os.utime(folder / "llama.py", (1, 1))
+    monkeypatch.setattr(Engine, "library", "mlx_lm")
+    monkeypatch.setattr(dependency_recorder, "package_folder", lambda name: folder)
+    session.loaded, session.failed = (lambda case: None), (lambda case: True)
+    return folder
+
+
+def test_a_model_that_could_not_be_loaded_hangs_on_all_of_its_library(session, unloadable):
+    found = Recorder().modules(session, A, RIGHT)
+    assert found == {"mlx_lm.*": dependency_recorder.package_digest("mlx_lm")}
+    os.utime(unloadable / "llama.py", (time.time() + 60, time.time() + 60))
+    assert Recorder().modules(session, A, RIGHT) == {"mlx_lm.*": EDITED}
+
+
+def test_a_model_that_was_not_tried_or_is_of_another_library_is_not_kept(session, unloadable):
+    session.failed = lambda case: False
+    assert Recorder().modules(session, A, RIGHT) is None
+    session.failed = lambda case: True
+    session.registry.engines["toy"] = type("Other", (Engine,), {"library": "toy"})
     assert Recorder().modules(session, A, RIGHT) is None
 
 

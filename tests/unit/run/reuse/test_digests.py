@@ -106,3 +106,15 @@ def test_a_family_counts_with_its_config_its_facts_and_its_model_file(tmp_path):
 
 def test_a_file_that_cannot_be_read_is_gone(tmp_path):
     assert file_digest(tmp_path / "nothing.py") == "gone"
+
+
+def test_a_package_counts_with_each_of_its_modules_and_those_that_are_added(monkeypatch, tmp_path):
+    monkeypatch.setattr(digests, "_root", lambda module: tmp_path)
+    found = set()
+    for name in ("a.py", "deep/b.py", "notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+        digests.package_digest.cache_clear()
+        found.add(digests.package_digest("lib"))
+    digests.package_digest.cache_clear()
+    assert len(found) == 2, "a text that is no module does not count here"

@@ -90,6 +90,8 @@ def test_what_hangs_on_a_changed_module_is_played_and_what_is_not_known():
     assert reuse(modules=modules).touched(CASES, {"lib.cache"}).play == CASES[1:]
     assert reuse(modules={A: modules[A]}).touched(CASES, {"lib.cache"}).play == CASES[1:]
     assert reuse(modules=modules).touched(CASES, {"lib.none"}).play == ()
+    whole = {A: frozenset({"lib.*"}), B: modules[B]}
+    assert reuse(modules=whole).touched(CASES, {"lib.new"}).play == CASES[:1]
 
 
 def test_a_bare_result_is_as_no_known_defect_had_been_looked_for():
