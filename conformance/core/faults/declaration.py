@@ -72,10 +72,14 @@ class Fault:
         return tuple(dict.fromkeys(place.partition("/")[0] for place in self.kills))
 
     def may_show(self, scenario: str, schedule: str) -> bool:
-        """Whether that schedule is one in which it must be caught, or any of its scenario is."""
-        named = [
-            place.partition("/")[2] for place in self.kills if scenario == place.partition("/")[0]
-        ]
+        """Whether that schedule is one in which it must be caught, or any of its scenario is.
+
+        Where all of ``kills`` name a schedule, no other looks for such a thing in any scenario.
+        """
+        places = [place.partition("/") for place in self.kills]
+        named = [name for own, _, name in places if own == scenario]
+        if not named:
+            return not all(name for _, _, name in places)
         return not any(named) or schedule in named
 
     @property

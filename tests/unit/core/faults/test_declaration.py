@@ -40,6 +40,8 @@ def test_a_fault_that_names_a_schedule_can_show_in_no_other_of_its_scenario():
     assert not narrow.may_show("held", "computed")
     assert narrow.may_show("ragged", "any")
     assert wide.may_show("held", "computed")
+    assert narrow.may_show("another", "any")
+    assert not killed_by("held/decoding").may_show("another", "any")
 
 
 def test_hits_are_counted_where_the_defect_took_effect():
