@@ -19,8 +19,8 @@ import msgspec
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.schedule import Schedule
+from conformance.core.tier_names import FULL, TIERS
 
-QUICK, DEFAULT, FULL = TIERS = ("quick", "default", "full")
 FILE = "tiers.json"
 
 Globs = dict[str, tuple[str, ...]]
@@ -95,15 +95,6 @@ class Tier:
 
 WHOLE = Tier()
 """The full ladder."""
-
-
-def usual_tier(*, named: bool) -> str:
-    """The tier of a run that names none.
-
-    Args:
-        named: whether it names families or scenarios, which are then played whole.
-    """
-    return FULL if named else DEFAULT
 
 
 @functools.cache

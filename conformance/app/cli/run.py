@@ -23,10 +23,10 @@ from conformance.app.cli.output_options import Output, output_options
 from conformance.app.cli.reuse import Chosen, reuse_options
 from conformance.app.cli.suite_run import SuiteRun
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS
+from conformance.core.tier_names import TIERS, usual_tier
 from conformance.report.pages.place import check_place
 from conformance.report.worsening import Base
 from conformance.run.selection import DTYPES
-from conformance.run.tiers import TIERS, usual_tier
 from conformance.tools.checkpoints.given import Given
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conformance.core.library_paths import chosen_options
-from conformance.run.tiers import FULL, usual_tier
+from conformance.core.tier_names import FULL, usual_tier
 from conformance.tools.checkpoints.given import Given
 
 COLLECTOR = "conformance-result-collector"

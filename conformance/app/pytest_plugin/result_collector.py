@@ -19,10 +19,10 @@ from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.invocation import this_invocation
+from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
-from conformance.run.tiers import DEFAULT, QUICK
 
 _TIERS = {
     QUICK: " of the quick tier: the schedules that catch most",

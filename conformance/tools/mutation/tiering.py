@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from conformance.core.family import Family
+from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.verdict import CaseResult
-from conformance.run.tiers import DEFAULT, QUICK, Choice, Globs, Tier
+from conformance.run.tiers import Choice, Globs, Tier
 from conformance.tools.mutation.kills import Kills, Place, killed_in
 
 QUICK_RATE = 0.98

@@ -6,7 +6,8 @@ import pytest
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Facts, Family
-from conformance.run.tiers import QUICK, TIERS, WHOLE, Choice, Tier, read_tiers, tier
+from conformance.core.tier_names import QUICK, TIERS
+from conformance.run.tiers import WHOLE, Choice, Tier, read_tiers, tier
 
 CHOICE = Choice(
     killed=9,

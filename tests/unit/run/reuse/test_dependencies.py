@@ -47,11 +47,11 @@ def test_another_librarys_modules_count_where_anything_may_be_used(model):
 
 
 def test_a_module_of_the_users_own_counts_by_its_path(model, tmp_path, monkeypatch):
-    (tmp_path / "my_engine.py").write_text("x = 1\n")
+    (tmp_path / "users_own_engine.py").write_text("x = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    __import__("my_engine")
-    monkeypatch.setitem(sys.modules, "my_engine", sys.modules["my_engine"])
-    assert str(tmp_path / "my_engine.py") in modules_of(model, ("mlx_lm",))
+    __import__("users_own_engine")
+    monkeypatch.setitem(sys.modules, "users_own_engine", sys.modules["users_own_engine"])
+    assert str(tmp_path / "users_own_engine.py") in modules_of(model, ("mlx_lm",))
 
 
 def test_a_module_whose_file_is_gone_does_not(model, tmp_path, monkeypatch):
@@ -66,13 +66,13 @@ def test_a_folder_on_the_path_with_installed_packages_is_known_by_their_versions
     model, tmp_path, monkeypatch
 ):
     (tmp_path / "engine-1.0.dist-info").mkdir()
-    (tmp_path / "installed_engine.py").touch()
+    (tmp_path / "an_installed_engine.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(sys.modules, "installed_engine", __import__("installed_engine"))
+    monkeypatch.setitem(sys.modules, "an_installed_engine", __import__("an_installed_engine"))
     dependencies._installed.cache_clear()
     found = modules_of(model, ("mlx_lm",))
     dependencies._installed.cache_clear()
-    assert str(tmp_path / "installed_engine.py") not in found
+    assert str(tmp_path / "an_installed_engine.py") not in found
 
 
 def test_nothing_installed_and_nothing_of_this_package_counts(model):

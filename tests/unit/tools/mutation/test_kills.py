@@ -1,9 +1,10 @@
 """Which schedules catch which fault: from trials, and under a tier."""
 
 from conformance.core.family import Facts, Family
+from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.report.trials import Kill, Outcome, Trial
 from conformance.run.registry import build_registry
-from conformance.run.tiers import DEFAULT, QUICK, WHOLE, Choice, Tier, read_tiers
+from conformance.run.tiers import WHOLE, Choice, Tier, read_tiers
 from conformance.tools.mutation.kills import Place, killed_in, kills_of, read_kills
 
 FAMILY = Family("llama", Facts(library="lib"), {"vocab_size": 8})
