@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 
 import mlx.core as mx
 
-from conformance.core.library_source import source_of
+from conformance.core.library_source import versions_of
 
 
 def device_name() -> str:
@@ -28,11 +27,5 @@ def package_versions(*packages: str) -> dict[str, str]:
     """
     found = {"python": platform.python_version()}
     for package in packages:
-        if source := source_of(package):
-            found |= {package: source.version, f"{package} source": source.text}
-            continue
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        found |= versions_of(package)
     return found

@@ -54,6 +54,19 @@ def source_of(package: str) -> Source | None:
     return Source(str(folder), _version(package, origin.parent), _described(folder, module))
 
 
+def versions_of(package: str) -> dict[str, str]:
+    """The version of a package that is installed; of a checkout also its path and commit.
+
+    These have a key of their own, such as ``mlx-lm source``. Nothing is imported.
+    """
+    if source := source_of(package):
+        return {package: source.version, f"{package} source": source.text}
+    try:
+        return {package: importlib.metadata.version(package)}
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+
+
 def source_folders() -> tuple[str, ...]:
     """The folders of the libraries that are checkouts, for another process's path."""
     found = [source_of(module.replace("_", "-")) for module in MODULES]

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import msgspec
 
 from conformance.checks.expectations.entries import Defect, code_of
 from conformance.core.errors import ExpectationError
-from conformance.core.library_source import source_of
+from conformance.core.library_source import versions_of
 from conformance.core.upstream_functions import digests, function_at, places, source_text
 
 FILE = "functions.json"
@@ -57,7 +56,7 @@ def followed(entries: Iterable[Defect], recorded: Recorded) -> tuple[Defect, ...
     A release that an entry names has the defect, whatever its source.
     """
     entries = tuple(entries)
-    installed = {package: _versions(package) for package in {entry.package for entry in entries}}
+    installed = {package: versions_of(package) for package in {entry.package for entry in entries}}
     others = {
         e.id for e in entries if installed[e.package] and not e.released(installed[e.package])
     }
@@ -80,13 +79,3 @@ def _compared(
     places_and_digests = [(*place.split(":", 1), before) for place, before in functions.items()]
     same = all(now[file].get(name) == before for file, name, before in places_and_digests)
     return msgspec.structs.replace(entry, **{"unchanged_in" if same else "changed_in": code})
-
-
-def _versions(package: str) -> dict[str, str]:
-    """The version that is installed, and its source if it is a checkout."""
-    if source := source_of(package):
-        return {package: source.version, f"{package} source": source.text}
-    try:
-        return {package: importlib.metadata.version(package)}
-    except importlib.metadata.PackageNotFoundError:
-        return {}

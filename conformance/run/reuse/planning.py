@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import msgspec
 
 from conformance.checks.expectations.rules import CHECK as EXPECTATIONS
+from conformance.core.library_source import versions_of
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.run.diagnosis import CHECK as DIAGNOSIS
 from conformance.run.registry import Registry
-from conformance.run.reuse.dependencies import all_of
+from conformance.run.reuse.dependencies import LIBRARIES, all_of
 from conformance.run.reuse.digests import family_digest
 from conformance.run.reuse.result_store import ResultStore
 
@@ -48,7 +49,7 @@ class Reuse:
         found = self._store.known(case, self._digest(case), self._tier)
         if found is None:
             return None
-        judged = self._judge(bare(found))
+        judged = self._judge(of_today(bare(found)))
         diagnosed = any(finding.check == DIAGNOSIS for finding in found.evidence)
         if not (judged.expected or diagnosed):
             return None
@@ -98,6 +99,15 @@ class Reuse:
         if place not in self._digests:
             self._digests[place] = family_digest(self._registry.families[place])
         return self._digests[place]
+
+
+def of_today(result: CaseResult) -> CaseResult:
+    """A kept result with the versions of today: a checkout may have moved on in other files."""
+    named = {name for name in result.versions if not name.endswith(" source")}
+    packages = sorted(named & {library.replace("_", "-") for library in LIBRARIES})
+    today = {key: text for package in packages for key, text in versions_of(package).items()}
+    kept = {n: v for n, v in result.versions.items() if n.removesuffix(" source") not in packages}
+    return msgspec.structs.replace(result, versions=kept | today)
 
 
 def bare(result: CaseResult) -> CaseResult:

@@ -7,7 +7,6 @@ import pytest
 from conformance.checks.expectations import load_expectations, same_code
 from conformance.checks.expectations.loading import OWN
 from conformance.core.errors import ExpectationError
-from conformance.core.library_source import Source
 
 ENTRY = next(e for e in load_expectations().defects if e.id == "arrays-cache-extract-view")
 NEXT = "0.33.0.dev0"
@@ -18,9 +17,7 @@ def followed(monkeypatch):
     """The entry, followed where a version of mlx-lm is installed, or a checkout of it."""
 
     def call(version, *, source="", recorded=None):
-        found = Source("/x", version, source) if source else None
-        monkeypatch.setattr(same_code, "source_of", lambda package: found)
-        monkeypatch.setattr(same_code.importlib.metadata, "version", lambda package: version)
+        monkeypatch.setattr(same_code, "versions_of", lambda package: versions(version, source))
         functions = same_code.functions_of(ENTRY) if recorded is None else recorded
         (entry,) = same_code.followed([ENTRY], {ENTRY.id: functions})
         return entry

@@ -7,6 +7,7 @@ from results_by_hand import make_finding, make_result
 
 from conformance.core.family import Facts, Family
 from conformance.core.verdict import CaseId, Verdict
+from conformance.run.reuse import planning
 from conformance.run.reuse.planning import Reuse, bare
 
 A, B = "mlx_lm/llama/ragged/float32/0", "mlx_lm/llama/wide/float32/0"
@@ -99,3 +100,16 @@ def test_a_bare_result_is_as_no_known_defect_had_been_looked_for():
     result = make_result(A, Verdict.DIVERGED, expected=True, known="x", evidence=(right, rule))
     assert bare(result).evidence == (right,)
     assert (bare(result).expected, bare(result).known) == (False, None)
+
+
+def test_a_kept_result_is_of_the_checkout_of_today(monkeypatch):
+    def now(package):
+        return {package: "0.33.0", f"{package} source": "/x@new"}
+
+    monkeypatch.setattr(planning, "versions_of", now)
+    old = {"mlx": "0.32.4", "mlx-lm": "0.33.0", "mlx-lm source": "/x@old"}
+    (found,) = reuse(make_result(A, versions=old)).plan(CASES).reused
+    assert found.versions == {"mlx": "0.32.4", "mlx-lm": "0.33.0", "mlx-lm source": "/x@new"}
+    monkeypatch.setattr(planning, "versions_of", lambda package: {package: "0.32.2"})
+    (found,) = reuse(make_result(A, versions=old)).plan(CASES).reused
+    assert found.versions == {"mlx": "0.32.4", "mlx-lm": "0.32.2"}
