@@ -93,6 +93,8 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         ratio: largest difference over its noise, of all steps of the request.
         cause: the likely cause, as text.
         known: the ids of the entries of ``expectations/`` that allow it; empty for a new finding.
+        mended: the ids of the known defects that were mended when it was found; empty if the code
+            ran as released.
     """
 
     verdict: Verdict
@@ -111,6 +113,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     ratio: float | None = None
     cause: str = ""
     known: str = ""
+    mended: str = ""
 
 
 class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -149,6 +152,19 @@ class WitnessResult(msgspec.Struct, frozen=True, omit_defaults=True):
     excused: str = ""
 
 
+class MendedResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A case with known defects, played once more with those defects mended.
+
+    ``defects`` are the ids of their entries; ``schedules`` are those that were played: what had
+    failed as released.
+    """
+
+    verdict: Verdict
+    defects: tuple[str, ...]
+    schedules: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
 class CaseResult(msgspec.Struct, frozen=True):
     """One line of a result file.
 
@@ -162,7 +178,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     ``part:SuScaledRoPE``), by which known defects of shared code are recognised. ``invocation`` is
     the run that played it. ``left_out`` are schedules of the scenario that the run's tier does not
     play. ``key`` is a hash of all that the case hung on, where that is known; ``reused`` means that
-    an earlier run with the same key gave the result.
+    an earlier run with the same key gave the result. ``mended`` is the case with its known defects
+    mended; ``unmended`` are ids of those that hide what is behind them, as they have no mend.
     """
 
     case: str
@@ -192,6 +209,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     key: str = ""
     reused: bool = False
     traits: tuple[str, ...] = ()
+    mended: MendedResult | None = None
+    unmended: tuple[str, ...] = ()
 
 
 def encode(result: CaseResult) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -102,3 +103,13 @@ def _register(manager: pluggy.PluginManager, plugin: object, name: str | None) -
 
 def _name(manager: pluggy.PluginManager, plugin: object) -> str:
     return manager.get_name(plugin) or repr(plugin)
+
+
+def brings_hooks(plugin: object) -> bool:
+    """Whether a pytest plugin, such as a user's ``conftest.py``, implements hooks of ours."""
+    if plugin is hookspecs:
+        return False
+    marker = f"{hookspecs.PROJECT}_impl"
+    names = (name for name, _ in inspect.getmembers(hookspecs, inspect.isfunction))
+    found = (inspect.getattr_static(plugin, name, None) for name in names)
+    return any(hasattr(function, marker) for function in found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from conformance.core.errors import ConformanceError, PluginError
 from conformance.core.family import Family, load_family
 from conformance.core.faults import Fault
 from conformance.core.library import Library
+from conformance.core.mends import Mend
 from conformance.core.prefix_reuse import PrefixReuse
 from conformance.run.hosting import error_text, hook_manager, origin
 from conformance.scenarios import Scenario
@@ -45,6 +46,11 @@ class Registry:
     scenarios: Mapping[str, Scenario]
     faults: Mapping[str, Fault]
     plugins: tuple[Plugin, ...]
+    mends: Mapping[str, Mend] = field(default_factory=dict)
+
+    def mend_of(self, defect: str) -> Mend | None:
+        """The mend of the known defect with that id."""
+        return next((mend for mend in self.mends.values() if defect in mend.defects), None)
 
     def families_of(self, engine: type[Engine]) -> tuple[Family, ...]:
         """The families that an engine can decode, by name."""
@@ -125,6 +131,7 @@ def _registry(manager: pluggy.PluginManager, family_files: tuple[Path, ...]) -> 
     engines = _collect_engines(manager)
     scenarios = _collect(manager, "conformance_scenarios", Scenario)
     faults = _collect(manager, "conformance_faults", Fault)
+    mends = _collect(manager, "conformance_mends", Mend)
     named = [("--family-file", load_family(path)) for path in family_files]
     replaced = {_family_key(family) for _, family in named}
     families = [pair for pair in families if _family_key(pair[1]) not in replaced] + named
@@ -139,6 +146,7 @@ def _registry(manager: pluggy.PluginManager, family_files: tuple[Path, ...]) -> 
             "scenario", sorted(scenarios, key=lambda pair: pair[1].rung), key=_item_name
         ),
         faults=_unique("fault", faults, key=lambda fault: fault.key),
+        mends=_unique("mend", mends, key=_item_name),
         plugins=tuple(Plugin(name, origin(p)) for name, p in manager.list_name_plugin()),
     )
 

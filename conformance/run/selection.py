@@ -145,3 +145,25 @@ def _nothing_applies(
         f"none of the selected scenarios applies: {engine}/{family}/{scenario}: {reason} "
         f"(`conformance show families --json` says why for each)"
     )
+
+
+def known_dtype(name: str) -> str:
+    """The name, if it is one of the working dtypes.
+
+    Raises:
+        ConformanceError: it is none.
+    """
+    if name not in DTYPES:
+        raise ConformanceError(f"no dtype {name!r}; there are {', '.join(DTYPES)}")
+    return name
+
+
+def seed_number(text: str) -> int:
+    """The seed that a text names.
+
+    Raises:
+        ConformanceError: it is no whole number of at least 0.
+    """
+    if not text.isdecimal():
+        raise ConformanceError(f"seed {text!r} is no whole number of at least 0")
+    return int(text)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import time
 from collections import OrderedDict
+from collections.abc import Collection
 
 import msgspec
 
@@ -64,6 +65,7 @@ class Session:
         *,
         around: Around = contextlib.nullcontext,
         until: Until | None = None,
+        only: Collection[str] = (),
     ) -> CaseResult:
         """Run the case and judge it. A library's failure is a verdict, never an exception.
 
@@ -71,6 +73,7 @@ class Session:
             around: entered for each run of the engine with its schedule's name, as a fault is.
             until: called for each run with its findings; once it is true, the case is left as it
                 is.
+            only: the schedules to play of those of the tier; all by default.
 
         Raises:
             MachineError: this machine lacks the disk or the right that a model's files need.
@@ -83,7 +86,7 @@ class Session:
             mark = len(subject.meter)
             self.phases.read(subject.meter)
             leaks = ThreadLeaks()
-            outcome = self._with_leaks(self._judged(subject, case, until), leaks)
+            outcome = self._with_leaks(self._judged(subject, case, until, only), leaks)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
             self._keep(subject)
         except Exception as error:
@@ -96,14 +99,17 @@ class Session:
             return result
         return msgspec.structs.replace(result, traits=self._traits_of(case, subject))
 
-    def _judged(self, subject: Subject, case: CaseId, until: Until | None) -> Outcome:
+    def _judged(
+        self, subject: Subject, case: CaseId, until: Until | None, only: Collection[str]
+    ) -> Outcome:
         engine = self.registry.engines[case.engine]
         scenario = self.registry.scenarios[case.scenario]
-        schedules = scenario.make(brief_for(subject, engine, case.seed))
+        made = scenario.make(brief_for(subject, engine, case.seed))
+        schedules = [s for s in made if not only or s.name in only]
         if scenario.oracle_only:
             return judge_oracle(subject, schedules)
         kept = self.tier.kept(subject.family, scenario.name, schedules)
-        left_out = tuple(s.name for s in schedules if s not in kept)
+        left_out = tuple(s.name for s in made if s not in kept)
         return judge_batched(subject, engine, scenario, kept, left_out=left_out, until=until)
 
     def _keep(self, subject: Subject) -> None:

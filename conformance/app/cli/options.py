@@ -124,6 +124,15 @@ def plugins_option(function: F) -> F:
     )(function)
 
 
+def mends_option(function: F) -> F:
+    """``--no-mends``: cases with known defects are played only as released."""
+    return click.option(
+        "--no-mends",
+        is_flag=True,
+        help="Do not play cases with known defects once more with those defects mended.",
+    )(function)
+
+
 def case_options(function: F) -> F:
     """What decides how a case is run and judged: own families, plugins, the expectations."""
     for option in (
@@ -217,6 +226,7 @@ def case_settings(
     family_files: tuple[Path, ...],
     expectations: Path | None,
     no_expectations: bool,
+    no_mends: bool = False,
     **more: Any,
 ) -> Settings:
     """Settings from the shared options; what a command has no option for is left at its default."""
@@ -234,4 +244,5 @@ def case_settings(
         family_files=tuple(path.absolute() for path in family_files),
         expectations=expectations.absolute() if expectations else None,
         use_expectations=not no_expectations,
+        mends=not no_mends,
     )

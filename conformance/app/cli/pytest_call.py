@@ -98,6 +98,7 @@ def _suite_options(settings: Settings) -> list[str]:
         "keep": settings.keep,
         "no-expectations": not settings.use_expectations,
         "no-oracle-cache": not settings.oracle_cache,
+        "no-mends": not settings.mends,
     }
     real = settings.checkpoint
     if real is not None:

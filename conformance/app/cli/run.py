@@ -17,6 +17,7 @@ from conformance.app.cli.options import (
     jobs_option,
     json_lines,
     library_path_option,
+    mends_option,
     writable,
 )
 from conformance.app.cli.output_options import Output, output_options
@@ -128,6 +129,7 @@ from conformance.tools.checkpoints.given import Given
     "yours; the first run writes it.",
 )
 @checkpoint_options
+@mends_option
 @case_options
 @library_path_option
 @click.pass_context
@@ -156,6 +158,7 @@ def command(
     plugins: tuple[str, ...],
     expectations: Path | None,
     no_expectations: bool,
+    no_mends: bool,
     checkpoint: Given | None,
 ) -> None:
     """Run cases and judge each against its single stream.
@@ -187,6 +190,7 @@ def command(
         plugins=plugins,
         expectations=expectations,
         no_expectations=no_expectations,
+        no_mends=no_mends,
         checkpoint=checkpoint,
     )
     seconds = EXPLAIN_SECONDS if report is not None else 0.0

@@ -94,22 +94,24 @@ class CaseItem(SuiteItem):
         error: Exception | None = None
         try:
             with _watchdog(self):
-                result = self.setup_.session.run(self.case)
+                result = self.setup_.judged(self.setup_.session.run(self.case))
+                result = self.setup_.mended(self.case, result)
         except pytest.fail.Exception as stopped:
             if not str(stopped).startswith("Timeout"):
                 raise
             self._taint()
             seconds = time.perf_counter() - started
-            result = hang(self.setup_, self.case, seconds, _interrupted_at(stopped))
+            found = hang(self.setup_, self.case, seconds, _interrupted_at(stopped))
+            result = self.setup_.judged(found)
         except Exception as caught:  # noqa: BLE001  (a defect of the harness is reported as one)
             error = caught
             seconds = time.perf_counter() - started
-            result = harness_failure(self.setup_, self.case, caught, seconds)
+            found = harness_failure(self.setup_, self.case, caught, seconds)
+            result = self.setup_.judged(found)
         if self.setup_.session.tainted:
             self._taint()
         for line in self.setup_.take_reports():
             write_to_real_stderr(self.config, f"conformance: {line}\n")
-        result = self.setup_.judged(result)
         if not result.expected and not result.verdict.good and error is None:
             result = self.setup_.diagnosed(self.case, result)
         if error is None:

@@ -74,6 +74,7 @@ _ONE = (
 _FLAGS = (
     ("keep", "Keep the results in the user's cache, for `conformance run` to use again."),
     ("no-expectations", "Judge every case as if no defect were known."),
+    ("no-mends", "Do not play cases with known defects once more with those mended."),
     ("trust-remote-code", "Python files in the folder of --conformance-model may be run."),
     ("force", "Run --conformance-model even where memory does not suffice."),
     ("no-oracle-cache", "Make all single streams and their noise anew, and store none."),
@@ -102,6 +103,7 @@ class Settings:
     keep: bool = False
     plugins: tuple[str, ...] = ()
     oracle_cache: bool = True
+    mends: bool = True
 
     @property
     def family_options(self) -> tuple[str, ...]:
@@ -193,6 +195,7 @@ def settings(config: pytest.Config) -> Settings:
         memory=number("memory", "GB"),
         plugins=many("plugin"),
         oracle_cache=not config.getoption("conformance_no_oracle_cache"),
+        mends=not config.getoption("conformance_no_mends"),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +19,20 @@ from conformance.reference.family_store import FamilyStore
 from conformance.reference.oracle_key import oracle_key
 from conformance.reference.store import folder_of, sweep
 from conformance.report.message import RULE
-from conformance.run import hookspecs
 from conformance.run.diagnosis import diagnose
 from conformance.run.family_seconds import FamilySeconds
-from conformance.run.hosting import load_plugins
+from conformance.run.hosting import brings_hooks, load_plugins
+from conformance.run.mending import Mending
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.reuse.dependency_recorder import Recorder
-from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, Shard, cases
+from conformance.run.selection import (
+    DEFAULT_ENGINES,
+    Selection,
+    Shard,
+    cases,
+    known_dtype,
+    seed_number,
+)
 from conformance.run.session import Session
 from conformance.run.tiers import tier
 from conformance.tools.checkpoints.checkpoint_golden import Held, hold
@@ -104,6 +110,11 @@ class Setup:
         return Session(self.registry, tier=self.selection.tier, store=self.store)
 
     @functools.cached_property
+    def mending(self) -> Mending:
+        """Plays cases of this process with their known defects mended."""
+        return Mending(self.session)
+
+    @functools.cached_property
     def store(self) -> FamilyStore | None:
         """Where oracles of tiny families are kept from run to run, if they are."""
         if not self.settings.oracle_cache:
@@ -148,6 +159,7 @@ class Setup:
     def forget_session(self) -> None:
         """Begin a new session at the next case: the old one was interrupted in the middle."""
         self.__dict__.pop("session", None)
+        self.__dict__.pop("mending", None)
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -200,6 +212,16 @@ class Setup:
             return msgspec.structs.replace(judged, evidence=(*known, *rules))
         return msgspec.structs.replace(like, family=result.family)
 
+    def mended(self, case: CaseId, result: CaseResult) -> CaseResult:
+        """``result``, and what comes of the case with its known defects mended.
+
+        A checkpoint is not played again, as that takes long.
+        """
+        expectations = self.expectations
+        if expectations is None or not self.settings.mends or self.settings.checkpoint is not None:
+            return result
+        return expectations.apply(self.mending.play(case, result, expectations.shown_in(result)))
+
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
         """``result`` of a failing case, compared with engines that are right by construction."""
         if result.verdict is Verdict.HANG:
@@ -217,7 +239,7 @@ def find_setup(config: pytest.Config) -> Setup:
         ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
     """
     if _KEY not in config.stash:
-        plugins = [p for p in config.pluginmanager.get_plugins() if _brings_hooks(p)]
+        plugins = [p for p in config.pluginmanager.get_plugins() if brings_hooks(p)]
         config.stash[_KEY] = make_setup(settings(config), plugins)
     return config.stash[_KEY]
 
@@ -239,8 +261,8 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         engines=given.engines or DEFAULT_ENGINES,
         families=given.families,
         scenarios=given.scenarios,
-        dtypes=tuple(_dtype(name) for name in given.dtypes),
-        seeds=tuple(_seed(text) for text in given.seeds) or (0,),
+        dtypes=tuple(known_dtype(name) for name in given.dtypes),
+        seeds=tuple(seed_number(text) for text in given.seeds) or (0,),
         shard=Shard.parse(given.shard),
         tier=tier(given.tier),
     )
@@ -276,25 +298,3 @@ def _lines(path: Path) -> frozenset[str]:
         return frozenset(path.read_text(encoding="utf-8").split())
     except (OSError, UnicodeDecodeError) as error:
         raise ConformanceError(f"{path}: cannot read the cases: {error}") from error
-
-
-def _dtype(name: str) -> str:
-    if name not in DTYPES:
-        raise ConformanceError(f"no dtype {name!r}; there are {', '.join(DTYPES)}")
-    return name
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise ConformanceError(f"seed {text!r} is no whole number of at least 0")
-    return int(text)
-
-
-def _brings_hooks(plugin: object) -> bool:
-    """Whether a pytest plugin, such as a user's ``conftest.py``, implements hooks of ours."""
-    if plugin is hookspecs:
-        return False
-    marker = f"{hookspecs.PROJECT}_impl"
-    names = (name for name, _ in inspect.getmembers(hookspecs, inspect.isfunction))
-    found = (inspect.getattr_static(plugin, name, None) for name in names)
-    return any(hasattr(function, marker) for function in found)

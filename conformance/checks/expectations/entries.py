@@ -44,8 +44,9 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             verdicts, if the family's weights decide which one it is.
         schedules: for a scenario, the only schedules that may fail; any if absent. A case that
             plays none of them is not concerned.
+        functions: digests of the upstream functions that it was diagnosed in.
         unchanged_in: the installed code, outside of ``versions``, that has the same functions.
-        changed_in: the installed code that has others. Neither is a field of a file.
+        changed_in: the installed code that has others. These three are no fields of a file.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     script: str = ""
     verdicts: dict[str, Verdict | tuple[Verdict, ...]]
     schedules: dict[str, tuple[str, ...]] = {}
+    functions: dict[str, str] = {}
     unchanged_in: str = ""
     changed_in: str = ""
 

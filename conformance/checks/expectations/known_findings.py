@@ -22,7 +22,7 @@ def marked(
     refusing = [refusal for refusal in refusals if refusal.concerns(result)]
 
     def known(finding: Finding) -> str:
-        if finding.verdict.good:
+        if finding.verdict.good or finding.mended:
             return ""
         ids = [entry.id for entry in defects if _allows(entry, result, finding)]
         if finding.verdict is Verdict.UNSUPPORTED:

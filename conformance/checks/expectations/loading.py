@@ -119,7 +119,7 @@ def _defect_problem(entry: Defect) -> str:
 
 
 def _extra(entry: Defect) -> str:
-    found = [name for name in ("unchanged_in", "changed_in") if getattr(entry, name)]
+    found = [name for name in ("functions", "unchanged_in", "changed_in") if getattr(entry, name)]
     return f"field {found[0]!r} is none of a file" if found else ""
 
 

@@ -31,13 +31,9 @@ class Expectations:
         """
         if lacking(result.verdict, result.evidence):
             return msgspec.structs.replace(result, expected=True, known=None)
-        refused = any(r.refused(result) for r in self.refusals)
-        concerned = [e for e in self.defects if e.concerns(result)]
-        entries = _applicable(result, concerned, refused=refused)
-        hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
-        # A refused case can show no defect.
-        refusal = next((r for r in self.refusals if r.explains(result)), None)
-        if refusal or not entries or hidden:
+        refusal = self._refusal(result)
+        entries = self.shown_in(result)
+        if not entries:
             return msgspec.structs.replace(
                 result,
                 expected=result.verdict.good or refusal is not None,
@@ -45,11 +41,26 @@ class Expectations:
                 evidence=marked(result, (), self.refusals),
             )
         names = ", ".join(entry.id for entry in entries)
-        problem = _problem(result, entries, refused=refused)
+        problem = _problem(result, entries, refused=self._refused(result)) or _behind(result)
         evidence = marked(result, entries, self.refusals)
         if problem:
             evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
         return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
+
+    def shown_in(self, result: CaseResult) -> tuple[Defect, ...]:
+        """The entries whose defects the case shows, or should show; a refused case shows none."""
+        if self._refusal(result) or lacking(result.verdict, result.evidence):
+            return ()
+        concerned = [e for e in self.defects if e.concerns(result)]
+        entries = _applicable(result, concerned, refused=self._refused(result))
+        hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
+        return () if hidden else tuple(entries)
+
+    def _refusal(self, result: CaseResult) -> Refusal | None:
+        return next((r for r in self.refusals if r.explains(result)), None)
+
+    def _refused(self, result: CaseResult) -> bool:
+        return any(r.refused(result) for r in self.refusals)
 
     def stale(self, results: Iterable[CaseResult], *, whole: bool) -> tuple[str, ...]:
         """A sentence for each part of an entry that matched no case of a whole run.
@@ -112,6 +123,14 @@ def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) ->
             continue
         return f"{names}: does not cover schedule {schedule.name!r}, which is {schedule.verdict}"
     return ""
+
+
+def _behind(result: CaseResult) -> str:
+    """What is wrong though the known defects were mended; empty if nothing is."""
+    mended = result.mended
+    if mended is None or mended.verdict.good:
+        return ""
+    return f"{', '.join(mended.defects)}: with that mended the case is {mended.verdict}"
 
 
 def _shown(result: CaseResult, entry: Defect) -> set[Verdict]:

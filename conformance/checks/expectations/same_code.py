@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -55,27 +56,33 @@ def followed(entries: Iterable[Defect], recorded: Recorded) -> tuple[Defect, ...
 
     A release that an entry names has the defect, whatever its source.
     """
-    entries = tuple(entries)
+    entries = tuple(
+        msgspec.structs.replace(entry, functions=dict(recorded.get(entry.id, {})))
+        for entry in entries
+    )
     installed = {package: versions_of(package) for package in {entry.package for entry in entries}}
     others = {
         e.id for e in entries if installed[e.package] and not e.released(installed[e.package])
     }
-    files = {place.partition(":")[0] for name in others for place in recorded.get(name, {})}
-    now = {file: digests(source_text(file) or "") for file in files}
     return tuple(
-        _compared(e, recorded[e.id], now, code_of(e.package, installed[e.package]))
-        if e.id in others and e.id in recorded
+        _compared(e, code_of(e.package, installed[e.package]))
+        if e.id in others and e.functions
         else e
         for e in entries
     )
 
 
-def _compared(
-    entry: Defect,
-    functions: Mapping[str, str],
-    now: Mapping[str, Mapping[str, str]],
-    code: str,
-) -> Defect:
-    places_and_digests = [(*place.split(":", 1), before) for place, before in functions.items()]
-    same = all(now[file].get(name) == before for file, name, before in places_and_digests)
-    return msgspec.structs.replace(entry, **{"unchanged_in" if same else "changed_in": code})
+def _compared(entry: Defect, code: str) -> Defect:
+    place = "unchanged_in" if as_diagnosed(entry) else "changed_in"
+    return msgspec.structs.replace(entry, **{place: code})
+
+
+def as_diagnosed(entry: Defect) -> bool:
+    """Whether the installed functions are those that the entry was diagnosed in."""
+    places_and_digests = [(*place.split(":", 1), found) for place, found in entry.functions.items()]
+    return all(_digests_of(file).get(name) == found for file, name, found in places_and_digests)
+
+
+@functools.cache
+def _digests_of(file: str) -> dict[str, str]:
+    return digests(source_text(file) or "")

@@ -3,7 +3,7 @@
 The faults themselves are in ``faults/`` of each plugin, what runs them in ``tools/mutation/``.
 """
 
-from conformance.core.faults.declaration import Fault, Hits, fault, faults_in
+from conformance.core.faults.declaration import Fault, Hits, declared_in, fault
 from conformance.core.faults.patching import replace
 
-__all__ = ["Fault", "Hits", "fault", "faults_in", "replace"]
+__all__ = ["Fault", "Hits", "declared_in", "fault", "replace"]

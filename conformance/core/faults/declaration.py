@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from conformance.core.faults.patching import Patch
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -143,10 +145,10 @@ def fault(
     return declare
 
 
-def faults_in(package: str) -> tuple[Fault, ...]:
-    """The faults that the modules of an imported package declare, each module's in their order."""
+def declared_in(package: str, kind: type[T]) -> tuple[T, ...]:
+    """What the modules of an imported package declare of a kind, each module's in their order."""
     names = (found.name for found in pkgutil.iter_modules(sys.modules[package].__path__))
     modules = [importlib.import_module(f"{package}.{name}") for name in names]
     return tuple(
-        value for module in modules for value in vars(module).values() if isinstance(value, Fault)
+        value for module in modules for value in vars(module).values() if isinstance(value, kind)
     )

@@ -8,6 +8,7 @@ from conformance.core.engine import Engine
 from conformance.core.family import Family, load_families
 from conformance.core.faults import Fault
 from conformance.core.library import Library
+from conformance.core.mends import Mend
 from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
 from conformance.plugins.mlx_lm.compat import prefills_in_pieces
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
@@ -52,3 +53,13 @@ def conformance_faults() -> list[Fault]:
     from conformance.plugins.mlx_lm.faults import FAULTS  # noqa: PLC0415
 
     return list(FAULTS)
+
+
+@hookimpl
+def conformance_mends() -> list[Mend]:
+    """Repairs of known defects of mlx-lm; none before 0.31.2, as for faults."""
+    if not prefills_in_pieces():
+        return []
+    from conformance.plugins.mlx_lm.mends import MENDS  # noqa: PLC0415
+
+    return list(MENDS)

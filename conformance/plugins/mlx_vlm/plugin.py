@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from conformance.core.family import Family
     from conformance.core.faults import Fault
     from conformance.core.library import Library
+    from conformance.core.mends import Mend
 
 # ruff: noqa: PLC0415
 
@@ -53,3 +54,11 @@ def conformance_faults() -> list[Fault]:
     from conformance.plugins.mlx_vlm.faults import FAULTS
 
     return list(FAULTS)
+
+
+@hookimpl
+def conformance_mends() -> list[Mend]:
+    """Repairs of known defects of mlx-vlm."""
+    from conformance.plugins.mlx_vlm.mends import MENDS
+
+    return list(MENDS)

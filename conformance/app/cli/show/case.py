@@ -37,4 +37,5 @@ def run_one(case_id: str, settings: Settings) -> CaseResult:
     setup = make_setup(settings)
     for line in (*setup.notes, *setup.sweep()):
         click.echo(line, err=True)
-    return setup.judged(setup.session.run(case_of(setup.registry, case_id)))
+    case = case_of(setup.registry, case_id)
+    return setup.mended(case, setup.judged(setup.session.run(case)))

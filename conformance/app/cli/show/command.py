@@ -14,6 +14,7 @@ from conformance.app.cli.options import (
     checkpoint_options,
     globs,
     library_path_option,
+    mends_option,
 )
 from conformance.app.cli.show.case import recorded, run_one
 from conformance.app.cli.show.lists import KINDS, lists_of, print_lists
@@ -45,6 +46,7 @@ _KINDS = "|".join(KINDS)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; of lists with more detail.")
 @checkpoint_options
+@mends_option
 @case_options
 @library_path_option
 @click.pass_context
@@ -59,6 +61,7 @@ def command(
     plugins: tuple[str, ...],
     expectations: Path | None,
     no_expectations: bool,
+    no_mends: bool,
     checkpoint: Given | None,
 ) -> None:
     """Show what is installed, or the whole evidence of one case.
@@ -87,6 +90,7 @@ def command(
                 plugins=plugins,
                 expectations=expectations,
                 no_expectations=no_expectations,
+                no_mends=no_mends,
                 checkpoint=checkpoint,
             )
             result = run_one(what, settings)

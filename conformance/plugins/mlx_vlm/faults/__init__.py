@@ -3,6 +3,6 @@
 How a fault is declared is in ``core/faults/``, what several libraries share in ``backend/``.
 """
 
-from conformance.core.faults.declaration import Fault, faults_in
+from conformance.core.faults.declaration import Fault, declared_in
 
-FAULTS: tuple[Fault, ...] = faults_in(__name__)
+FAULTS: tuple[Fault, ...] = declared_in(__name__, Fault)

@@ -3,6 +3,6 @@
 What a library can host is in the ``faults/`` of its plugin.
 """
 
-from conformance.core.faults.declaration import Fault, faults_in
+from conformance.core.faults.declaration import Fault, declared_in
 
-FAULTS: tuple[Fault, ...] = faults_in(__name__)
+FAULTS: tuple[Fault, ...] = declared_in(__name__, Fault)

@@ -33,7 +33,9 @@ def versions(version, source=""):
 
 
 def test_a_release_that_is_named_has_the_defect_whatever_its_source(followed):
-    assert followed("0.32.2", recorded=CHANGED) == ENTRY
+    entry = followed("0.32.2", recorded=CHANGED)
+    assert entry.active(versions("0.32.2"))
+    assert (entry.unchanged_in, entry.changed_in) == ("", "")
 
 
 def test_an_unchanged_function_has_the_defect_in_a_version_that_is_not_named(followed):
@@ -63,7 +65,9 @@ def test_of_a_checkout_the_source_decides_and_not_the_version(followed):
 
 def test_an_entry_without_functions_goes_by_its_versions(followed):
     followed(NEXT)
-    assert same_code.followed([ENTRY], {}) == (ENTRY,)
+    (entry,) = same_code.followed([ENTRY], {})
+    assert not entry.active(versions(NEXT))
+    assert entry.active(versions("0.32.2"))
 
 
 def test_each_function_is_that_of_the_installed_release():

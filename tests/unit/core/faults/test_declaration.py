@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from conformance.core.faults.declaration import Fault, Hits, fault, faults_in
+from conformance.core.faults.declaration import Fault, Hits, declared_in, fault
 
 
 def needing(*needs):
@@ -92,9 +92,8 @@ ELSE = declare
 def test_all_modules_of_a_package_are_searched_in_the_order_of_definition(tmp_path, monkeypatch):
     package = tmp_path / "planted_faults"
     package.mkdir()
-    text = (
-        "from conformance.core.faults.declaration import faults_in\nFAULTS = faults_in(__name__)\n"
-    )
+    first = "from conformance.core.faults.declaration import Fault, declared_in"
+    text = f"{first}\nFAULTS = declared_in(__name__, Fault)\n"
     (package / "__init__.py").write_text(text)
     (package / "tools.py").write_text("")
     for name in ("b", "a"):
@@ -106,7 +105,7 @@ def test_all_modules_of_a_package_are_searched_in_the_order_of_definition(tmp_pa
 
         found = [each.name for each in planted_faults.FAULTS]
         assert found == ["a.second", "a.first", "b.second", "b.first"]
-        assert faults_in("planted_faults") == planted_faults.FAULTS
+        assert declared_in("planted_faults", Fault) == planted_faults.FAULTS
     finally:
         for name in set(sys.modules) - before:
             del sys.modules[name]

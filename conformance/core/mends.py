@@ -1,0 +1,57 @@
+"""What a mend is: the repair of one known defect, put into a running library and taken out again.
+
+The mirror of a fault (``core/faults/``), made of the same patches. With its known defects mended, a
+case must be right: that proves the diagnosis, and lets a new defect behind a known one be seen.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from conformance.core.faults.declaration import Injection
+
+
+@dataclass(frozen=True)
+class Mend:
+    """The repair of a known defect in memory; the decorator ``mend`` makes one of a function.
+
+    Attributes:
+        name: of its function.
+        defects: the ids of the entries of ``expectations/`` that it repairs: usually one; several
+            where one cause has several entries.
+        summary: what is right instead, in one sentence.
+        repair: a context manager; inside it the defect is not there. Its ``hits`` count where what
+            it does differs from the library: a mend without hits repaired nothing.
+        single_stream: the defect is in the single stream too, so that the single stream, and all
+            that is compared with it, is made anew with the mend.
+    """
+
+    name: str
+    defects: tuple[str, ...]
+    summary: str
+    repair: Injection
+    single_stream: bool = False
+
+
+def mend(*defects: str, single_stream: bool = False) -> Callable[[Injection], Mend]:
+    """Make a ``Mend`` of the function below; its summary is the docstring's first paragraph.
+
+    ::
+
+        @mend("arrays-cache-extract-view")
+        def extracted_rows_are_copies(hits: Hits) -> Patch:
+            '''A row that is taken out of the batch holds its own states, and no view.'''
+
+            def copied(cache: Any, *args: Any) -> Any:
+                ...
+
+            return after(ArraysCache, "extract", copied)
+    """
+
+    def declare(repair: Injection) -> Mend:
+        summary = " ".join((inspect.getdoc(repair) or "").partition("\n\n")[0].split())
+        return Mend(repair.__name__, defects, summary, repair, single_stream)
+
+    return declare

@@ -1,0 +1,9 @@
+"""Repairs of known defects of mlx-vlm, each of which `expectations/` has an entry for.
+
+How a mend is declared is in `core/mends.py`. A module of a model is imported when it is mended.
+"""
+
+from conformance.core.faults.declaration import declared_in
+from conformance.core.mends import Mend
+
+MENDS: tuple[Mend, ...] = declared_in(__name__, Mend)

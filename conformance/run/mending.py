@@ -1,0 +1,145 @@
+"""Plays a case with known defects once more, with those defects mended: it must be right then.
+
+So a defect behind a known one is seen, and the diagnosis of the known one is proven again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from conformance.checks.expectations.entries import Defect
+from conformance.checks.expectations.same_code import as_diagnosed
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import together
+from conformance.core.mends import Mend
+from conformance.core.verdict import CaseId, CaseResult, Finding, MendedResult, Verdict
+from conformance.run.judging.judge import worst
+from conformance.run.session import Session
+
+CHECK = "mends"
+"""The check name of the finding that a mend had no effect."""
+
+
+class Mending:
+    """Plays cases with mends; keeps what the next case of the same family can use.
+
+    Args:
+        session: of the cases as released; mends that leave the single stream alone use it too.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._mended: tuple[tuple[str, ...], Session] | None = None
+
+    def play(self, case: CaseId, result: CaseResult, entries: Sequence[Defect]) -> CaseResult:
+        """``result`` with what came of the case with its defects mended.
+
+        Only schedules that failed are played, and of these only those for which each entry that
+        claims them has a mend: behind the others nothing can be seen.
+
+        Args:
+            result: of the case as released, judged.
+            entries: the known defects that it shows.
+        """
+        if not result.expected or result.verdict.good:
+            return result
+        mends = {entry.id: self.mend_for(entry) for entry in entries}
+        lacking = {name for name, mend in mends.items() if mend is None}
+        schedules, hidden = _split(result, entries, lacking)
+        result = msgspec.structs.replace(result, unmended=hidden)
+        used = [entry for entry in entries if entry.id not in lacking]
+        seen = {entry.id for entry in used if _claims_any(entry, result, schedules)}
+        if not seen or (result.schedules and not schedules):
+            return result
+        start = time.perf_counter()
+        chosen = _unique(mend for entry in used if (mend := mends[entry.id]))
+        findings = self._findings(case, chosen, schedules, seen)
+        defects = tuple(entry.id for entry in used)
+        marked = [msgspec.structs.replace(f, mended=", ".join(defects)) for f in findings]
+        return msgspec.structs.replace(
+            result,
+            evidence=(*result.evidence, *(f for f in marked if not f.verdict.good)),
+            mended=MendedResult(
+                worst(findings), defects, schedules, round(time.perf_counter() - start, 4)
+            ),
+        )
+
+    def mend_for(self, entry: Defect) -> Mend | None:
+        """The entry's mend, where the installed functions are those that were diagnosed."""
+        mend = self._session.registry.mend_of(entry.id)
+        return mend if mend is not None and as_diagnosed(entry) else None
+
+    def _findings(
+        self, case: CaseId, mends: Sequence[Mend], schedules: Sequence[str], seen: set[str]
+    ) -> tuple[Finding, ...]:
+        """What is still found with the mends; those of the defects ``seen`` must have an effect."""
+        hits = {mend.name: Hits() for mend in mends}
+
+        @contextlib.contextmanager
+        def repaired(_: str = "") -> Iterator[None]:
+            with together(*(mend.repair(hits[mend.name]) for mend in mends)):
+                yield
+
+        if any(mend.single_stream for mend in mends):
+            with repaired():
+                found = self._session_of(case, mends).run(case, only=schedules)
+        else:
+            found = self._session.run(case, around=repaired, only=schedules)
+        idle = [m for m in mends if seen.intersection(m.defects) and not hits[m.name].count]
+        return (*found.evidence, *map(_without_effect, idle))
+
+    def _session_of(self, case: CaseId, mends: Sequence[Mend]) -> Session:
+        """A session whose single streams are made with these mends; only the last one is kept."""
+        session = self._session
+        library = session.registry.engines[case.engine].library
+        key = (library, case.family, case.dtype, str(case.seed), *(mend.name for mend in mends))
+        if self._mended is None or self._mended[0] != key:
+            self._mended = key, Session(session.registry, tier=session.tier)
+        return self._mended[1]
+
+
+def _split(
+    result: CaseResult, entries: Sequence[Defect], lacking: set[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The failed schedules behind which can be seen, and the entries that hide the others."""
+    bad = [s.name for s in result.schedules if not s.verdict.good]
+    bad = [name for name in bad if _verdict(result, name) is not Verdict.UNSUPPORTED]
+    seen, hiding = [], set()
+    for name in bad:
+        claiming = {entry.id for entry in entries if entry.claims(result.scenario, name)}
+        if claiming & lacking:
+            hiding |= claiming & lacking
+        else:
+            seen.append(name)
+    if not bad:
+        hiding = lacking
+    return tuple(seen), tuple(sorted(hiding))
+
+
+def _verdict(result: CaseResult, schedule: str) -> Verdict:
+    return next(s.verdict for s in result.schedules if s.name == schedule)
+
+
+def _claims_any(entry: Defect, result: CaseResult, schedules: Sequence[str]) -> bool:
+    """Whether the entry is about any of the schedules; about the case where none was played."""
+    return not result.schedules or any(entry.claims(result.scenario, s) for s in schedules)
+
+
+def _unique(mends: Iterable[Mend]) -> list[Mend]:
+    return list({mend.name: mend for mend in mends}.values())
+
+
+def _without_effect(mend: Mend) -> Finding:
+    """Of a mend that repaired nothing: then its defect is not what was seen."""
+    return Finding(
+        Verdict.VACUOUS,
+        CHECK,
+        f"the mend {mend.name} of {', '.join(mend.defects)} never had an effect",
+        expected="the code of the defect runs",
+        got="it did not run, or does nothing else when it is mended",
+        cause="the entry's place is not what the case shows, or the mend misses it",
+    )
