@@ -212,6 +212,12 @@ class CaseResult(msgspec.Struct, frozen=True):
     mended: MendedResult | None = None
     unmended: tuple[str, ...] = ()
 
+    @property
+    def right_once_mended(self) -> bool:
+        """Whether all that is wrong is known, and nothing is with those defects mended."""
+        good = self.mended is not None and self.mended.verdict.good
+        return self.expected and good and not self.unmended
+
 
 def encode(result: CaseResult) -> str:
     """The result as one line of JSON, without the newline; floats that are not finite are null."""

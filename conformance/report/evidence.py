@@ -20,6 +20,7 @@ def _head(result: CaseResult) -> Iterator[str]:
     known = f" (known: {result.known})" if result.known else ""
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     yield f"{result.verdict}: {result.case} - {wanted}{known}"
+    yield from _mended(result)
     yield f"  max diff:   {_nats(result.max_abs_diff)}"
     yield f"  noise:      {_nats(result.noise)}"
     yield f"  ratio:      {_number(result.ratio)} (worst difference over its noise)"
@@ -31,6 +32,16 @@ def _head(result: CaseResult) -> Iterator[str]:
     yield f"  rerun:      {rerun_command(result.case)}"
 
 
+def _mended(result: CaseResult) -> Iterator[str]:
+    """What the case is with its known defects mended, and which of them have no mend."""
+    if result.mended:
+        where = f" in {', '.join(result.mended.schedules)}" if result.mended.schedules else ""
+        defects = ", ".join(result.mended.defects)
+        yield f"  mended:     {result.mended.verdict}{where}, with {defects}"
+    if result.unmended:
+        yield f"  no mend:    {', '.join(result.unmended)}"
+
+
 def _findings(result: CaseResult) -> Iterator[str]:
     yield f"findings: {len(result.evidence) or 'none'}"
     for number, finding in enumerate(result.evidence, start=1):
@@ -39,6 +50,7 @@ def _findings(result: CaseResult) -> Iterator[str]:
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
     known = f", known: {finding.known}" if finding.known else ""
+    known += f", with {finding.mended} mended" if finding.mended else ""
     yield f"  {number}. {finding.verdict} (check {finding.check}{known}): {finding.what}"
     yield f"     where:    {where(finding)}"
     if finding.expected or finding.got:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.core.verdict import CaseResult
+from conformance.report.behind_known import behind_known
 from conformance.report.cascades import Cascade
 from conformance.report.comparison import Comparison
 from conformance.report.comparison_markdown import comparison_lines
@@ -93,6 +94,8 @@ def _totals(outcome: Outcome) -> Iterator[str]:
         for t in tallies(outcome.results)
     ]
     yield from table(("", "verdict", "cases", "not expected"), rows)
+    if sentence := behind_known(outcome.results).sentence:
+        yield from ("", f"{sentence[:1].upper()}{sentence[1:]}.")
 
 
 def _matrix(matrix: Matrix) -> Iterator[str]:

@@ -28,23 +28,37 @@ GLYPHS = {
 UNEXPECTED = "!"
 """Follows the glyph of an unexpected verdict."""
 
+MENDED = "'"
+"""Follows the glyph of a known verdict where the case is right with its known defects mended."""
+
+
+def mark(*, expected: bool, mended: bool = False) -> str:
+    """What follows the glyph of a verdict."""
+    if not expected:
+        return UNEXPECTED
+    return MENDED if mended else ""
+
 
 @dataclass(frozen=True)
 class Cell:
-    """The result of a family in a scenario: the worst over the seeds that were run."""
+    """The result of a family in a scenario: the worst over the seeds that were run.
+
+    ``mended`` is whether it is right with its known defects mended.
+    """
 
     verdict: Verdict
     expected: bool
+    mended: bool = False
 
     @property
     def text(self) -> str:
-        """The verdict's glyph, and a mark behind it if the verdict is not expected."""
-        return GLYPHS[self.verdict] + ("" if self.expected else UNEXPECTED)
+        """The verdict's glyph, and a mark behind it if it is not expected, or right once mended."""
+        return GLYPHS[self.verdict] + mark(expected=self.expected, mended=self.mended)
 
     @property
-    def badness(self) -> tuple[bool, int]:
+    def badness(self) -> tuple[bool, int, bool]:
         """Orders cells: anything unexpected is worse than anything expected."""
-        return (not self.expected, self.verdict.severity)
+        return (not self.expected, self.verdict.severity, not self.mended)
 
 
 @dataclass(frozen=True)
@@ -94,7 +108,7 @@ def _matrix(engine: str, dtype: str, results: list[CaseResult], order: Sequence[
     cells: dict[tuple[str, str], Cell] = {}
     for result in results:
         key = (result.family, result.scenario)
-        cell = Cell(result.verdict, result.expected)
+        cell = Cell(result.verdict, result.expected, result.right_once_mended)
         cells[key] = max(cells.get(key, cell), cell, key=lambda item: item.badness)
     rank = {name: index for index, name in enumerate(order)}
     scenarios = sorted({s for _, s in cells}, key=lambda name: (rank.get(name, len(rank)), name))

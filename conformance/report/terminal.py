@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from conformance.report.behind_known import behind_known
 from conformance.report.cascades import Cascade
 from conformance.report.matrix import Cell, matrices
 from conformance.report.message import failure_message
@@ -110,6 +111,8 @@ def _totals(outcome: Outcome) -> Text:
         elif not tally.verdict.good and not outcome.against:
             line.append("  all as expected")
         lines.append(line)
+    if sentence := behind_known(outcome.results).sentence:
+        lines.append(Text(f"  {sentence}"))
     return Text("\n").join(lines)
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from conformance.core.verdict import Verdict
 from conformance.report.column_heads import LEAST_LETTERS, head_lines, is_cut, letters_for
-from conformance.report.matrix import GLYPHS, UNEXPECTED, Cell, Matrix, Row
+from conformance.report.matrix import GLYPHS, MENDED, UNEXPECTED, Cell, Matrix, Row
 from conformance.report.outcome import count
 
 FEW_FAMILIES = 20
@@ -17,6 +17,7 @@ FEW_FAMILIES = 20
 UNEXPECTED_STYLE = "bold red"
 
 _KNOWN_STYLE = "yellow"
+_MENDED_STYLE = "blue"
 _STYLES = {
     Verdict.EXACT: "green",
     Verdict.TIE: "cyan",
@@ -49,6 +50,8 @@ def legend_text(found: Sequence[Matrix], width: int, unexpected: str = "not expe
     ]
     if any(not cell.expected for cell in cells):
         items.append(Text(UNEXPECTED, UNEXPECTED_STYLE).append(f" {unexpected}", "none"))
+    if any(cell.mended for cell in cells):
+        items.append(Text(MENDED, _MENDED_STYLE).append(" known, right once mended", "none"))
     items.append(Text("(blank: does not apply)"))
     lines = [Text()]
     for item in items:
@@ -59,7 +62,9 @@ def legend_text(found: Sequence[Matrix], width: int, unexpected: str = "not expe
 
 
 def style_of(cell: Cell) -> str:
-    """The colour of a cell: red for an unexpected verdict, yellow for a known defect."""
+    """The colour of a cell: red if unexpected, yellow for a known defect, blue for a mended one."""
+    if cell.expected and cell.mended:
+        return _MENDED_STYLE
     return _STYLES.get(cell.verdict, _KNOWN_STYLE) if cell.expected else UNEXPECTED_STYLE
 
 

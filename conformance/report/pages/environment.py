@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import jinja2
 
 from conformance.core.verdict import Verdict
-from conformance.report.matrix import GLYPHS, UNEXPECTED
+from conformance.report.matrix import GLYPHS, mark
 from conformance.report.outcome import duration
 from conformance.report.pages.slugs import case_href
 from conformance.report.pages.words import shown
@@ -69,9 +69,9 @@ def _finalized(value: Any) -> Any:
     return shown(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-def glyph(verdict: Verdict | str, expected: bool = True) -> str:  # noqa: FBT001, FBT002
-    """The verdict's letter, as in the terminal, followed by a mark if it is not expected."""
-    return GLYPHS[Verdict(verdict)] + ("" if expected else UNEXPECTED)
+def glyph(verdict: Verdict | str, expected: bool = True, mended: bool = False) -> str:  # noqa: FBT001, FBT002
+    """The verdict's letter and its mark, as in the terminal."""
+    return GLYPHS[Verdict(verdict)] + mark(expected=expected, mended=mended)
 
 
 def matrix_link(**filters: str) -> str:

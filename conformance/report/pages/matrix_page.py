@@ -87,6 +87,7 @@ CASE = (
     "known",
     "what",
     "page",
+    "mended",
 )
 """The fields of a case in the data; trailing empty ones are left out."""
 
@@ -130,6 +131,7 @@ def _case(result: CaseResult) -> list[Any]:
         result.known and shown(result.known),
         shown(brief(finding.what, _MOST_WORDS)) if finding and has_page(result) else None,
         case_href(result.case) if has_page(result) else None,
+        1 if result.right_once_mended else None,
     ]
     while values[-1] is None:
         values.pop()

@@ -10,6 +10,7 @@ import jinja2
 
 from conformance.core.invocation import Invocation
 from conformance.core.verdict import CaseResult
+from conformance.report.behind_known import behind_known
 from conformance.report.message import new_verdict
 from conformance.report.outcome import tallies
 from conformance.report.pages import comparison_page
@@ -79,6 +80,7 @@ def render_overview(
         accounts=inventory.accounts,
         power=power(material.trials),
         known=known(results),
+        behind=behind_known(results).sentence,
         versions=versions(results),
         seconds=sum(result.seconds for result in results),
         forward_seconds=sum(result.forward_seconds for result in results),

@@ -18,6 +18,7 @@ COLOURS: Mapping[str, str] = {
     "good": "exact",
     "tie": "tie",
     "none": "unsupported or a policy",
+    "mended": "known defect, right once mended",
     "known": "known defect",
     "bad": "not expected",
 }
@@ -62,7 +63,8 @@ def colour(cell: Cell) -> str:
         return "bad"
     if cell.verdict in (Verdict.UNSUPPORTED, Verdict.POLICY):
         return "none"
-    return {Verdict.EXACT: "good", Verdict.TIE: "tie"}.get(cell.verdict, "known")
+    known = "mended" if cell.mended else "known"
+    return {Verdict.EXACT: "good", Verdict.TIE: "tie"}.get(cell.verdict, known)
 
 
 def _small(matrix: Matrix) -> SmallMatrix:

@@ -51,6 +51,7 @@ def test_what_is_not_expected_has_a_mark(result):
     assert Cell(Verdict.DIVERGED, expected=False).text == "X!"
     assert Cell(Verdict.DIVERGED, expected=True).text == "X"
     assert Cell(Verdict.EXACT, expected=False).text == ".!"
+    assert Cell(Verdict.DIVERGED, expected=True, mended=True).text == "X'"
 
 
 def test_a_row_is_clean_only_if_all_is_good_and_wanted(result):

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from conformance.core.verdict import Verdict
+from conformance.core.verdict import MendedResult, Verdict
 from conformance.report.column_heads import MOST_LINES
 from conformance.report.matrix import matrices
-from conformance.report.terminal_matrix import FEW_FAMILIES, legend_text, matrix_text
+from conformance.report.terminal_matrix import FEW_FAMILIES, legend_text, matrix_text, style_of
 from conformance.scenarios import LADDER
 
 SCENARIOS = [f"scenario_{n:02}" for n in range(30)]
@@ -88,3 +88,15 @@ def test_the_legend_fits_too(result, width):
     assert max(map(len, text.splitlines())) <= width
     assert all(f" {verdict}" in text for verdict in Verdict)
     assert "! not expected" in text
+
+
+def test_the_legend_has_the_mark_of_what_is_right_once_mended(result):
+    mended = MendedResult(Verdict.EXACT, ("a",))
+    known = {"expected": True, "known": "a"}
+    plain = result("e/a/x/f/0", Verdict.CRASH, **known)
+    repaired = result("e/b/x/f/0", Verdict.CRASH, **known, mended=mended)
+    (found,) = matrices([plain, repaired])
+    assert [row.cells[0].text for row in found.rows] == ["C", "C'"]
+    assert "' known, right once mended" in legend_text([found], 80).plain
+    assert "once mended" not in legend_text(matrices([plain]), 80).plain
+    assert style_of(found.rows[0].cells[0]) != style_of(found.rows[1].cells[0])

@@ -28,13 +28,14 @@ function makeCell(row, column) {
   if (row.cells[column] === 0) return make("td", { tabindex: "-1", "aria-label": "not run" }, "?");
   if (!row.cells[column]) return make("td", { tabindex: "-1", "aria-label": "none" });
   const [, verdict, expected] = row.cells[column][0];
+  const mended = row.cells[column].every((one) => one[10] || one[1] < 2) && row.cells[column].some((one) => one[10]);
   const { name, glyph } = data.verdicts[verdict];
   const cell = make("td", {
     tabindex: "-1",
-    class: `v-${name}${expected ? "" : " unexpected"}`,
-    "aria-label": expected ? name : `${name}, not expected`,
+    class: `v-${name}${expected ? (mended ? " mended" : "") : " unexpected"}`,
+    "aria-label": expected ? (mended ? `${name}, right once mended` : name) : `${name}, not expected`,
   });
-  cell.textContent = expected ? glyph : `${glyph}!`;
+  cell.textContent = expected ? (mended ? `${glyph}'` : glyph) : `${glyph}!`;
   return cell;
 }
 
@@ -91,6 +92,7 @@ function globbed(text) {
 
 function wanted(verdict) {
   if (verdict === "unexpected") return (cases) => cases.some((one) => !one[2]);
+  if (verdict === "unmended") return (cases) => cases.some((one) => one[7] && !one[10]);
   if (verdict === "bad") return (cases) => cases.some((one) => one[1] > 1);
   return (cases) => cases.some((one) => data.verdicts[one[1]].name === verdict);
 }

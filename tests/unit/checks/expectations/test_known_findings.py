@@ -77,3 +77,10 @@ def test_a_declared_refusal_is_known_also_beside_something_new():
 
 def test_a_tie_is_never_a_defect():
     assert known(at("late"), at("late", Verdict.TIE), entries=[defect()]) == ["lost-state", ""]
+
+
+def test_what_is_found_with_the_defects_mended_is_new():
+    assert known(at("late"), at("late", mended="lost-state"), entries=[defect()]) == [
+        "lost-state",
+        "",
+    ]

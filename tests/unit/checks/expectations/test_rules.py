@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from conformance.checks.expectations import Defect, Expectations, Refusal
-from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
+from conformance.core.verdict import CaseResult, Finding, MendedResult, ScheduleResult, Verdict
 
 
 def defect(name="lost-state", **changes):
@@ -474,3 +474,22 @@ def test_what_changed_in_a_checkout_is_not_known_there():
     checkout = msgspec.structs.replace(case("diverged"), versions=versions)
     assert not expected(checkout, entry)
     assert expected(case("diverged"), entry)
+
+
+@pytest.mark.parametrize(("verdict", "good"), [("exact", True), ("tie", True), ("drift", False)])
+def test_a_case_that_is_wrong_with_its_defects_mended_is_not_expected(verdict, good):
+    mended = MendedResult(Verdict(verdict), ("lost-state",), ("one",))
+    found = judged(msgspec.structs.replace(case(one="diverged"), mended=mended), defect())
+    assert found.expected is good
+    assert found.known == "lost-state"
+    said = [f.what for f in found.evidence if "with that mended the case is" in f.what]
+    assert len(said) == (not good)
+
+
+def test_the_entries_that_a_case_shows():
+    entries = (defect(), defect("other", verdicts={"wide": Verdict.CRASH}))
+    shown = Expectations(entries).shown_in
+    assert [entry.id for entry in shown(case())] == ["lost-state"]
+    assert [entry.id for entry in shown(case("exact"))] == ["lost-state"], "it should show"
+    assert shown(case("exact", seed=1)) == ()
+    assert shown(case(family="llama")) == ()

@@ -1,0 +1,161 @@
+"""A case with known defects is right with those mended, or something else is wrong with it."""
+
+import pytest
+from miniatures.library import ForgetfulLibrary, ToyLibrary
+from miniatures.model import VOCAB
+from miniatures.right import ContinuousBatching
+from miniatures.wrong import AttendsToPadding, LosesFirstToken
+
+from conformance.checks.expectations import Defect, Expectations
+from conformance.core.family import Facts, Family
+from conformance.core.faults.patching import replace, together
+from conformance.core.mends import mend
+from conformance.core.verdict import CaseId, Verdict
+from conformance.run.mending import CHECK, Mending
+from conformance.run.registry import Registry
+from conformance.run.session import Session
+from conformance.scenarios import LADDER
+
+
+def entry(name, verdict, scenario="ragged", **changes):
+    fields = {
+        "id": name,
+        "engines": ("wrong",),
+        "families": ("calm",),
+        "package": "toy",
+        "versions": ">=1",
+        "where": "wrong.py:1",
+        "why": "it is",
+        "verdicts": {scenario: Verdict(verdict)},
+    }
+    return Defect(**(fields | changes))
+
+
+@mend("padding-attended")
+def padding_is_masked(hits):
+    """No padding is fed."""
+
+    def feed(self, row, piece, *, padding):
+        hits.hit_if(padding)
+        right(self, row, piece, padding=padding)
+
+    right = ContinuousBatching.feed
+    return together(
+        replace(AttendsToPadding, "feed", feed),
+        replace(AttendsToPadding, "offsets", ContinuousBatching.offsets),
+    )
+
+
+@mend("padding-attended")
+def nothing_is_repaired(hits):
+    """Looks at other code."""
+    return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
+
+
+@mend("cache-off-by-one", single_stream=True)
+def caches_are_right(hits):
+    """The position is that of the token."""
+    hits.hit()
+    return replace(ForgetfulLibrary, "logits", ToyLibrary.logits)
+
+
+def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=None):
+    """The case as released and judged, and once more with what was mended."""
+    session = Session(
+        Registry(
+            libraries={"toy": library or ToyLibrary()},
+            families={("toy", "calm"): Family("calm", Facts(library="toy"), {"vocab_size": VOCAB})},
+            engines={"wrong": type("Wrong", (engine,), {"name": "wrong"})},
+            scenarios={one.name: one for one in LADDER},
+            faults={},
+            plugins=(),
+            mends={one.name: one for one in mends},
+        )
+    )
+    case = CaseId("wrong", "calm", scenario, "float32", 0)
+    expectations = Expectations(entries)
+    released = expectations.apply(session.run(case))
+    found = Mending(session).play(case, released, expectations.shown_in(released))
+    return released, expectations.apply(found)
+
+
+PADDING = entry("padding-attended", "diverged")
+
+
+def test_what_is_right_once_mended_is_expected():
+    released, found = play(PADDING, mends=[padding_is_masked])
+    assert released.verdict is Verdict.DIVERGED
+    assert (found.expected, found.verdict, found.known) == (True, Verdict.DIVERGED, PADDING.id)
+    assert (found.mended.verdict, found.mended.defects) == (Verdict.EXACT, (PADDING.id,))
+    assert set(found.mended.schedules) == {s.name for s in released.schedules if not s.verdict.good}
+    assert found.right_once_mended
+    assert found.evidence == released.evidence
+
+
+class Both(AttendsToPadding, LosesFirstToken):
+    """A defect behind a known one."""
+
+
+def test_a_defect_behind_a_known_one_is_found():
+    known = entry("padding-attended", "protocol", "staggered")
+    released, found = play(known, mends=[padding_is_masked], engine=Both, scenario="staggered")
+    assert released.expected, "so the defect behind it is not seen"
+    assert not found.expected
+    assert found.mended.verdict is Verdict.PROTOCOL
+    new = [f for f in found.evidence if f.mended]
+    assert new
+    assert {f.mended for f in new} == {known.id}
+    assert not any(f.known for f in new)
+    assert "with that mended the case is protocol" in found.evidence[-1].what
+
+
+def test_a_mend_without_effect_proves_nothing():
+    _, found = play(PADDING, mends=[nothing_is_repaired])
+    assert not found.expected
+    (idle,) = [f for f in found.evidence if f.check == CHECK]
+    assert "nothing_is_repaired" in idle.what
+    assert idle.verdict is Verdict.VACUOUS
+
+
+def test_without_a_mend_the_entry_is_named_as_one_that_hides():
+    released, found = play(PADDING, mends=[])
+    assert (found.expected, found.mended, found.unmended) == (True, None, (PADDING.id,))
+    assert not found.right_once_mended
+    assert found.evidence == released.evidence
+
+
+def test_only_schedules_whose_entries_all_have_a_mend_are_played():
+    first = entry("padding-attended", "diverged", "chunked", schedules={"chunked": ("ragged",)})
+    second = entry("of-edges", "diverged", "chunked", schedules={"chunked": ("edges",)})
+    _, found = play(first, second, mends=[padding_is_masked], scenario="chunked")
+    assert found.mended.schedules == ("ragged",)
+    assert (found.mended.verdict, found.unmended) == (Verdict.EXACT, ("of-edges",))
+    assert not found.right_once_mended
+
+
+def test_single_streams_are_made_anew_where_they_are_wrong():
+    known = entry("cache-off-by-one", "oracle", "repeat")
+    released, found = play(
+        known,
+        mends=[caches_are_right],
+        engine=ContinuousBatching,
+        scenario="repeat",
+        library=ForgetfulLibrary(),
+    )
+    assert released.verdict is Verdict.ORACLE
+    assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
+
+
+def test_other_code_than_the_one_that_was_diagnosed_is_not_mended():
+    changed = entry(
+        "padding-attended", "diverged", functions={"mlx_lm/models/cache.py:KVCache.size": "0" * 12}
+    )
+    _, found = play(changed, mends=[padding_is_masked])
+    assert (found.mended, found.unmended) == (None, (changed.id,))
+
+
+@pytest.mark.parametrize("known", [(), (PADDING,)])
+def test_what_is_not_expected_or_right_is_not_played_again(known):
+    engine = ContinuousBatching if known else AttendsToPadding
+    released, found = play(*known, mends=[padding_is_masked], engine=engine)
+    assert (found.mended, found.unmended, found.verdict) == (None, (), released.verdict)
