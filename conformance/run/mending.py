@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -22,6 +23,20 @@ from conformance.run.session import Session
 
 CHECK = "mends"
 """The check name of the finding that a mend had no effect."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is played: the defects that are mended, in which schedules, and what has no mend.
+
+    ``seen`` are the defects that these schedules have.
+    """
+
+    defects: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
+    hiding: tuple[str, ...] = ()
+    mends: tuple[Mend, ...] = ()
+    seen: frozenset[str] = frozenset()
 
 
 class Mending:
@@ -45,20 +60,13 @@ class Mending:
             result: of the case as released, judged.
             entries: the known defects that it shows.
         """
-        if not result.expected or result.verdict.good:
-            return result
-        mends = {entry.id: self.mend_for(entry) for entry in entries}
-        lacking = {name for name, mend in mends.items() if mend is None}
-        schedules, hidden = _split(result, entries, lacking)
-        result = msgspec.structs.replace(result, unmended=hidden)
-        used = [entry for entry in entries if entry.id not in lacking]
-        seen = {entry.id for entry in used if _claims_any(entry, result, schedules)}
-        if not seen or (result.schedules and not schedules):
+        plan = self._plan(result, entries)
+        result = msgspec.structs.replace(result, unmended=plan.hiding, mended=None)
+        if not plan.defects:
             return result
         start = time.perf_counter()
-        chosen = _unique(mend for entry in used if (mend := mends[entry.id]))
-        findings = self._findings(case, chosen, schedules, seen)
-        defects = tuple(entry.id for entry in used)
+        findings = self._findings(case, plan)
+        defects, schedules = plan.defects, plan.schedules
         marked = [msgspec.structs.replace(f, mended=", ".join(defects)) for f in findings]
         return msgspec.structs.replace(
             result,
@@ -68,15 +76,34 @@ class Mending:
             ),
         )
 
+    def holds(self, result: CaseResult, entries: Sequence[Defect]) -> bool:
+        """Whether a result of before has what ``play`` would add to it today."""
+        plan = self._plan(result, entries)
+        defects = result.mended.defects if result.mended else ()
+        return (plan.defects, plan.hiding) == (defects, result.unmended)
+
     def mend_for(self, entry: Defect) -> Mend | None:
         """The entry's mend, where the installed functions are those that were diagnosed."""
         mend = self._session.registry.mend_of(entry.id)
         return mend if mend is not None and as_diagnosed(entry) else None
 
-    def _findings(
-        self, case: CaseId, mends: Sequence[Mend], schedules: Sequence[str], seen: set[str]
-    ) -> tuple[Finding, ...]:
-        """What is still found with the mends; those of the defects ``seen`` must have an effect."""
+    def _plan(self, result: CaseResult, entries: Sequence[Defect]) -> _Plan:
+        failed_as_known = not result.verdict.good and (result.expected or result.mended)
+        if not failed_as_known:
+            return _Plan()
+        mends = {entry.id: self.mend_for(entry) for entry in entries}
+        lacking = {name for name, mend in mends.items() if mend is None}
+        schedules, hiding = _split(result, entries, lacking)
+        used = [entry for entry in entries if entry.id not in lacking]
+        seen = {entry.id for entry in used if _claims_any(entry, result, schedules)}
+        if not seen or (result.schedules and not schedules):
+            return _Plan(hiding=hiding)
+        chosen = _unique(mend for entry in used if (mend := mends[entry.id]))
+        return _Plan(tuple(entry.id for entry in used), schedules, hiding, chosen, frozenset(seen))
+
+    def _findings(self, case: CaseId, plan: _Plan) -> tuple[Finding, ...]:
+        """What is still found with the mends; those of defects that it has must have an effect."""
+        mends, schedules = plan.mends, plan.schedules
         hits = {mend.name: Hits() for mend in mends}
 
         @contextlib.contextmanager
@@ -89,7 +116,7 @@ class Mending:
                 found = self._session_of(case, mends).run(case, only=schedules)
         else:
             found = self._session.run(case, around=repaired, only=schedules)
-        idle = [m for m in mends if seen.intersection(m.defects) and not hits[m.name].count]
+        idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.name].count]
         return (*found.evidence, *map(_without_effect, idle))
 
     def _session_of(self, case: CaseId, mends: Sequence[Mend]) -> Session:
@@ -129,8 +156,8 @@ def _claims_any(entry: Defect, result: CaseResult, schedules: Sequence[str]) -> 
     return not result.schedules or any(entry.claims(result.scenario, s) for s in schedules)
 
 
-def _unique(mends: Iterable[Mend]) -> list[Mend]:
-    return list({mend.name: mend for mend in mends}.values())
+def _unique(mends: Iterable[Mend]) -> tuple[Mend, ...]:
+    return tuple({mend.name: mend for mend in mends}.values())
 
 
 def _without_effect(mend: Mend) -> Finding:

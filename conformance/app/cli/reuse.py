@@ -58,7 +58,7 @@ class Chosen:
         if self.last_failed:
             return _failed_last(cases, setup.result_folder)
         store = ResultStore(setup.result_folder)
-        reuse = Reuse(setup.registry, store, setup.selection.tier.name, setup.judged)
+        reuse = Reuse(setup.registry, store, setup.selection.tier.name, setup.judged_again)
         if self.since is not None:
             return reuse.since(cases, read_results(self.since))
         if self.changed is None:

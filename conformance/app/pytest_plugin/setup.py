@@ -217,10 +217,21 @@ class Setup:
 
         A checkpoint is not played again, as that takes long.
         """
-        expectations = self.expectations
-        if expectations is None or not self.settings.mends or self.settings.checkpoint is not None:
+        if (known := self._mended) is None:
             return result
-        return expectations.apply(self.mending.play(case, result, expectations.shown_in(result)))
+        return known.apply(self.mending.play(case, result, known.shown_in(result)))
+
+    def judged_again(self, result: CaseResult) -> CaseResult | None:
+        """A result of an earlier run as it counts today; ``None`` if other defects are mended."""
+        judged, known = self.judged(result), self._mended
+        held = known is None or self.mending.holds(judged, known.shown_in(judged))
+        return judged if held else None
+
+    @property
+    def _mended(self) -> Expectations | None:
+        """The known defects, where they are mended."""
+        wanted = self.settings.mends and self.settings.checkpoint is None
+        return self.expectations if wanted else None
 
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
         """``result`` of a failing case, compared with engines that are right by construction."""
@@ -282,15 +293,9 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         settings=given,
         registry=registry,
         selection=dataclasses.replace(selection, dtypes=selection.dtypes or ("float32",)),
-        expectations=_expectations(given.expectations) if given.use_expectations else None,
+        expectations=load_expectations(given.expectations) if given.use_expectations else None,
         notes=notes,
     )
-
-
-def _expectations(folder: Path | None) -> Expectations:
-    if folder is not None and not folder.is_dir():
-        raise ConformanceError(f"--expectations: {folder} is no folder")
-    return load_expectations(folder)
 
 
 def _lines(path: Path) -> frozenset[str]:

@@ -16,7 +16,8 @@ from conformance.run.reuse.dependencies import LIBRARIES, all_of
 from conformance.run.reuse.digests import family_digest
 from conformance.run.reuse.result_store import ResultStore
 
-Judge = Callable[[CaseResult], CaseResult]
+Judge = Callable[[CaseResult], CaseResult | None]
+"""A kept result as it counts today; ``None`` if it does not."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Reuse:
         if found is None:
             return None
         judged = self._judge(of_today(bare(found)))
+        if judged is None:
+            return None
         diagnosed = any(finding.check == DIAGNOSIS for finding in found.evidence)
         if not (judged.expected or diagnosed):
             return None

@@ -70,6 +70,10 @@ def test_results_are_judged_by_the_known_defects_of_today():
     assert (found.known, found.expected) == ("today", True)
 
 
+def test_a_result_that_does_not_count_today_is_played():
+    assert reuse(make_result(A), judge=lambda _: None).plan(CASES).play == CASES
+
+
 def replace_known(result):
     return msgspec.structs.replace(result, known="today", expected=True)
 
