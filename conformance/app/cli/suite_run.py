@@ -85,7 +85,6 @@ class SuiteRun:
         elif outcome is None or outcome.missing or not outcome.results:
             click.echo(text, err=True)
         if outcome is not None and outcome.results:
-            remember_failures(setup.result_folder, outcome.results)
             ended = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
             shown = self._finish(setup, self._timed(outcome, plan), console, explain=ended)
             if self.base and ended:
@@ -119,7 +118,9 @@ class SuiteRun:
         """Explain, print and write; a checkpoint is not explained unasked.
 
         What is printed is returned: with an earlier run only what is worse is not as expected.
+        What failed is kept for --lf, also where an older result was used.
         """
+        remember_failures(setup.result_folder, outcome.results)
         shown = outcome
         if self.base:
             # Of what was left out as unchanged no coverage is lost.
