@@ -119,3 +119,15 @@ def test_a_reused_failure_is_a_failure_of_the_last_run(failed, environment):
     done = command("--lf")
     assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, False)]
     assert "1 left out" in done.out
+
+
+def test_a_reused_failure_stops_a_run_or_fails_it(failed):
+    command, wrong, right = failed
+    done = command("-x")
+    assert done.code == 1, done
+    assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, True)]
+    assert f"diverged: {wrong}" in done.out
+    assert "1 case not run" in done.out
+    done = command()
+    assert done.code == 1, done
+    assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, True), (right, False)]
