@@ -13,6 +13,7 @@ from conformance.app.cli.options import (
     EXISTING_FOLDER,
     cores,
     family_files_option,
+    power_files_option,
     writable,
 )
 from conformance.checks.expectations import load_expectations
@@ -93,14 +94,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Write pages there that open from disk, index.html first. A report that is there already "
     "is replaced.",
 )
-@click.option(
-    "--power",
-    "power_files",
-    type=EXISTING_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="Pages: add what `conformance audit power --json` wrote; may be repeated.",
-)
+@power_files_option("Pages: add what `conformance audit power --json` wrote")
 @click.option(
     "--release",
     "releases",
