@@ -55,6 +55,18 @@ def json_lines(text: str) -> Callable[[F], F]:
     return click.option("--json", "json_file", type=kind, metavar="FILE", help=text)
 
 
+def power_files_option(text: str) -> Callable[[F], F]:
+    """``--power FILE``: what ``conformance audit power --json`` wrote."""
+    return click.option(
+        "--power",
+        "power_files",
+        type=EXISTING_FILE,
+        multiple=True,
+        metavar="FILE",
+        help=f"{text}; may be repeated.",
+    )
+
+
 def jobs_option(text: str = "Worker processes. 'auto': one for each core.") -> Callable[[F], F]:
     """``--jobs``: how many processes share the work."""
     return click.option(

@@ -13,6 +13,7 @@ from conformance.app.cli.options import (
     EXISTING_FOLDER,
     cores,
     family_files_option,
+    power_files_option,
     writable,
 )
 from conformance.checks.expectations import load_expectations
@@ -76,7 +77,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--whole",
     is_flag=True,
-    help="The files are all shards of a whole run: an expectation that met no case is a problem.",
+    help="The files are all shards of a whole run of the full tier: an expectation that met no "
+    "case is a problem.",
 )
 @click.option(
     "--expectations",
@@ -92,14 +94,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Write pages there that open from disk, index.html first. A report that is there already "
     "is replaced.",
 )
-@click.option(
-    "--power",
-    "power_files",
-    type=EXISTING_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="Pages: add what `conformance audit power --json` wrote; may be repeated.",
-)
+@power_files_option("Pages: add what `conformance audit power --json` wrote")
 @click.option(
     "--release",
     "releases",
@@ -177,7 +172,7 @@ def command(
         )
     results, old = _joined(files), _joined(against)
     found = compare(old, results) if old else None
-    stale = load_expectations(expectations).stale(results, whole=True) if whole else ()
+    stale = _stale(results, expectations) if whole else ()
     explanations = read_explanations(explained) if explained else {}
     ladder = tuple(s.name for s in LADDER)
     outcome = with_explanations(
@@ -230,6 +225,20 @@ def _joined(files: tuple[Path, ...]) -> tuple[CaseResult, ...]:
     if files and not found:
         raise ResultError(f"no results in {', '.join(map(str, files))}")
     return tuple(found.values())
+
+
+def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, ...]:
+    """The expectations that met no case.
+
+    Raises:
+        ConformanceError: schedules were left out, in which the defects may be.
+    """
+    if partial := next((result.case for result in results if result.left_out), ""):
+        raise ConformanceError(
+            f"--whole: {partial} is not of the full tier, so that what met no case may only have "
+            "been left out; give results of `conformance run --tier full`, or leave out --whole"
+        )
+    return load_expectations(folder).stale(results, whole=True)
 
 
 def _lines(files: tuple[Path, ...]) -> list[str]:

@@ -131,16 +131,18 @@ def case_file(cases: Iterable[CaseId]) -> Iterator[Path]:
 
 
 def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
-    """The outcome of a run that plays nothing."""
+    """The outcome of a run that plays nothing, also where something is left to play."""
     order = {str(case): index for index, case in enumerate(setup.selected)}
     results = tuple(sorted(plan.reused, key=lambda result: order[result.case]))
     problems: list[str] = []
     if setup.selection.leads:
         problems += filter(None, (account(setup.registry, x).problem for x in setup.libraries))
-    if setup.expectations is not None and setup.complete and not plan.unchanged:
+    whole = setup.complete and not (plan.unchanged or plan.play)
+    if setup.expectations is not None and whole:
         problems += setup.expectations.stale(results, whole=True)
     scenarios = tuple(setup.registry.scenarios)
-    return Outcome(results, scenarios, tuple(problems), unchanged=plan.unchanged)
+    missing = len(plan.play)
+    return Outcome(results, scenarios, tuple(problems), missing, unchanged=plan.unchanged)
 
 
 def remember_failures(folder: Path, results: Sequence[CaseResult]) -> None:

@@ -63,7 +63,8 @@ class SuiteRun:
         if not setup.cases:
             return self._nothing()
         plan = self.chosen.plan(setup)
-        return self._play(setup, plan) if plan.play else self._reuse(setup, plan)
+        stopped = self.exitfirst and any(not result.expected for result in plan.reused)
+        return self._reuse(setup, plan) if stopped or not plan.play else self._play(setup, plan)
 
     def _play(self, setup: Setup, plan: Plan) -> int:
         """Run the suite under pytest."""
@@ -85,11 +86,10 @@ class SuiteRun:
         elif outcome is None or outcome.missing or not outcome.results:
             click.echo(text, err=True)
         if outcome is not None and outcome.results:
-            remember_failures(setup.result_folder, outcome.results)
             ended = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
             shown = self._finish(setup, self._timed(outcome, plan), console, explain=ended)
-            if self.base and ended:
-                code = int(not shown.ok)
+            if ended and (self.base or code == pytest.ExitCode.OK):
+                code = int(not shown.ok)  # pytest knows nothing of an earlier run
         held = setup.hold_goldens()
         for line in (line for one in held for line in one.messages):
             click.echo(f"golden: {line}")
@@ -101,7 +101,7 @@ class SuiteRun:
         return dataclasses.replace(self.settings, cases=cases, keep=True, oracle_cache=kept)
 
     def _reuse(self, setup: Setup, plan: Plan) -> int:
-        """Nothing has to be played: print the results of earlier runs."""
+        """Nothing is to be played, or -x found a failure first: print results of earlier runs."""
         outcome = reused_outcome(setup, plan)
         if self.settings.json:
             write_lines(self.settings.json, map(encode, outcome.results))
@@ -119,7 +119,9 @@ class SuiteRun:
         """Explain, print and write; a checkpoint is not explained unasked.
 
         What is printed is returned: with an earlier run only what is worse is not as expected.
+        What failed is kept for --lf, also where an older result was used.
         """
+        remember_failures(setup.result_folder, outcome.results)
         shown = outcome
         if self.base:
             # Of what was left out as unchanged no coverage is lost.

@@ -3,6 +3,7 @@
 import json
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -112,6 +113,17 @@ def test_an_expectation_that_no_shard_met_is_reported_of_a_whole_run(report, fil
     assert done.exit_code == 1, done.output
     assert "beside the cases::expectations: defect 'padding'" in done.stdout
     assert "0 of 3 cases not as expected, 2 other problems" in done.stdout
+
+
+def test_a_run_that_left_schedules_out_is_no_whole_run(report, files, tmp_path):
+    case = msgspec.structs.replace(result("calm", "ragged"), left_out=("long_and_short",))
+    (tmp_path / "default.jsonl").write_text(encode(case) + "\n")
+    assert report("default.jsonl").exit_code == 0
+    done = report("default.jsonl", "--whole")
+    assert done.exit_code == 2, done.output
+    assert "--whole: toy/calm/ragged/float32/0 is not of the full tier" in done.stderr
+    assert "`conformance run --tier full`" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_cannot_be_read_or_written_is_one_sentence(report, files, tmp_path):

@@ -93,3 +93,41 @@ def test_options_that_exclude_each_other_and_files_that_are_not_there_are_refuse
     done = conformance("run", *options)
     assert done.code == 2
     assert "Traceback" not in done.err
+
+
+@pytest.fixture
+def failed(conformance, environment):
+    """Run two cases as if no defect were known; the one that fails was played before."""
+    environment.pop("PYTHONPATH")  # the libraries in place of the toys
+    (wrong, right) = (f"mlx_lm/{name}/ragged/float32/0" for name in ("afm7", "llama"))
+
+    def command(*options, families=("afm7", "llama")):
+        chosen = [part for name in families for part in ("--family", name)]
+        shared = ("--engine", "mlx_lm", "--scenario", "ragged", "--no-expectations", "--jobs", "1")
+        return conformance("run", *shared, *chosen, *options, "--json", "r.jsonl")
+
+    assert command(families=("afm7",)).code == 1
+    return command, wrong, right
+
+
+def test_a_reused_failure_is_a_failure_of_the_last_run(failed, environment):
+    command, wrong, _ = failed
+    (remembered,) = Path(environment["XDG_CACHE_HOME"]).rglob("last_failed.json")
+    remembered.unlink()
+    done = command(families=("afm7",))
+    assert (done.code, [r["reused"] for r in done.results()]) == (1, [True])
+    done = command("--lf")
+    assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, False)]
+    assert "1 left out" in done.out
+
+
+def test_a_reused_failure_stops_a_run_or_fails_it(failed):
+    command, wrong, right = failed
+    done = command("-x")
+    assert done.code == 1, done
+    assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, True)]
+    assert f"diverged: {wrong}" in done.out
+    assert "1 case not run" in done.out
+    done = command()
+    assert done.code == 1, done
+    assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, True), (right, False)]

@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from conformance.app.cli.options import EXISTING_FILE
+from conformance.app.cli.options import EXISTING_FILE, power_files_option
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.verdict import CaseResult
@@ -26,14 +26,8 @@ from conformance.tools.mutation.tiering import choose
 
 
 @click.command("tiers")
-@click.option(
-    "--power",
-    "power_files",
-    type=EXISTING_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="Choose anew, from what `conformance audit power --every-scenario --json` wrote; may be "
-    "repeated.",
+@power_files_option(
+    "Choose anew, from what `conformance audit power --every-scenario --json` wrote"
 )
 @click.option(
     "--results",
