@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from conformance.core.errors import ResultError
 from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.moved import moved
 
 NOISE_FACTOR = 4.0
 """A change of noise by this factor is reported; run-to-run changes are far smaller."""
@@ -22,6 +23,7 @@ class Kind(enum.StrEnum):
     FIXED = "fixed"
     CHANGED = "changed verdict"
     EXPLAINED = "failing as before, now known"
+    MOVED = "known, shows otherwise"
     NOISE = "changed noise"
     NEW = "new coverage"
 
@@ -53,6 +55,10 @@ class Change:
     @property
     def text(self) -> str:
         """The change in a few words."""
+        if self.kind is Kind.MOVED:
+            assert self.before is not None
+            assert self.after is not None
+            return f"{_verdict(self.after)}: {moved(self.before, self.after)}"
         if self.kind is Kind.NOISE:
             assert self.before is not None
             assert self.after is not None
@@ -112,7 +118,8 @@ def compare(
         ]
     order = list(Kind)
     changes.sort(key=lambda change: (order.index(change.kind), change.result.case))
-    same = sum(old[name].verdict is new[name].verdict for name in both)
+    changed = {change.result.case for change in changes if change.kind is Kind.MOVED}
+    same = sum(old[n].verdict is new[n].verdict and n not in changed for n in both)
     return Comparison(tuple(changes), same, _versions(before, after))
 
 
@@ -150,7 +157,7 @@ def _kind(old: CaseResult, new: CaseResult) -> Kind | None:
             return Kind.FAILING
         return Kind.FIXED if _rank(new) == 0 else Kind.EXPLAINED
     if old.verdict is new.verdict:
-        return None
+        return Kind.MOVED if moved(old, new) else None
     if new.verdict is Verdict.UNSUPPORTED:
         return Kind.LOST if old.verdict.good else Kind.CHANGED
     if _rank(new) > _rank(old):

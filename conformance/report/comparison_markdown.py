@@ -43,7 +43,7 @@ def _cells(found: Comparison) -> Iterator[str]:
 
     Failures that are merely known now are left to the list of cases: there are often many.
     """
-    moved = [c for c in found.changes if c.kind not in (Kind.NOISE, Kind.EXPLAINED)]
+    moved = [c for c in found.changes if c.kind not in (Kind.NOISE, Kind.EXPLAINED, Kind.MOVED)]
     both = [c for c in moved if c.before and c.after]
     lanes = sorted({(c.result.engine, c.result.dtype) for c in both})
     for engine, dtype in lanes:

@@ -11,6 +11,7 @@ import msgspec
 from conformance.core.verdict import CaseId, CaseResult, ScheduleResult, Verdict
 from conformance.report.comparison import by_case
 from conformance.report.jsonl import read_results
+from conformance.report.moved import moved
 from conformance.report.outcome import Outcome, count
 
 
@@ -74,6 +75,7 @@ class Base:
                 f"lost coverage: {cases} right in {self.name} and not played now: {lost[0]}"
                 + (" and others" if len(lost) > 1 else ""),
             )
+        notes += self._moved(outcome)
         return replace(
             outcome,
             results=tuple(map(self.judged, outcome.results)),
@@ -81,6 +83,17 @@ class Base:
             notes=notes,
             against=self.name,
         )
+
+    def _moved(self, outcome: Outcome) -> tuple[str, ...]:
+        """A sentence about known defects that show otherwise than before, if any do."""
+        pairs = ((self.results.get(result.case), result) for result in outcome.results)
+        found = [(new.case, text) for old, new in pairs if old and (text := moved(old, new))]
+        if not found:
+            return ()
+        (case, text), more = found[0], " and others" if len(found) > 1 else ""
+        shows = "known defects show" if len(found) > 1 else "a known defect shows"
+        cases = count(len(found), "case")
+        return (f"{shows} otherwise than in {self.name} in {cases}: {case} ({text}){more}",)
 
 
 def _a_schedule_is_worse(before: CaseResult, result: CaseResult) -> bool:

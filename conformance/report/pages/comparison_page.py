@@ -55,7 +55,8 @@ def grids(found: Comparison) -> tuple[Grid, ...]:
     """The changed cells that both runs have, for each engine and dtype; the worst seed of each."""
     lanes: dict[tuple[str, str], list[Change]] = {}
     for change in found.changes:
-        if change.kind is not Kind.NOISE and change.before and change.after:
+        kept = change.kind not in (Kind.NOISE, Kind.MOVED)
+        if kept and change.before and change.after:
             lanes.setdefault((change.result.engine, change.result.dtype), []).append(change)
     return tuple(_grid(*key, changes) for key, changes in sorted(lanes.items()))
 

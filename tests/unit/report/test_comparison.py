@@ -79,3 +79,11 @@ def test_releases_that_differ_are_reported(result):
 def test_a_run_that_cannot_be_compared(result, many, words):
     with pytest.raises(ResultError, match=words):
         compare([result()], [result()] * many)
+
+
+def test_a_known_defect_that_shows_otherwise_is_reported_and_is_no_regression(result):
+    known = {"verdict": Verdict.DIVERGED, "expected": True, "known": "a"}
+    found = compare([result(**known, max_abs_diff=0.1)], [result(**known, max_abs_diff=0.5)])
+    (change,) = found.changes
+    assert (change.kind, found.same, found.regressed) == (Kind.MOVED, 0, False)
+    assert change.text == "diverged (known: a): 0.1 -> 0.5 nats off"

@@ -99,3 +99,16 @@ def test_a_file_without_results_is_refused(tmp_path):
         Base.read(file)
     file.write_text(encode(case(Verdict.EXACT)) + "\n")
     assert list(Base.read(file).results) == [CASE]
+
+
+def test_a_known_defect_that_shows_otherwise_is_noted():
+    known = {"expected": True, "known": "a"}
+    earlier = base(case(Verdict.DIVERGED, **known, max_abs_diff=0.1))
+    seen = earlier.seen(
+        Outcome((case(Verdict.DIVERGED, **known, max_abs_diff=0.5),)), lambda _: True
+    )
+    assert seen.ok
+    assert seen.notes == (
+        f"a known defect shows otherwise than in base.jsonl in 1 case: {CASE} "
+        "(0.1 -> 0.5 nats off)",
+    )

@@ -1,0 +1,87 @@
+"""Whether a known defect shows otherwise than it did: in other schedules or requests, or numbers.
+
+A verdict alone hides that: a second defect behind a known one can leave it as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.core.verdict import MOST_FINDINGS, CaseResult, Verdict
+
+# A difference is read off weights and prompts that do not change; rounding moves it by its noise.
+_NOISES = 4.0
+_SHARE = 0.01
+
+# What stray memory holds is another thing in each run.
+_STRAY = {Verdict.UNSTABLE, Verdict.NAN, Verdict.CRASH, Verdict.HANG}
+
+
+def moved(old: CaseResult, new: CaseResult) -> str:
+    """What is different in a case that shows known defects before and after; empty if nothing."""
+    if not (old.known and new.known and old.expected and new.expected):
+        return ""
+    if new.verdict is Verdict.UNSUPPORTED or old.verdict is not new.verdict:
+        return ""
+    found = [*_schedules(old, new), *_mended(old, new)]
+    if not (_stray(old) or _stray(new)):
+        found += [*_requests(old, new)] or [*_numbers(old, new)]
+    return "; ".join(found)
+
+
+def _stray(result: CaseResult) -> bool:
+    """Whether what a case shows is decided by stray memory, which differs in each run."""
+    return result.verdict in _STRAY or any(s.verdict in _STRAY for s in result.schedules)
+
+
+def _schedules(old: CaseResult, new: CaseResult) -> Iterator[str]:
+    before = {schedule.name: schedule.verdict for schedule in old.schedules}
+    for schedule in new.schedules:
+        was = before.get(schedule.name, schedule.verdict)
+        stray = Verdict.UNSTABLE in (was, schedule.verdict)
+        if was is not schedule.verdict and not stray and not (was.good and schedule.verdict.good):
+            yield f"schedule {schedule.name}: {was} -> {schedule.verdict}"
+
+
+def _mended(old: CaseResult, new: CaseResult) -> Iterator[str]:
+    if old.mended and new.mended and old.mended.verdict.good > new.mended.verdict.good:
+        yield f"mended: {old.mended.verdict} -> {new.mended.verdict}"
+
+
+def _requests(old: CaseResult, new: CaseResult) -> Iterator[str]:
+    """Requests that are wrong in only one of the two; not where findings were left out."""
+    if max(len(old.evidence), len(new.evidence)) >= MOST_FINDINGS:
+        return
+    played = {s.name for s in old.schedules} & {s.name for s in new.schedules}
+    before, after = _wrong(old, played), _wrong(new, played)
+    if more := sorted(after - before):
+        yield f"also wrong: {_named(more)}"
+    if fewer := sorted(before - after):
+        yield f"no longer wrong: {_named(fewer)}"
+
+
+def _wrong(result: CaseResult, played: set[str]) -> set[tuple[str, str]]:
+    return {
+        (found.schedule, found.request_id)
+        for found in result.evidence
+        if found.request_id is not None and found.schedule in played and not found.verdict.good
+    }
+
+
+def _named(requests: list[tuple[str, str]]) -> str:
+    schedule, request = requests[0]
+    more = f" and {len(requests) - 1} more" if len(requests) > 1 else ""
+    return f"request {request} of {schedule}{more}"
+
+
+def _numbers(old: CaseResult, new: CaseResult) -> Iterator[str]:
+    """The step at which it is first wrong, and how far, where the same schedules were played."""
+    if [s.name for s in old.schedules] != [s.name for s in new.schedules]:
+        return
+    if old.first_bad_step != new.first_bad_step:
+        yield f"first bad step {old.first_bad_step} -> {new.first_bad_step}"
+    before, after = old.max_abs_diff, new.max_abs_diff
+    if before is not None and after is not None:
+        noise = max(old.noise or 0.0, new.noise or 0.0)
+        if abs(after - before) > max(_NOISES * noise, _SHARE * before):
+            yield f"{before:.3g} -> {after:.3g} nats off"
