@@ -102,11 +102,11 @@ def test_a_file_without_results_is_refused(tmp_path):
 
 
 def test_a_known_defect_that_shows_otherwise_is_noted():
-    known = {"expected": True, "known": "a"}
-    earlier = base(case(Verdict.DIVERGED, **known, max_abs_diff=0.1))
-    seen = earlier.seen(
-        Outcome((case(Verdict.DIVERGED, **known, max_abs_diff=0.5),)), lambda _: True
-    )
+    def known(difference):
+        changes = {"expected": True, "known": "a", "max_abs_diff": difference}
+        return make_result(CASE, Verdict.DIVERGED, **changes)
+
+    seen = base(known(0.1)).seen(Outcome((known(0.5),)), lambda _: True)
     assert seen.ok
     assert seen.notes == (
         f"a known defect shows otherwise than in base.jsonl in 1 case: {CASE} "
