@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import re
@@ -36,7 +37,7 @@ def function_at(text: str, line: int) -> str:
     """The name, as ``Class.method``, of the innermost function that the line is in; else empty."""
     around = [
         (node.lineno, name)
-        for name, node in _functions(ast.parse(text))
+        for name, node in _functions(_parsed(text))
         if _first_line(node) <= line <= (node.end_lineno or 0)
     ]
     return max(around, default=(0, ""))[1]
@@ -49,7 +50,7 @@ def digests(text: str) -> dict[str, str]:
     """
     lines = text.splitlines()
     try:
-        tree = ast.parse(text)
+        tree = _parsed(text)
     except SyntaxError:
         return {}
     parts: dict[str, str] = {}
@@ -58,6 +59,11 @@ def digests(text: str) -> dict[str, str]:
         kept = [line.rstrip() for line in source.splitlines() if not _empty(line)]
         parts[name] = "\n".join([parts.get(name, ""), *kept])  # one name may be defined twice
     return {name: hashlib.sha256(p.encode()).hexdigest()[:_DIGITS] for name, p in parts.items()}
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def _functions(tree: ast.AST, before: str = "") -> Iterator[tuple[str, Function]]:

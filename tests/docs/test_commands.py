@@ -2,13 +2,13 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from checkpoint_folders import make_folder
 from docs.documented import NOT_RUN, ROOT, all_shown, not_run, shown, small
+from forked import run_python, start_python
 from library_checkouts import make_checkout
 
 from docs import documented
@@ -43,18 +43,16 @@ def workspace(tmp_path_factory):
 
 def call(words, folder):
     """Run a command as a reader does, with this Python's ``conformance``."""
-    if words[0] == "conformance":
-        words = [sys.executable, "-m", *words]
-    elif words[0] == "python":
-        words = [sys.executable, *words[1:]]
+    assert words[0] in ("conformance", "python"), words
+    words = ["-m", *words] if words[0] == "conformance" else words[1:]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
     environment["PYTHONPATH"] = str(ROOT)
     environment["XDG_CACHE_HOME"] = str(folder / "cache")
     # As in the virtual environment that a reader works in.
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    return subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
+    # A library from another folder must not be imported before.
+    run = start_python if "--library-path" in words else run_python
+    return run(words, cwd=folder, env=environment, timeout=280)
 
 
 @pytest.mark.parametrize("words", RUN, ids=" ".join)

@@ -3,11 +3,10 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import run_python, start_python
 
 TOY = Path(__file__).parents[1] / "toy"
 
@@ -62,19 +61,14 @@ def environment(tmp_path_factory):
 def start(environment, tmp_path):
     """Start a process and wait for its end."""
 
-    def run(*arguments, **variables):
-        process = subprocess.run(
-            [sys.executable, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**environment, **variables},
-            timeout=100,
-            check=False,
-        )
+    def call(*arguments, **variables):
+        given = {**environment, **variables}
+        # Without the toy plugin the libraries are imported, which takes longer than most commands.
+        run = run_python if not given["PYTHONPATH"] else start_python
+        process = run(arguments, cwd=tmp_path, env=given, timeout=100)
         return Finished(process, tmp_path)
 
-    return run
+    return call
 
 
 @pytest.fixture

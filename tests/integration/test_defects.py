@@ -3,13 +3,16 @@
 import ast
 import importlib.metadata
 import importlib.util
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
+from forked import run_python
 
 from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
@@ -18,6 +21,7 @@ from conformance.core.errors import NoScriptError
 from conformance.core.verdict import Verdict
 from conformance.scenarios import LADDER
 from conformance.tools.explore.replay import CORPUS
+from conformance.tools.repro import trying
 from conformance.tools.repro.known_scripts import written
 from conformance.tools.repro.tables import found_before
 
@@ -71,9 +75,7 @@ def is_active(entry):
 
 
 def run(script):
-    return subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=240, check=False
-    )
+    return run_python([script], cwd=ROOT, env=dict(os.environ), timeout=240)
 
 
 def script_problem(script, *, active):
@@ -106,6 +108,20 @@ def written_problem(setup, entry, made, *, active):
     said = "".join((ast.get_docstring(ast.parse(text)) or "").split())
     unsaid = [place[0] for place in PLACE.finditer(entry.where) if place[0] not in said]
     return f"its docstring does not name {unsaid}" if unsaid else ""
+
+
+@pytest.fixture(autouse=True)
+def _forked(monkeypatch):
+    """Scripts that are written are tried in processes that need not import the library."""
+
+    def call(command, *, cwd, env, timeout, **_):
+        assert command[1:-1] == ["-P", "-s"]
+        return run_python(
+            command[-1:], cwd=cwd, env={**env, "PYTHONSAFEPATH": "1"}, timeout=timeout
+        )
+
+    ways = SimpleNamespace(run=call, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(trying, "subprocess", ways)
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ def functions_of(entry: Defect) -> dict[str, str]:
     for file, line in places(entry.where):
         text = source_text(file)
         if text and (name := function_at(text, line)):
-            found[f"{file}:{name}"] = digests(text)[name]
+            found[f"{file}:{name}"] = _digests_of(file)[name]
     return found
 
 

@@ -1,0 +1,189 @@
+"""Runs Python programs in processes forked from one that has already imported the libraries.
+
+To start Python and import mlx-lm, mlx-vlm and what they need takes seconds; a fork of a process
+that has done so takes milliseconds. Nothing of this package is imported in that process, and
+neither mlx nor the libraries have started a thread there. Where a test is about how a process
+starts, or about a library from another folder, it starts one: ``start_python``. Only on Linux: on
+macOS forking after imports is unsafe.
+"""
+
+import atexit
+import contextlib
+import functools
+import importlib
+import io
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from pathlib import Path
+
+FORKS = sys.platform == "linux"
+_MODULES = ("mlx_vlm", "mlx_lm.server", "rich", "click", "jinja2")
+
+
+def run_python(arguments, *, cwd, env, timeout):
+    """As ``subprocess.run`` of this Python with these arguments: its exit code and its output.
+
+    Raises:
+        subprocess.TimeoutExpired: it takes longer; it is ended.
+    """
+    arguments = [str(argument) for argument in arguments]
+    # An option of the interpreter needs one; pytest wants to import its plugins itself.
+    option = arguments[0].startswith("-") and arguments[0] not in ("-c", "-m")
+    if not FORKS or option or arguments[:2] == ["-m", "pytest"]:
+        return start_python(arguments, cwd=cwd, env=env, timeout=timeout)
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = (str(Path(folder, name)) for name in ("out", "err"))
+        call = {"arguments": arguments, "cwd": str(cwd), "env": env, "out": out, "err": err}
+        code = _server().call({**call, "timeout": timeout})
+        texts = [Path(file).read_bytes().decode() for file in (out, err)]
+    if code is None:
+        raise subprocess.TimeoutExpired(arguments, timeout, *texts)
+    return subprocess.CompletedProcess(arguments, code, *texts)
+
+
+def start_python(arguments, *, cwd, env, timeout):
+    """The same in a Python of its own."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=env,
+        timeout=timeout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@functools.cache
+def _server():
+    return Server()
+
+
+class Server:
+    """The process that is forked; one for each process of tests."""
+
+    def __init__(self):
+        # Its own output goes nowhere that a test reads.
+        self._process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))},
+        )
+        self._turn = threading.Lock()
+        atexit.register(self.close)
+
+    def call(self, what):
+        """The exit code of one program; ``None`` if it took too long."""
+        with self._turn:
+            self._process.stdin.write(json.dumps(what) + "\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
+
+    def close(self):
+        """End it."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def serve():
+    """Fork for each line of the input, and print how that ended."""
+    for name in _MODULES:
+        importlib.import_module(name)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+    for line in sys.stdin:
+        what = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _become(what)
+        answers.write(json.dumps(_wait(child, what["timeout"])) + "\n")
+        answers.flush()
+
+
+def _wait(child, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return None
+
+
+def _become(what):
+    """Turn this process into the program, and end it as Python would."""
+    for number, file in ((1, what["out"]), (2, what["err"])):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0), encoding="utf-8")
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", write_through=False)
+    sys.stderr = io.TextIOWrapper(
+        io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", line_buffering=True
+    )
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    os.environ.clear()
+    os.environ.update(what["env"])
+    os.chdir(what["cwd"])
+    code = 1
+    try:
+        code = _exit_code(what["arguments"])
+    finally:
+        with contextlib.suppress(Exception):
+            threading._shutdown()
+            atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def _exit_code(arguments):
+    try:
+        _run(arguments)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return (ended.code or 0) & 0xFF
+        print(ended.code, file=sys.stderr)
+        return 1
+    except BaseException:  # noqa: BLE001 - as Python does
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _run(arguments):
+    kind, rest = arguments[0], arguments[1:]
+    script = kind not in ("-c", "-m")
+    first = str(Path(kind).resolve().parent) if script else ""
+    more = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    # The first is the folder of this file.
+    sys.path[:] = [*([] if os.environ.get("PYTHONSAFEPATH") else [first]), *more, *sys.path[1:]]
+    importlib.invalidate_caches()
+    if any(Path(path, "sitecustomize.py").is_file() for path in more):
+        sys.modules.pop("sitecustomize", None)
+        importlib.import_module("sitecustomize")
+    if script:
+        sys.argv[:] = arguments
+        runpy.run_path(kind, run_name="__main__")
+    elif kind == "-m":
+        sys.argv[:] = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = ["-c", *rest[1:]]
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+
+
+if __name__ == "__main__":
+    serve()
