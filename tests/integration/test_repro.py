@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -186,6 +187,7 @@ def test_a_defect_that_ends_its_process_is_reported_and_the_others_are_tried(rep
         (["--known", "no-such-defect"], "no known defect matches"),
         (["no-such-defect"], "no known defect matches"),
         (["mamba*"], "--known takes globs"),
+        (["no-such-defect", "--issue"], "no known defect matches"),
         (["phi3small-masks-rows"], "written by hand: docs/defects/mlx_vlm/phi3small_masks_rows.py"),
     ],
 )
@@ -195,3 +197,19 @@ def test_what_no_script_can_hold_is_one_sentence(arguments, words):
     (line,) = done.stderr.splitlines()
     assert line.startswith("conformance: ")
     assert words in line
+
+
+def test_the_text_of_an_issue_has_a_script_that_runs_and_the_effect_of_the_mend(repro, tmp_path):
+    done = repro("bounded-cache-keep", "--issue", "--out", "issue.md")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "issue.md").read_text()
+    assert text.endswith("With it the case is exact.\n")
+    (script,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert imported(script) == {"mlx", "mlx_lm"}
+    (tmp_path / "script.py").write_text(script)
+    shown = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert shown.returncode == 1
+    (said,) = re.findall(r"It prints:\n\n```text\n(.*?)```", text, re.S)
+    assert shown.stdout.splitlines() == said.splitlines()

@@ -15,6 +15,7 @@ from conformance.app.cli.options import (
     library_path_option,
     writable,
 )
+from conformance.app.cli.repro_issue import known_issue
 from conformance.app.cli.repro_known import known_script, known_scripts
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.checks.expectations import Defect, Expectations
@@ -27,6 +28,12 @@ from conformance.tools.repro.search import SECONDS
 @click.command("repro")
 @click.argument("case_id", required=False)
 @click.option("--unittest", is_flag=True, help="Write a method of a unittest.TestCase instead.")
+@click.option(
+    "--issue",
+    is_flag=True,
+    help="Of a known defect: write the text of an upstream issue, with the script and the effect "
+    "of its mend.",
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -69,6 +76,7 @@ def command(
     *,
     case_id: str | None,
     unittest: bool,
+    issue: bool,
     out: Path | None,
     schedule: str | None,
     seconds: float,
@@ -104,7 +112,11 @@ def command(
     if known is not None:
         ctx.exit(known_scripts(setup, known, folder=to, python=python, tried=tried, jobs=jobs))
     assert case_id is not None
-    if "/" in case_id:
+    if issue and ("/" in case_id or unittest):
+        raise click.UsageError("--issue is of a known defect: name its id, without --unittest")
+    if issue:
+        text, output = known_issue(setup, case_id, python=python), ""
+    elif "/" in case_id:
         text, output = _of_case(setup, case_id, schedule, seconds, python=python, unittest=unittest)
     elif schedule is None:
         text, output = known_script(setup, case_id, python=python, unittest=unittest)
@@ -115,7 +127,8 @@ def command(
     else:
         write_lines(writable(out, "--out"), text.splitlines())
         click.echo(f"{out}: {text.count(chr(10))} lines")
-    click.echo(output, err=True)
+    if output:
+        click.echo(output, err=True)
 
 
 def _of_case(

@@ -91,13 +91,11 @@ def known_script(setup: Setup, name: str, *, python: str, unittest: bool) -> tup
     Raises:
         ConformanceError: there is no such defect, or no script of it; says why.
     """
-    known = {entry.id: entry for entry in (setup.expectations or Expectations()).defects}
-    if name not in (matching := select(known, (name,), what="known defect")):
-        raise ReproError(f"{name!r} matches {len(matching)} known defects; --known takes globs")
-    entry = known[name]
+    entry = entry_of(setup, name)
     if entry.by_hand:
         raise ReproError(f"{name}: its script is written by hand: {entry.script}")
-    entry = known[entry.script or name]
+    if entry.script:
+        entry = entry_of(setup, entry.script)
     made = _script(setup, entry, python)
     if not made.shows:
         raise NoScriptError(made.reason, made.group)
@@ -105,6 +103,18 @@ def known_script(setup: Setup, name: str, *, python: str, unittest: bool) -> tup
         return made.script, made.said
     text, tried = written(setup.session, entry, made, unittest=True, python=python)
     return text, tried.output
+
+
+def entry_of(setup: Setup, name: str) -> Defect:
+    """The known defect of that id.
+
+    Raises:
+        ConformanceError: there is none.
+    """
+    known = {entry.id: entry for entry in (setup.expectations or Expectations()).defects}
+    if name not in (matching := select(known, (name,), what="known defect")):
+        raise ReproError(f"{name!r} matches {len(matching)} known defects; --known takes globs")
+    return known[name]
 
 
 @cache
@@ -115,7 +125,7 @@ def _setup(settings: Settings) -> Setup:
 
 def _tried(work: _Try) -> KnownScript:
     setup = _setup(work.settings)
-    return _script(setup, _entry(setup, work.entry), work.python)
+    return _script(setup, entry_of(setup, work.entry), work.python)
 
 
 def _script(setup: Setup, entry: Defect, python: str) -> KnownScript:
@@ -124,12 +134,7 @@ def _script(setup: Setup, entry: Defect, python: str) -> KnownScript:
 
 
 def _crashed(work: _Try) -> KnownScript:
-    return killed(_entry(_setup(work.settings), work.entry))
-
-
-def _entry(setup: Setup, name: str) -> Defect:
-    assert setup.expectations is not None
-    return next(entry for entry in setup.expectations.defects if entry.id == name)
+    return killed(entry_of(_setup(work.settings), work.entry))
 
 
 def table(made: list[KnownScript]) -> Table:
