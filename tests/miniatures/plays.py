@@ -62,6 +62,7 @@ class Moment:
     removed_from: dict = field(default_factory=dict)
     drafted: dict = field(default_factory=dict)
     pending: int | None = None
+    processed: dict = field(default_factory=dict)
 
 
 @dataclass
@@ -109,7 +110,7 @@ class Take:
                 Step(
                     index=index,
                     stages=m.stages,
-                    output=StepOutput(tuple(m.events), drafted=m.drafted),
+                    output=StepOutput(tuple(m.events), m.processed, drafted=m.drafted),
                     forwards=tuple(m.forwards),
                     probes=tuple(m.probes),
                     removed_from=m.removed_from,

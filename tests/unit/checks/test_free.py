@@ -61,6 +61,14 @@ def test_a_margin_is_held_against_the_usual_noise_though_few_runs_explain_the_nu
     assert (found.verdict, found.noise) == (Verdict.DIVERGED, pytest.approx(3.5 * NOISE))
 
 
+def test_a_tie_of_two_tokens_excuses_no_third():
+    script = Script(margins={2: 1e-6})
+    script.free.change("a", 2, token=(script.want["a"].tokens[2] + 2) % 8)
+    (found,) = check_free(script.play())
+    assert found.verdict is Verdict.DIVERGED
+    assert found.margin == pytest.approx(1e-6, abs=5e-7)
+
+
 def test_a_token_with_a_margin_is_a_divergence():
     script = Script()
     other_token(script, "b", 1, moved=1.5)

@@ -1,5 +1,7 @@
 """The event stream: each way to break it, planted one at a time in a right play."""
 
+import dataclasses
+
 import pytest
 from miniatures.plays import NOISE, Script
 
@@ -113,6 +115,24 @@ def test_after_another_token_a_free_run_may_meet_a_stop_sequence_elsewhere():
     for _ in range(3):
         lose(script.free, "a", 2)
     assert found_in(script) == []
+
+
+@pytest.mark.parametrize("reason", [FinishReason.STOP, None])
+def test_an_answer_cut_short_with_another_reason_is_no_other_answer(reason):
+    script = Script()
+    for _ in range(2):
+        lose(script.free, "a", 3)
+    script.free.change("a", 2, finish_reason=reason)
+    assert found_in(script) == [("wrong finish reason", "a", "free")]
+
+
+def test_a_stop_that_is_passed_over_is_no_other_answer():
+    script = Script()
+    script.want["b"] = dataclasses.replace(script.want["b"], finish_reason=FinishReason.STOP)
+    script.free.moments[4].events.append(TokenEvent("b", 2, finish_reason=FinishReason.LENGTH))
+    script.free.change("b", 2, finish_reason=None)
+    found = found_in(script, full_logprobs=False)
+    assert ("wrong finish reason", "b", "free") in found
 
 
 def test_a_request_that_says_nothing_is_missed():

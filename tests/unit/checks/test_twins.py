@@ -43,6 +43,15 @@ def test_rows_in_other_stages_share_no_pass():
     assert apart(0.5, script=script) == []
 
 
+def test_rows_whose_prompts_were_cut_elsewhere_share_no_pass():
+    script = Script(twins=True)
+    script.free.moments[0].processed = {"a": 3, "twin": 1}
+    assert apart(0.5, script=script) == []
+    script = Script(twins=True)
+    script.free.moments[0].processed = {"a": 3, "twin": 3}
+    assert len(apart(0.5, script=script)) == 1
+
+
 def test_rows_that_draw_lots_may_differ():
     script = Script(twins=True)
     requests = [

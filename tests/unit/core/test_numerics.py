@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from conformance.core import numerics
-from conformance.core.numerics import ENOUGH, FACTOR, HOPELESS, WIDE_FACTOR, WIDE_STEPS, Envelope
+from conformance.core.numerics import (
+    ENOUGH,
+    ENOUGH_OF_FEW,
+    FACTOR,
+    HOPELESS,
+    WIDE_FACTOR,
+    WIDE_STEPS,
+    Envelope,
+)
 
 INF = np.inf
 finite = st.floats(-30, 0, width=32)
@@ -346,6 +354,17 @@ def test_what_lies_within_few_runs_needs_no_more():
     noise = Measured(4 * EXACT, 8 * EXACT, few=1)
     found, _ = noise.settle(4 * EXACT)
     assert (found.within_noise, noise.calls) == (True, [4 * EXACT])
+
+
+def test_few_runs_are_enough_only_well_within_what_they_show():
+    """With few, a tighter limit: what lies between it and the usual one needs the usual runs."""
+    between = (ENOUGH_OF_FEW + ENOUGH) / 2
+    noise = Measured(4 * EXACT, 8 * EXACT, few=1)
+    noise.settle(between * 4 * EXACT)
+    assert noise.calls == [4 * EXACT, 8 * EXACT]
+    usual = Measured(4 * EXACT, 8 * EXACT)
+    usual.settle(between * 4 * EXACT)
+    assert usual.calls == [4 * EXACT]
 
 
 def test_what_leaves_few_runs_is_judged_by_the_usual_noise():
