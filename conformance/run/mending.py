@@ -48,7 +48,7 @@ class Mending:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._mended: tuple[tuple[str, ...], Session] | None = None
+        self._mended: tuple[tuple[str, ...], Session, dict[str, Hits]] | None = None
 
     def play(self, case: CaseId, result: CaseResult, entries: Sequence[Defect]) -> CaseResult:
         """``result`` with what came of the case with its defects mended.
@@ -91,42 +91,58 @@ class Mending:
         failed_as_known = not result.verdict.good and (result.expected or result.mended)
         if not failed_as_known:
             return _Plan()
-        mends = {entry.id: self.mend_for(entry) for entry in entries}
-        lacking = {name for name, mend in mends.items() if mend is None}
+        mends = {entry.id: self._mends_for(entry) for entry in entries}
+        lacking = {name for name, found in mends.items() if not found}
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]
         seen = {entry.id for entry in used if _claims_any(entry, result, schedules)}
         if not seen or (result.schedules and not schedules):
             return _Plan(hiding=hiding)
-        chosen = _unique(mend for entry in used if (mend := mends[entry.id]))
-        return _Plan(tuple(entry.id for entry in used), schedules, hiding, chosen, frozenset(seen))
+        chosen = _unique(mend for entry in used for mend in mends[entry.id])
+        mended = dict.fromkeys(name for entry in used for name in (entry.id, *entry.behind))
+        return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(seen))
+
+    def _mends_for(self, entry: Defect) -> list[Mend]:
+        """The entry's mend and those of what it hides; none if any of them is missing."""
+        hidden = [self._session.registry.mend_of(name) for name in entry.behind]
+        found = [mend for mend in (self.mend_for(entry), *hidden) if mend is not None]
+        return found if len(found) == 1 + len(hidden) else []
 
     def _findings(self, case: CaseId, plan: _Plan) -> tuple[Finding, ...]:
         """What is still found with the mends; those of defects that it has must have an effect."""
         mends, schedules = plan.mends, plan.schedules
-        hits = {mend.name: Hits() for mend in mends}
+        made_anew = any(mend.single_stream for mend in mends)
+        session, kept = self._mended_session(case, mends) if made_anew else (self._session, {})
+        hits = {mend.name: kept.get(mend.name, Hits()) for mend in mends}
 
         @contextlib.contextmanager
         def repaired(_: str = "") -> Iterator[None]:
             with together(*(mend.repair(hits[mend.name]) for mend in mends)):
                 yield
 
-        if any(mend.single_stream for mend in mends):
+        if made_anew:
             with repaired():
-                found = self._session_of(case, mends).run(case, only=schedules)
+                found = session.run(case, only=schedules)
         else:
-            found = self._session.run(case, around=repaired, only=schedules)
+            found = session.run(case, around=repaired, only=schedules)
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.name].count]
         return (*found.evidence, *map(_without_effect, idle))
 
-    def _session_of(self, case: CaseId, mends: Sequence[Mend]) -> Session:
-        """A session whose single streams are made with these mends; only the last one is kept."""
+    def _mended_session(
+        self, case: CaseId, mends: Sequence[Mend]
+    ) -> tuple[Session, dict[str, Hits]]:
+        """A session whose single streams are made with these mends; only the last one is kept.
+
+        With the hits of those of the single stream: what an earlier case has made with them stays,
+        and is not made again.
+        """
         session = self._session
         library = session.registry.engines[case.engine].library
         key = (library, case.family, case.dtype, str(case.seed), *(mend.name for mend in mends))
         if self._mended is None or self._mended[0] != key:
-            self._mended = key, Session(session.registry, tier=session.tier)
-        return self._mended[1]
+            hits = {mend.name: Hits() for mend in mends if mend.single_stream}
+            self._mended = key, Session(session.registry, tier=session.tier), hits
+        return self._mended[1:]
 
 
 def _split(

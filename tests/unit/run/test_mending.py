@@ -59,7 +59,32 @@ def caches_are_right(hits):
     return replace(ForgetfulLibrary, "logits", ToyLibrary.logits)
 
 
-def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=None):
+@mend("first-token-lost")
+def first_tokens_are_kept(hits):
+    """A row's first token is emitted."""
+    hits.hit()
+    return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
+
+
+class ForgetsWithoutCache(ToyLibrary):
+    """A pass without a cache sees the first token alone."""
+
+    def stateless(self, model, request, tokens):
+        return super().stateless(model, request, tokens)[::-1]
+
+
+@mend("wrong-without-cache", single_stream=True)
+def passes_without_cache_are_right(hits):
+    """A pass without a cache sees all tokens."""
+
+    def stateless(self, model, request, tokens):
+        hits.hit()
+        return ToyLibrary.stateless(self, model, request, tokens)
+
+    return replace(ForgetsWithoutCache, "stateless", stateless)
+
+
+def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=None, before=0):
     """The case as released and judged, and once more with what was mended."""
     session = Session(
         Registry(
@@ -77,7 +102,8 @@ def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=No
     released = expectations.apply(session.run(case))
     mending = Mending(session)
     assert mends_nothing(released) or not mending.holds(released, expectations.shown_in(released))
-    found = mending.play(case, released, expectations.shown_in(released))
+    for _ in range(1 + before):
+        found = mending.play(case, released, expectations.shown_in(released))
     judged = expectations.apply(found)
     assert mending.holds(judged, expectations.shown_in(judged))
     return released, judged
@@ -153,6 +179,30 @@ def test_single_streams_are_made_anew_where_they_are_wrong():
     )
     assert released.verdict is Verdict.ORACLE
     assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_mend_of_a_single_stream_that_is_kept_has_had_its_effect(before):
+    _, found = play(
+        entry("wrong-without-cache", "oracle", "repeat"),
+        mends=[passes_without_cache_are_right],
+        engine=ContinuousBatching,
+        scenario="repeat",
+        library=ForgetsWithoutCache(),
+        before=before,
+    )
+    assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
+
+
+def test_what_an_entry_hides_is_mended_with_it():
+    known = entry("padding-attended", "protocol", "staggered", behind=("first-token-lost",))
+    _, found = play(
+        known, mends=[padding_is_masked, first_tokens_are_kept], engine=Both, scenario="staggered"
+    )
+    assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
+    assert found.mended.defects == (known.id, "first-token-lost")
+    _, found = play(known, mends=[padding_is_masked], engine=Both, scenario="staggered")
+    assert (found.mended, found.unmended) == (None, (known.id,))
 
 
 def test_other_code_than_the_one_that_was_diagnosed_is_not_mended():

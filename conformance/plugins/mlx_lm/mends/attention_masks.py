@@ -1,0 +1,163 @@
+"""Which keys a query sees: masks of other axes, blocks and windows than the keys are kept in."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, together, wrap
+from conformance.core.mends import mend
+
+
+@mend("gemma2-mask-of-kv-heads", "reference-gemma2-mask-of-kv-heads")
+def gemma2_masks_have_five_axes(hits: Hits) -> Patch:
+    """The mask's rows lie over the rows of the scores, which have an axis more."""
+    gemma2 = importlib.import_module("mlx_lm.models.gemma2")
+
+    def call(right: Right, self: Any, x: mx.array, mask: Any = None, cache: Any = None) -> Any:
+        if mask is not None and mask.ndim == 4 and self.repeats > 1:
+            hits.hit_if(mask.shape[0] > 1)
+            mask = mask[:, :, None]
+        return right(self, x, mask, cache)
+
+    return wrap(gemma2.Attention, "__call__", call)
+
+
+@mend(
+    "plamo3-window-width",
+    "reference-plamo3-window-width-padded-solo",
+    "reference-plamo3-window-width-mixed",
+    single_stream=True,
+)
+def masks_are_as_wide_as_the_cache(hits: Hits) -> Patch:
+    """A query of a sliding layer sees as many keys as the layer's cache keeps."""
+    plamo3 = importlib.import_module("mlx_lm.models.plamo3")
+
+    def create(right: Right, *args: Any, window_size: int | None = None, **options: Any) -> Any:
+        hits.hit_if(window_size)
+        return right(*args, window_size=window_size and window_size - 1, **options)
+
+    return wrap(plamo3, "create_attention_mask", create)
+
+
+@mend(
+    "phi3small-block-sparse-mask",
+    "reference-phi3small-block-sparse-mask-mixed-padded",
+    "reference-phi3small-block-sparse-mask-solo",
+    single_stream=True,
+)
+def blocks_are_of_positions(hits: Hits) -> Patch:
+    """The causal mask hides the keys where it is false, and blocks are cut over positions."""
+    phi3small = importlib.import_module("mlx_lm.models.phi3small")
+    scope = threading.local()
+
+    def call(right: Right, self: Any, x: mx.array, mask: Any = None, cache: Any = None) -> Any:
+        scope.cache = cache
+        return right(self, x, mask, cache)
+
+    def attend(right: Right, self: Any, queries: Any, *keys: Any, scale: Any, mask: Any) -> Any:
+        if mask is not None:
+            hits.hit()
+            least = mx.array(mx.finfo(queries.dtype).min, queries.dtype)
+            mask = mx.where(mask, mx.array(0, queries.dtype), least)
+            # Rows, kv heads, heads of each, queries, keys.
+            mask = mask[:, :, None] if mask.ndim == 4 else mask
+        return right(self, queries, *keys, scale=scale, mask=mask)
+
+    def block_mask(_: Right, self: Any, columns: int, width: int) -> Any:
+        first, key = _positions(scope.cache, columns, width)
+        query = (first[:, None] + mx.arange(columns)) // self.blocksparse_block_size
+        behind = query[:, :, None] - (key // self.blocksparse_block_size)[:, None]
+        head = mx.arange(1, self.n_heads + 1)[:, None, None]
+        block = (key // self.blocksparse_block_size)[:, None, None]
+        strided = (block + head) % self.blocksparse_vert_stride == 0
+        near = (behind < self.blocksparse_num_local_blocks)[:, None]
+        seen = (behind >= 0)[:, None] & (near | strided)
+        return None, seen.reshape(-1, self.n_kv_heads, self.n_q_per_kv, columns, width)
+
+    return together(
+        wrap(phi3small.Attention, "__call__", call),
+        wrap(phi3small.Attention, "_block_sparse_attention", attend),
+        wrap(phi3small.Attention, "_block_sparse_mask", block_mask),
+    )
+
+
+def _positions(cache: Any, columns: int, width: int) -> tuple[mx.array, mx.array]:
+    """The first query's position ``[rows]`` and those of all keys ``[rows, width]``.
+
+    Args:
+        cache: after it was given the keys of ``columns`` tokens.
+        width: of the keys that it gave back.
+    """
+    if cache is None:
+        return mx.array([0]), mx.arange(width)[None]
+    end = mx.array(cache.offset).reshape(-1)
+    key = mx.arange(width)[None]
+    if hasattr(cache, "commit"):  # the reference engine's: a row's keys begin in column 0
+        kept = mx.array([row.kept for row in cache._rows])
+        return end - columns, key + (end - columns - kept)[:, None]
+    # Rotating caches write the newest key in the middle, behind the first ones that they keep.
+    keep = getattr(cache, "keep", 0)
+    newest = width - 1
+    if hasattr(cache, "max_size"):
+        newest = cache._idx - 1
+    age = (newest - key) % (width - keep)
+    return end - columns, mx.where(key < keep, key, end[:, None] - 1 - age)
+
+
+@mend("minimax-m3-vl-blocks-of-slots", "reference-minimax-m3-vl-blocks-of-slots")
+def blocks_begin_with_the_row(hits: Hits) -> Patch:
+    """The key blocks of sparse attention are cut from each row's first token on."""
+    minimax = importlib.import_module("mlx_lm.models.minimax_m3_vl")
+
+    def block_mask(right: Right, self: Any, *args: Any) -> Any:
+        x, mask, offset, cache = args
+        if not isinstance(offset, mx.array) or offset.size < 2:
+            return right(self, *args)
+        hits.hit()
+        rows, columns, _ = x.shape
+        keys = self.index_k_proj(x).reshape(rows, columns, 1, self.index_head_dim)
+        keys = self.index_rope(self.index_k_norm(keys).swapaxes(1, 2), offset=offset)
+        firsts, begins = _first_slots(cache, rows), list(map(int, offset))
+        keys, _ = cache.update_and_fetch(keys, mx.zeros((rows, 1, columns, 0), keys.dtype))
+        slots, found = keys.shape[2], []
+        for row, (first, at) in enumerate(zip(firsts, begins, strict=True)):
+            own = slice(row, row + 1)
+            width = at + columns
+            behind = max(0, first + width - slots)  # padding alone
+            row_keys = keys[own, :, first : first + width]
+            row_mask = mask[own, ..., first : first + width]
+            kept = right(
+                self,
+                x[own],
+                mx.pad(row_mask, [(0, 0), (0, 0), (0, 0), (0, behind)]),
+                at,
+                _Fetched(mx.pad(row_keys, [(0, 0), (0, 0), (0, behind), (0, 0)])),
+            )[..., : width - behind]
+            sides = (first, slots - first - width + behind)
+            kept = mx.pad(kept, [(0, 0), (0, 0), (0, 0), sides])
+            found.append(mx.broadcast_to(kept, (1, self.num_attention_heads, columns, slots)))
+        return mx.concatenate(found)
+
+    return wrap(minimax.Attention, "_block_mask", block_mask)
+
+
+def _first_slots(cache: Any, rows: int) -> list[int]:
+    """The cache slot of each row's first token."""
+    padding = getattr(cache, "left_padding", None)
+    return [0] * rows if padding is None else list(padding.tolist())
+
+
+class _Fetched:
+    """A cache of one row that has been given the new keys already."""
+
+    def __init__(self, keys: mx.array) -> None:
+        self._keys = keys
+
+    def update_and_fetch(self, _: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """All keys of the row."""
+        return self._keys, values
