@@ -91,15 +91,22 @@ class Mending:
         failed_as_known = not result.verdict.good and (result.expected or result.mended)
         if not failed_as_known:
             return _Plan()
-        mends = {entry.id: self.mend_for(entry) for entry in entries}
-        lacking = {name for name, mend in mends.items() if mend is None}
+        mends = {entry.id: self._mends_for(entry) for entry in entries}
+        lacking = {name for name, found in mends.items() if not found}
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]
         seen = {entry.id for entry in used if _claims_any(entry, result, schedules)}
         if not seen or (result.schedules and not schedules):
             return _Plan(hiding=hiding)
-        chosen = _unique(mend for entry in used if (mend := mends[entry.id]))
-        return _Plan(tuple(entry.id for entry in used), schedules, hiding, chosen, frozenset(seen))
+        chosen = _unique(mend for entry in used for mend in mends[entry.id])
+        mended = dict.fromkeys(name for entry in used for name in (entry.id, *entry.behind))
+        return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(seen))
+
+    def _mends_for(self, entry: Defect) -> list[Mend]:
+        """The entry's mend and those of what it hides; none if any of them is missing."""
+        hidden = [self._session.registry.mend_of(name) for name in entry.behind]
+        found = [mend for mend in (self.mend_for(entry), *hidden) if mend is not None]
+        return found if len(found) == 1 + len(hidden) else []
 
     def _findings(self, case: CaseId, plan: _Plan) -> tuple[Finding, ...]:
         """What is still found with the mends; those of defects that it has must have an effect."""

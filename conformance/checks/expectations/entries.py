@@ -40,6 +40,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         why: why it is wrong.
         script: the standalone script that shows it, relative to the repository, or the id of
             another entry whose script shows it; absent, ``conformance repro ID`` writes it.
+        behind: ids of entries about what it hides, which its cases have too: where it is mended,
+            they are mended with it.
         verdicts: for each scenario that shows it, the expected verdict; or a list of numeric
             verdicts, if the family's weights decide which one it is.
         schedules: for a scenario, the only schedules that may fail; any if absent. A case that
@@ -62,6 +64,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     where: str
     why: str
     script: str = ""
+    behind: tuple[str, ...] = ()
     verdicts: dict[str, Verdict | tuple[Verdict, ...]]
     schedules: dict[str, tuple[str, ...]] = {}
     functions: dict[str, str] = {}

@@ -51,6 +51,10 @@ def load_expectations(folder: Path | None = None) -> Expectations:
                 f"{folder}: entry {entry.id!r}: field 'script' must name a file that ends in .py, "
                 f"or an entry without that field; {entry.script!r} is neither"
             )
+        if unknown := set(entry.behind) - set(ids):
+            raise ExpectationError(
+                f"{folder}: entry {entry.id!r}: field 'behind' names no entry: {min(unknown)!r}"
+            )
     return found
 
 
