@@ -45,7 +45,12 @@ def _after_prompt(processor: Any, prompt: mx.array, hits: Hits) -> Any:
     return processed
 
 
-@mend("generate-step-names-inputs", "generate-step-names-inputs-quantized", single_stream=True)
+@mend(
+    "generate-step-names-inputs",
+    "generate-step-names-inputs-quantized",
+    "generate-step-names-inputs-zaya1-vl",
+    single_stream=True,
+)
 def pieces_are_passed_by_position(hits: Hits) -> Patch:
     """The ids of a piece of the prompt come to the model's parameter of ids, whatever its name."""
 

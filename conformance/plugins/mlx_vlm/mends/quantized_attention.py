@@ -124,3 +124,15 @@ def quantized_caches_give_arrays(hits: Hits) -> Patch:
         wrap(base, "_turboquant_attention_applies", lambda *_: False),
         wrap(base, "quantized_scaled_dot_product_attention", of_arrays),
     )
+
+
+@mend("size-of-quantized-caches")
+def quantized_caches_know_their_size(hits: Hits) -> Patch:
+    """The size of a quantized batch cache is its number of columns, as a plain one's is."""
+
+    def size(self: Any) -> int:
+        hits.hit_if(self._idx)
+        return int(self._idx)
+
+    batch = (caches.BatchQuantizedKVCache, turboquant.BatchTurboQuantKVCache)
+    return together(*(replace(kind, "size", size) for kind in batch))

@@ -67,7 +67,11 @@ class _RowsOfBothKinds:
     Attributes:
         parts: the cache of the plain rows, and that of the quantized ones, each in their order.
         kinds: of each row, the part that has it.
+        keys: not one array; models that let it wait for another look it up, as they do values.
     """
+
+    keys: Any = None
+    values: Any = None
 
     def __init__(self, cache: Any) -> None:
         kind = int(hasattr(cache, "bits"))
