@@ -246,13 +246,18 @@ class Run:
         return not self._due and not self._live()
 
 
+MEDIUM = 800
+"""The most embeddings of a medium beyond its tokens: those of llava_bunny are 728."""
+
+
 def step_bound(schedule: Schedule) -> int:
     """The most steps a run may take: one for each prompt and output token, and a few more.
 
-    Even an engine with a single slot, prefilling one token a step, needs no more.
+    Even an engine with a single slot, prefilling one token a step, needs no more. Of a medium a
+    prompt may have a single token, and the model as many embeddings as a picture has patches.
     """
     latest = max((a.when.count for a in schedule.arrivals if a.when.request_id is None), default=0)
-    work = sum(len(r.prompt) + r.max_tokens + 4 for r in schedule.requests)
+    work = sum(len(r.prompt) + r.max_tokens + 4 + MEDIUM * len(r.media) for r in schedule.requests)
     return latest + work + 8
 
 

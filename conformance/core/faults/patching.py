@@ -17,6 +17,7 @@ functions of one fault share is in the scope of its injection, so that it lasts 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -51,6 +52,8 @@ def wrap(owner: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None]:
     found = inspect.getattr_static(owner, name)
     right = found.__func__ if isinstance(found, classmethod) else found
 
+    # A library may look up which arguments a function takes.
+    @functools.wraps(right)
     def changed(*args: Any, **options: Any) -> Any:
         return wrong(right, *args, **options)
 

@@ -52,6 +52,12 @@ def nothing_is_repaired(hits):
     return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
 
 
+@mend("first-token-lost")
+def first_tokens_are_kept(hits):
+    """All tokens are answered."""
+    return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
+
+
 @mend("cache-off-by-one", single_stream=True)
 def caches_are_right(hits):
     """The position is that of the token."""
@@ -142,6 +148,16 @@ def test_a_defect_behind_a_known_one_is_found():
     assert {f.mended for f in new} == {known.id}
     assert not any(f.known for f in new)
     assert "with that mended the case is protocol" in found.evidence[-1].what
+
+
+def test_what_an_entry_hides_is_mended_with_it():
+    known = entry("padding-attended", "protocol", "staggered", behind=("first-token-lost",))
+    mends = [padding_is_masked, first_tokens_are_kept]
+    _, found = play(known, mends=mends, engine=Both, scenario="staggered")
+    assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
+    assert found.mended.defects == (known.id, "first-token-lost")
+    _, found = play(known, mends=mends[:1], engine=Both, scenario="staggered")
+    assert (found.mended, found.unmended) == (None, (known.id,))
 
 
 def test_a_mend_without_effect_proves_nothing():

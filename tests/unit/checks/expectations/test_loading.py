@@ -87,6 +87,15 @@ def test_a_script_is_a_file_another_entrys_or_written(load):
         load(GOOD + same)
 
 
+def test_what_an_entry_hides_has_an_entry(load):
+    line = 'versions = ">=0.32.0,<=0.32.2"\n'
+    assert load(GOOD.replace(line, f'{line}behind = ["lost-state"]\n', 1))
+    with pytest.raises(
+        ExpectationError, match=r"entry 'lost-state': field 'behind' names no entry"
+    ):
+        load(GOOD.replace(line, f'{line}behind = ["found-state"]\n', 1))
+
+
 def test_an_id_is_unique_in_the_folder(load):
     load(GOOD)
     with pytest.raises(ExpectationError, match=r"entry 'lost-state': field 'id' is used 2 times"):

@@ -1,6 +1,7 @@
 """What a fault changes is changed inside, and afterwards what it was."""
 
 import contextlib
+import inspect
 import types
 
 import pytest
@@ -120,3 +121,8 @@ def test_several_patches_of_one_function_lie_within_each_other():
     with together(wrap(Parent, "walk", twice), wrap(Parent, "walk", ended)):
         assert Parent().walk() == "walks 1walks 1."
     assert Parent().walk() == "walks 1"
+
+
+def test_a_wrapped_function_still_says_what_it_takes():
+    with wrap(Parent, "walk", limp):
+        assert list(inspect.signature(Parent.walk).parameters) == ["self", "by"]

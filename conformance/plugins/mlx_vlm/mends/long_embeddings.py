@@ -1,0 +1,69 @@
+"""Prompts with more embeddings than ids: models put many in place of one image token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, together, wrap
+from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm import compat
+
+
+@mend(
+    "embeddings-longer-than-prompt",
+    "embeddings-longer-than-prompt-phi4mm",
+    "embeddings-longer-than-prompt-quantized",
+)
+def rows_are_padded_by_their_embeddings(hits: Hits) -> Patch:
+    """A row is as long as its embeddings, and is padded by what they lack to the longest row's."""
+    module = compat.generation()
+    # Of the prompts that were merged last: the numbers of their embeddings.
+    merged: list[int] = []
+
+    def merge(right: Right, given: list[Any], ids: list[list[int]]) -> Any:
+        merged[:] = [one["inputs_embeds"].shape[1] for one in given]
+        return right(given, _lengthened(ids, merged))
+
+    def init(right: Right, self: Any, *args: Any, input_ids: Any, **options: Any) -> None:
+        lengths = [*map(len, input_ids)]
+        if len(merged) == len(lengths) and merged != lengths:
+            hits.hit()
+            # How much of a prompt is done is counted in its ids.
+            options["suffix_lens"] = lengths
+            input_ids = _lengthened(input_ids, merged)
+        merged.clear()
+        right(self, *args, input_ids=input_ids, **options)
+
+    return together(
+        wrap(module, "_merge_prefill_prompt_kwargs", merge),
+        wrap(module.PromptProcessingBatch, "__init__", init),
+    )
+
+
+@mend("embeddings-longer-than-prompt-joint")
+def padding_is_cut_off_embeddings(hits: Hits) -> Patch:
+    """The padding that prompts were embedded with is cut off their embeddings as off their ids."""
+    module = compat.generation()
+    rows = rows_are_padded_by_their_embeddings.repair(hits)
+
+    def unpad(right: Right, prompts: Any, mask: Any, given: list[dict[str, Any]]) -> Any:
+        ids, given = right(prompts, mask, given)
+        if mask is None:
+            return ids, given
+        width = mask.shape[1]
+        for row, one in zip(mask.tolist(), given, strict=True):
+            embeds = one.get("inputs_embeds")
+            if embeds is None or embeds.shape[1] <= width or all(row):
+                continue
+            hits.hit()
+            after = row[::-1].index(1)
+            one["inputs_embeds"] = embeds[:, row.index(1) : embeds.shape[1] - after]
+        return ids, given
+
+    return together(rows, wrap(module, "_unpad_batch_prompts", unpad))
+
+
+def _lengthened(ids: list[list[int]], lengths: list[int]) -> list[list[int]]:
+    """With an id for each embedding; where there are embeddings, ids are not read."""
+    return [[0] * (n - len(row)) + list(row) for row, n in zip(ids, lengths, strict=True)]

@@ -1,0 +1,138 @@
+"""Attention that does not expect what quantized caches give."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import mlx.core as mx
+from mlx_vlm import turboquant
+from mlx_vlm.models import base
+from mlx_vlm.models import cache as caches
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap, wrap_each
+from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm import compat
+
+
+@mend("cache-list-last-layer")
+def last_layers_caches_are_plain(hits: Hits) -> Patch:
+    """The caches of a list are quantized if their layer is: those of the last one are not."""
+
+    def plain(made: list[Any], _: Any, left_padding: list[int], **__: Any) -> list[Any]:
+        last = made[-1]
+        if isinstance(last, caches.CacheList) and not _quantizes_last(made):
+            hits.hit_if(any(hasattr(cache, "bits") for cache in last.caches))
+            last.caches = tuple(
+                caches.BatchKVCache(left_padding) if hasattr(cache, "bits") else cache
+                for cache in last.caches
+            )
+        return made
+
+    return after(compat.generation(), "_make_cache", plain)
+
+
+def _quantizes_last(made: list[Any]) -> bool:
+    return bool(caches.should_quantize_kv_layer(len(made) - 1, len(made)))
+
+
+@mend("qwen3-5-padding-of-quantized-rows")
+def padding_of_quantized_rows_is_masked(hits: Hits) -> Patch:
+    """In a decode step of quantized rows a mask keeps each from its padding."""
+    module = importlib.import_module("mlx_vlm.models.qwen3_5.language")
+
+    def attend(right: Right, self: Any, x: mx.array, mask: Any, cache: Any, *args: Any) -> Any:
+        if isinstance(mask, str) and mask == "left_padded_decode" and hasattr(cache, "bits"):
+            hits.hit()
+            mask = cache.make_mask(x.shape[1])
+        return right(self, x, mask, cache, *args)
+
+    def call(right: Right, self: Any, x: mx.array, *args: Any, **options: Any) -> Any:
+        names = ("mask", "cache", "position_ids", "position_embeddings")
+        given = dict(zip(names, args, strict=False)) | options
+        return attend(right, self, x, *(given.get(name) for name in names))
+
+    return wrap(module.Qwen3_5Attention, "__call__", call)
+
+
+@mend("gemma2-turboquant-proxy", single_stream=True)
+def codes_are_decoded_for_soft_caps(hits: Hits) -> Patch:
+    """What a TurboQuant cache gives is decoded, though it has a shape."""
+    module = importlib.import_module("mlx_vlm.models.gemma2.language")
+
+    def decoded(right: Right, cache: Any, keys: Any, values: Any) -> Any:
+        if isinstance(keys, mx.array) or not hasattr(cache, "dequantize"):
+            return right(cache, keys, values)
+        hits.hit()
+        return cache.dequantize(keys, values)
+
+    return wrap(module, "dequantize_kv_state", decoded)
+
+
+@mend("mllama-quantized-cross-attention", single_stream=True)
+def cross_attention_leaves_the_cache_alone(hits: Hits) -> Patch:
+    """Cross attention goes without the cache, which it never fills; an empty one has no state."""
+    module = importlib.import_module("mlx_vlm.models.mllama.language")
+
+    def attend(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        hits.hit_if(hasattr(options.get("cache"), "bits"))
+        return right(self, *args, **options | {"cache": None})
+
+    state: Any = vars(caches.QuantizedKVCache)["state"]
+    empty = property(lambda self: (None, None) if self.empty() else state.fget(self), state.fset)
+    return together(
+        wrap(module.MllamaTextCrossAttention, "__call__", attend),
+        replace(caches.QuantizedKVCache, "state", empty),
+    )
+
+
+@mend("turboquant-keys-taken-for-arrays", single_stream=True)
+def quantized_caches_give_arrays(hits: Hits) -> Patch:
+    """What a model computes with itself is decoded keys and values, not their codes."""
+
+    def update(right: Right, self: Any, keys: mx.array, values: mx.array) -> Any:
+        hits.hit()
+        # Who keeps no values, as an index of keys does, has nothing there to quantize.
+        found = right(self, keys, values if values.shape[-1] else keys)
+        if hasattr(self, "dequantize"):
+            found = self.dequantize(*found)
+        else:
+            sizes = {"group_size": self.group_size, "bits": self.bits}
+            found = [mx.dequantize(*codes, **sizes) for codes in found]
+        return found[0].astype(keys.dtype), found[1][..., : values.shape[-1]].astype(values.dtype)
+
+    def as_it_is(right: Right, self: Any, *found: Any) -> Any:
+        return found if found and isinstance(found[0], mx.array) else right(self, *found)
+
+    def of_arrays(right: Right, queries: mx.array, keys: Any, values: Any, **options: Any) -> Any:
+        if not isinstance(keys, mx.array):
+            return right(queries, keys, values, **options)
+        taken = {name: options[name] for name in ("scale", "mask")}
+        return mx.fast.scaled_dot_product_attention(queries, keys, values, **taken)
+
+    def depends(right: Right, inputs: Any, dependencies: Any) -> Any:
+        # Codes are no arrays that could wait for others; both are computed with the cache.
+        return right(inputs, dependencies) if isinstance(inputs, mx.array) else inputs
+
+    turbo = (turboquant.TurboQuantKVCache, turboquant.BatchTurboQuantKVCache)
+    uniform = (caches.QuantizedKVCache, caches.BatchQuantizedKVCache)
+    return together(
+        wrap_each(turbo + uniform, "update_and_fetch", update),
+        wrap_each(turbo, "dequantize", as_it_is),
+        wrap(mx, "depends", depends),
+        wrap(base, "_turboquant_attention_applies", lambda *_: False),
+        wrap(base, "quantized_scaled_dot_product_attention", of_arrays),
+    )
+
+
+@mend("size-of-quantized-caches")
+def quantized_caches_know_their_size(hits: Hits) -> Patch:
+    """The size of a quantized batch cache is its number of columns, as a plain one's is."""
+
+    def size(self: Any) -> int:
+        hits.hit_if(self._idx)
+        return int(self._idx)
+
+    batch = (caches.BatchQuantizedKVCache, turboquant.BatchTurboQuantKVCache)
+    return together(*(replace(kind, "size", size) for kind in batch))
