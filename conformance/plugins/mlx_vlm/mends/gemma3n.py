@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
-import mlx.nn as nn
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
@@ -66,7 +65,7 @@ def prompts_are_scaled(hits: Hits) -> Patch:
             return right(self, *args, **options)
 
     return together(
-        wrap(nn.Embedding, "__call__", embed),
+        wrap(_module("language").nn.Embedding, "__call__", embed),
         wrap(_module("gemma3n").Model, "get_input_embeddings", embeddings),
     )
 

@@ -32,11 +32,12 @@ def one_row_has_its_own_offset(hits: Hits) -> Patch:
     right = language.cache_position_offset
 
     def position(cache: Any) -> int:
-        offset = getattr(cache, "offset", None)
-        if isinstance(offset, mx.array) and offset.size == 1:
-            hits.hit_if(offset.item() != right(cache))
-            return int(offset.item())
-        return int(right(cache))
+        offset: Any = getattr(cache, "offset", None)
+        if not isinstance(offset, mx.array) or offset.size != 1:
+            return int(right(cache))
+        own: Any = offset.item()
+        hits.hit_if(own != right(cache))
+        return int(own)
 
     return replace(language, "cache_position_offset", position)
 
@@ -58,10 +59,11 @@ def scaling_goes_by_the_rows_positions(hits: Hits) -> Patch:
         if layer.scale is not None:
             floor, alpha, padding = layer.scale
             columns = mx.arange(k.shape[2] - q.shape[2], k.shape[2])[None] + 1
-            taus = [
-                1 + alpha * mx.log(mx.maximum(p / floor, 1)) for p in (columns - padding, columns)
-            ]
-            ratio = (taus[0] / taus[1])[:, None, :, None].astype(q.dtype)
+            own, common = (
+                1 + alpha * mx.log(mx.maximum(positions / floor, 1))
+                for positions in (columns - padding, columns)
+            )
+            ratio = (own / common)[:, None, :, None].astype(q.dtype)
             hits.hit_if(bool((ratio != 1).any()))
             q, mask = q * ratio, mx.where(mask > -1e29, mask * ratio, mask)
         return right(q, k, *args, mask=mask, **options)

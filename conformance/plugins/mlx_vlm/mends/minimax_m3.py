@@ -40,15 +40,10 @@ def offsets_are_not_counted_in_place(hits: Hits) -> Patch:
     """The indexer rotates by the offset from before the new tokens, as queries and keys do."""
     language = _language()
 
-    def attend(right: Right, self: Any, x: Any, mask: Any, cache: Any, position_ids: Any) -> Any:
-        if position_ids is None and isinstance(cache, language.MiniMaxM3BatchKVCache):
-            hits.hit_if(self.has_sparse_index)
-        return right(self, x, mask, cache, position_ids)
-
-    def called(right: Right, self: Any, x: Any, *args: Any, **options: Any) -> Any:
-        names = ("mask", "cache", "position_ids")
-        given = {**dict.fromkeys(names), **dict(zip(names, args, strict=False)), **options}
-        return attend(right, self, x, given["mask"], given["cache"], given["position_ids"])
+    def called(right: Right, self: Any, *args: Any, position_ids: Any = None) -> Any:
+        batch = any(isinstance(arg, language.MiniMaxM3BatchKVCache) for arg in args)
+        hits.hit_if(batch and position_ids is None and self.has_sparse_index)
+        return right(self, *args, position_ids=position_ids)
 
     def updated(right: Right, self: Any, keys: Any, values: Any) -> Any:
         self.kv_cache.offset = self.kv_cache.offset + 0
@@ -95,38 +90,37 @@ def blocks_are_cut_from_the_first_token(hits: Hits) -> Patch:
     attention, indexer = language.MiniMaxAttention, language.MiniMaxM3Indexer
     layer = threading.local()
 
-    def called(right: Right, self: Any, x: Any, *args: Any, **options: Any) -> Any:
-        cache = options.get("cache", args[1] if len(args) > 1 else None)
-        padding = getattr(cache, "left_padding", None)
+    def called(right: Right, self: Any, x: Any, mask: Any, cache: Any, **options: Any) -> Any:
+        padding: Any = getattr(cache, "left_padding", None)
         padded = isinstance(padding, mx.array) and bool((padding[: x.shape[0]] != 0).any())
         layer.padding = padding[: x.shape[0], None] if padded else None
-        return right(self, x, *args, **options)
+        return right(self, x, mask, cache, **options)
 
-    def select(
-        right: Right, self: Any, queries: Any, keys: Any, start: int, mask: Any, positions: Any
-    ) -> Any:
-        if layer.padding is not None:
-            hits.hit_if(bool((layer.padding % self.block_size).any()))
-            keys = language.dynamic_roll(keys, -layer.padding, axis=2)
-            mask = rolled(mask, -layer.padding)
-            positions = positions - layer.padding
-        return right(self, queries, keys, start, mask, positions)
-
-    def build(
-        right: Right, self: Any, blocks: Any, mask: Any, length: int, dtype: Any, positions: Any
-    ) -> Any:
+    def select(right: Right, self: Any, queries: Any, keys: Any, *args: Any) -> Any:
         if layer.padding is None:
-            return right(self, blocks, mask, length, dtype, positions)
+            return right(self, queries, keys, *args)
+        hits.hit_if(bool((layer.padding % self.block_size).any()))
+        start, mask, positions = args
+        keys = language.dynamic_roll(keys, -layer.padding, axis=2)
+        positions = positions - layer.padding
+        return right(self, queries, keys, start, rolled(mask, -layer.padding), positions)
+
+    def build(right: Right, self: Any, blocks: Any, mask: Any, *args: Any) -> Any:
+        if layer.padding is None:
+            return right(self, blocks, mask, *args)
+        length, dtype, positions = args
         kept = right(self, blocks, None, length, dtype, positions - layer.padding)
         return self.attention._merge_sparse_mask(rolled(kept, layer.padding), mask)
 
-    def decode(
-        right: Right, self: Any, q: Any, k: Any, v: Any, blocks: Any, mask: Any, positions: Any
-    ) -> Any:
-        if layer.padding is not None:
-            k, v = (language.dynamic_roll(each, -layer.padding, axis=2) for each in (k, v))
-            mask, positions = rolled(mask, -layer.padding), positions - layer.padding
-        return right(self, q, k, v, blocks, mask, positions)
+    def decode(right: Right, self: Any, queries: Any, *args: Any) -> Any:
+        if layer.padding is None:
+            return right(self, queries, *args)
+        keys, values, blocks, mask, positions = args
+        keys, values = (
+            language.dynamic_roll(each, -layer.padding, axis=2) for each in (keys, values)
+        )
+        mask, positions = rolled(mask, -layer.padding), positions - layer.padding
+        return right(self, queries, keys, values, blocks, mask, positions)
 
     def rolled(mask: Any, shift: mx.array) -> Any:
         if not isinstance(mask, mx.array):

@@ -16,7 +16,7 @@ def _language() -> Any:
     return importlib.import_module("mlx_vlm.models.paligemma.language")
 
 
-@mend("paligemma-prompt-not-whole")
+@mend("paligemma-prompt-not-whole", whole_prompts=True)
 def prompts_are_prefilled_whole(hits: Hits) -> Patch:
     """The language model too says that prompts which attend both ways are not cut in pieces."""
 
@@ -28,20 +28,40 @@ def prompts_are_prefilled_whole(hits: Hits) -> Patch:
     return replace(_language().LanguageModel, "chunked_prefill_policy", policy)
 
 
-@mend("paligemma-padding-attended", "paligemma-padding-attended-images")
+@mend("paligemma-padding-attended", "paligemma-padding-attended-images", whole_prompts=True)
 def padding_is_masked(hits: Hits) -> Patch:
     """Where prompts attend both ways, a mask keeps the padding of a batch out."""
 
-    def called(
-        right: Right, self: Any, inputs: Any, inputs_embeds: Any = None, mask: Any = None,
-        cache: Any = None,
-    ) -> Any:  # fmt: skip
-        padding = getattr(cache[0], "left_padding", None) if cache else None
+    def called(right: Right, self: Any, inputs: Any, **options: Any) -> Any:
+        cache: Any = options.get("cache")
+        padding: Any = getattr(cache[0], "left_padding", None) if cache else None
         whole = bool(getattr(self.config, "use_bidirectional_attention", False))
-        if whole and mask is None and isinstance(padding, mx.array) and bool(padding.any()):
+        if (
+            whole
+            and options.get("mask") is None
+            and isinstance(padding, mx.array)
+            and bool(padding.any())
+        ):
             hits.hit()
             columns = mx.arange(cache[0].size() + inputs.shape[1])
-            mask = (columns >= padding[:, None])[:, None, None]
-        return right(self, inputs, inputs_embeds, mask, cache)
+            options["mask"] = (columns >= padding[:, None])[:, None, None]
+        return right(self, inputs, **options)
 
     return wrap(_language().GemmaModel, "__call__", called)
+
+
+@mend("paligemma-prefix-of-whole-prompts", whole_prompts=True)
+def no_prefix_is_reused(hits: Hits) -> Patch:
+    """Nothing of a prompt that attends both ways is reused for one that goes on otherwise."""
+    generator = importlib.import_module("mlx_vlm.generate.ar").BatchGenerator
+
+    def pick(right: Right, self: Any, *args: Any) -> Any:
+        config = getattr(getattr(self.model, "language_model", self.model), "config", None)
+        found = right(self, *args)
+        if found is None or not getattr(config, "use_bidirectional_attention", False):
+            return found
+        hits.hit()
+        self.apc.release_hit(found)
+        return None
+
+    return wrap(generator, "_apc_pick_for", pick)
