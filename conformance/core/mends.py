@@ -26,6 +26,9 @@ class Mend:
             it does differs from the library: a mend without hits repaired nothing.
         single_stream: the defect is in the single stream too, so that the single stream, and all
             that is compared with it, is made anew with the mend.
+        whole_prompts: once it is mended, prompts are not prefilled in pieces or reused in part, so
+            that a schedule which waits for a piece reaches less than it is made for; that is not
+            held against the mend.
     """
 
     name: str
@@ -33,9 +36,12 @@ class Mend:
     summary: str
     repair: Injection
     single_stream: bool = False
+    whole_prompts: bool = False
 
 
-def mend(*defects: str, single_stream: bool = False) -> Callable[[Injection], Mend]:
+def mend(
+    *defects: str, single_stream: bool = False, whole_prompts: bool = False
+) -> Callable[[Injection], Mend]:
     """Make a ``Mend`` of the function below; its summary is the docstring's first paragraph.
 
     ::
@@ -52,6 +58,6 @@ def mend(*defects: str, single_stream: bool = False) -> Callable[[Injection], Me
 
     def declare(repair: Injection) -> Mend:
         summary = " ".join((inspect.getdoc(repair) or "").partition("\n\n")[0].split())
-        return Mend(repair.__name__, defects, summary, repair, single_stream)
+        return Mend(repair.__name__, defects, summary, repair, single_stream, whole_prompts)
 
     return declare

@@ -19,6 +19,7 @@ from conformance.core.faults.patching import together
 from conformance.core.mends import Mend
 from conformance.core.verdict import CaseId, CaseResult, Finding, MendedResult, Verdict
 from conformance.run.judging.judge import worst
+from conformance.run.judging.witnessed import WITNESS
 from conformance.run.session import Session
 
 CHECK = "mends"
@@ -126,7 +127,10 @@ class Mending:
         else:
             found = session.run(case, around=repaired, only=schedules)
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.name].count]
-        return (*found.evidence, *map(_without_effect, idle))
+        seen = found.evidence
+        if any(mend.whole_prompts for mend in mends):
+            seen = tuple(finding for finding in seen if finding.check != WITNESS)
+        return (*seen, *map(_without_effect, idle))
 
     def _mended_session(
         self, case: CaseId, mends: Sequence[Mend]

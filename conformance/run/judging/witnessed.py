@@ -13,6 +13,8 @@ from conformance.core.schedule import Schedule
 from conformance.core.verdict import Finding, Verdict, WitnessResult
 from conformance.scenarios import Scenario, Witness
 
+WITNESS = "witness"
+"""The check name of findings that a schedule did not reach what it is made for."""
 _NOT_PLAYED = "not played: "
 
 
@@ -21,7 +23,7 @@ def missed(played: Play) -> list[Finding]:
     return [
         Finding(
             Verdict.VACUOUS,
-            "witness",
+            WITNESS,
             f"never happened: {what}",
             schedule=played.schedule.name,
             mode=trace.mode,
@@ -114,7 +116,7 @@ def _excluding(witness: Witness, made: Sequence[Schedule], rules: PrefixReuse) -
 def _finding(scenario: Scenario, witness: Witness, excuse: _Excuse | None) -> Finding:
     return Finding(
         Verdict.VACUOUS if excuse is None else Verdict.UNSUPPORTED,
-        "witness",
+        WITNESS,
         f"no schedule of {scenario.name} reached: {witness.name}",
         expected=witness.name,
         got="not seen" if excuse is None else excuse.reason,
