@@ -60,7 +60,7 @@ def _token_by_token(
 
 def _joined(outputs: list[Any]) -> Any:
     if isinstance(outputs[0], tuple):
-        return tuple(mx.concatenate(parts, axis=1) for parts in zip(*outputs, strict=True))
+        return tuple(mx.concatenate(list(parts), axis=1) for parts in zip(*outputs, strict=True))
     return mx.concatenate(outputs, axis=1)
 
 
@@ -93,14 +93,12 @@ def _linear_attention(hits: Hits) -> Patch:
     """Of ``bailing_moe_linear``, whose positions are an argument."""
     owner = importlib.import_module("mlx_vlm.models.bailing_moe_linear.language").LinearAttention
 
-    def layer(
-        right: Right, self: Any, x: mx.array, mask: Any = None, cache: Any = None, offset: Any = 0
-    ) -> Any:
+    def layer(right: Right, self: Any, x: mx.array, mask: Any, cache: Any, *, offset: Any) -> Any:
         if cache is None:
-            return right(self, x, mask, cache, offset)
+            return right(self, x, mask, cache, offset=offset)
         return _token_by_token(
             hits,
-            lambda part: right(self, part(x), None, cache, part(offset)),
+            lambda part: right(self, part(x), None, cache, offset=part(offset)),
             cache,
             x.shape[1],
             lambda of, at: of[:, at : at + 1] if of is x else of + at,
@@ -114,17 +112,13 @@ def _convolutions_of_keys(hits: Hits) -> Patch:
     owner = importlib.import_module("mlx_vlm.models.baichuan_m1.language").Attention
     call = threading.local()
 
-    def convolved(
-        right: Right, self: Any, u: mx.array, weights: Any, state: Any = None
-    ) -> mx.array:
+    def convolved(right: Right, self: Any, u: mx.array, weights: Any, state: Any = None) -> Any:
         if call.valid is not None:
             u = mx.where(call.valid[:, None, :, None], u, 0)
         call.seen.append(u)
         return right(self, u, weights, state)
 
-    def attention(
-        right: Right, self: Any, x: mx.array, mask: Any = None, cache: Any = None
-    ) -> mx.array:
+    def attention(right: Right, self: Any, x: mx.array, mask: Any = None, cache: Any = None) -> Any:
         call.valid, call.seen = None, []
         if cache is None or cache[0] is None:
             return right(self, x, mask, cache)
@@ -134,7 +128,7 @@ def _convolutions_of_keys(hits: Hits) -> Patch:
         if call.valid is not None:
             hits.hit()
             pairs = zip(call.seen, old, strict=True)
-            states.cache = [_last_own(call.valid, *pair) for pair in pairs]
+            states.cache = [last_own(call.valid, *pair) for pair in pairs]
         states.advance(columns)
         return found
 
@@ -143,7 +137,7 @@ def _convolutions_of_keys(hits: Hits) -> Patch:
     )
 
 
-def _last_own(valid: mx.array, new: mx.array, old: mx.array | None) -> mx.array:
+def last_own(valid: mx.array, new: mx.array, old: mx.array | None) -> mx.array:
     """The last own column of each row, ``[row, head, column, value]``; else what was before."""
     columns = mx.arange(valid.shape[1])
     last = mx.max(mx.where(valid, columns, -1), axis=1)
@@ -179,7 +173,8 @@ def offsets_stay_those_of_the_call(hits: Hits) -> Patch:
     """The attention cache counts on in a new array, so that all layers of a call use one offset."""
     owner = importlib.import_module("mlx_vlm.models.bailing_moe_linear.language").Attention
 
-    def renewed(self: Any, x: Any, mask: Any = None, cache: Any = None, *_: Any) -> None:
+    def renewed(*args: Any) -> None:
+        cache = args[-1]
         if isinstance(getattr(cache, "offset", None), mx.array):
             hits.hit()
             cache.offset = cache.offset + 0
