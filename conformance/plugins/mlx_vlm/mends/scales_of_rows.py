@@ -24,22 +24,28 @@ def _of_rows(offset: Any) -> bool:
 @mend("mistral3-scaling-of-row-0")
 def queries_are_scaled_by_their_row(hits: Hits) -> Patch:
     """Queries are scaled by their own row's position, those of padding as a first token's."""
+    modules = [_language("mistral3"), _language("mistral4")]
+    call = threading.local()
 
-    def block(right: Right, self: Any, x: mx.array, scale: mx.array, *args: Any, **kw: Any) -> Any:
-        cache = kw.get("cache", args[-1] if args else None)
-        offset: Any = getattr(cache, "offset", 0)
-        if _of_rows(offset):
-            hits.hit()
-            rope = self.config.rope_parameters
-            positions = mx.maximum(offset[:, None] + mx.arange(x.shape[1]), 0)
-            spans = mx.floor(positions / rope["original_max_position_embeddings"])
-            rows = 1 + rope["llama_4_scaling_beta"] * mx.log(1 + spans)
-            scale = rows[:, None, :, None].astype(x.dtype)
-        return right(self, x, scale, *args, **kw)
+    def model(
+        right: Right, self: Any, inputs: Any, cache: Any = None, inputs_embeds: Any = None
+    ) -> Any:
+        offset: Any = None if cache is None or cache[0] is None else cache[0].offset
+        call.offset = offset + 0 if _of_rows(offset) else None
+        return right(self, inputs, cache, inputs_embeds)
+
+    def scale(right: Right, start: int, stop: int, beta: float, span: int) -> Any:
+        if call.offset is None:
+            return right(start, stop, beta, span)
+        hits.hit()
+        positions = mx.maximum(call.offset[:, None] + mx.arange(stop - start), 0)
+        rows = 1 + beta * mx.log(1 + mx.floor(positions / span))
+        return rows[:, None, :, None]
 
     return together(
-        wrap(_language("mistral3").TransformerBlock, "__call__", block),
-        wrap(_language("mistral4").Mistral4TransformerBlock, "__call__", block),
+        wrap(modules[0].Ministral3, "__call__", model),
+        wrap(modules[1].Mistral4Model, "__call__", model),
+        *(wrap(module, "_get_llama_4_attn_scale", scale) for module in modules),
     )
 
 
