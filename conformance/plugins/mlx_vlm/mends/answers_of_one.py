@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 import mlx.core as mx
+from mlx_vlm.models.cache import KVCache
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, together, wrap
@@ -68,7 +69,11 @@ def unused_tokens_are_masked(hits: Hits) -> Patch:
 
 @mend("hy-v4-indexer-of-first-length", single_stream=True)
 def the_best_keys_of_any_length(hits: Hits) -> Patch:
-    """The best keys are kept, whatever length the process has seen first."""
+    """The best keys are kept, whatever length the process has seen first, and prefixes reused.
+
+    Behind it, caches of a prompt that was prefilled alone are of the model's own class, and are
+    not merged.
+    """
     module = importlib.import_module("mlx_vlm.models.hy_v4.indexer")
 
     def partition(_: Right, top_k: int, *masked: bool) -> Any:
@@ -82,4 +87,11 @@ def the_best_keys_of_any_length(hits: Hits) -> Patch:
 
         return best
 
-    return wrap(module, "_partition_scores", partition)
+    def merged(right: Right, self: Any, rows: Any, lengths: Any) -> Any:
+        if all(isinstance(row, KVCache) for row in rows):
+            return self.merge(rows)
+        return right(self, rows, lengths)
+
+    return together(
+        wrap(module, "_partition_scores", partition), wrap(KVCache, "prefix_cache_merge", merged)
+    )
