@@ -1,0 +1,97 @@
+"""What is wrong in the single stream as well as in a batch."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import mlx.core as mx
+from mlx_vlm.models.cache import KVCache
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, together, wrap
+from conformance.core.mends import mend
+
+_SCALED = {
+    "granite": "GraniteModel",
+    "granitemoe": "GraniteMoEModel",
+    "minicpm": "MiniCPMModel",
+    "minicpm3": "MiniCPM3Model",
+}
+
+
+def _language(family: str) -> Any:
+    return importlib.import_module(f"mlx_vlm.models.{family}.language")
+
+
+@mend("embedding-multiplier-of-ids", single_stream=True)
+def embeddings_of_ids_are_scaled(hits: Hits) -> Patch:
+    """Embeddings are multiplied, whether they are given or made of ids."""
+
+    def model(
+        right: Right, self: Any, inputs: mx.array, *args: Any, inputs_embeds: Any = None
+    ) -> Any:
+        if inputs_embeds is None:
+            hits.hit()
+            inputs_embeds = self.embed_tokens(inputs)
+        return right(self, inputs, *args, inputs_embeds=inputs_embeds)
+
+    return together(
+        *(wrap(getattr(_language(of), name), "__call__", model) for of, name in _SCALED.items())
+    )
+
+
+@mend("phi3small-masks-rows", single_stream=True)
+def unused_tokens_are_masked(hits: Hits) -> Patch:
+    """The logits of unused tokens are minus infinity, in every row."""
+    module = _language("phi3small")
+
+    def language(
+        _: Right,
+        self: Any,
+        inputs: mx.array,
+        cache: Any = None,
+        inputs_embeds: Any = None,
+        **__: Any,
+    ) -> Any:
+        hits.hit()
+        hidden = self.model(inputs, cache, inputs_embeds=inputs_embeds)
+        logits = self.model.embed_tokens.as_linear(hidden)
+        if self.mup_width_multiplier:
+            logits = logits / self.mup_width_multiplier
+        tokens = mx.arange(logits.shape[-1])
+        unused = mx.any(tokens == self._dummy_tokenizer_ids[:, None], axis=0)
+        minus_infinity = mx.array(-mx.inf, logits.dtype)
+        return module.LanguageModelOutput(logits=mx.where(unused, minus_infinity, logits))
+
+    return wrap(module.LanguageModel, "__call__", language)
+
+
+@mend("hy-v4-indexer-of-first-length", single_stream=True)
+def the_best_keys_of_any_length(hits: Hits) -> Patch:
+    """The best keys are kept, whatever length the process has seen first, and prefixes reused.
+
+    Behind it, caches of a prompt that was prefilled alone are of the model's own class, and are
+    not merged.
+    """
+    module = importlib.import_module("mlx_vlm.models.hy_v4.indexer")
+
+    def partition(_: Right, top_k: int, *masked: bool) -> Any:
+        def best(q: mx.array, k: mx.array, weights: mx.array, mask: Any = None) -> mx.array:
+            hits.hit()
+            scores = mx.maximum(q @ k.swapaxes(-1, -2), 0)
+            scores = (scores * weights.swapaxes(-1, -2)[..., None]).sum(axis=1, keepdims=True)
+            if any(masked):
+                scores = mx.where(mask, scores, -mx.inf)
+            return mx.argpartition(scores, kth=-top_k, axis=-1)
+
+        return best
+
+    def merged(right: Right, self: Any, rows: Any, lengths: Any) -> Any:
+        if all(isinstance(row, KVCache) for row in rows):
+            return self.merge(rows)
+        return right(self, rows, lengths)
+
+    return together(
+        wrap(module, "_partition_scores", partition), wrap(KVCache, "prefix_cache_merge", merged)
+    )
