@@ -120,9 +120,8 @@ def a_request_keeps_all_its_grids(hits: Hits) -> Patch:
     )
 
 
-@mend("rope-of-one-padded-row")
-def one_row_has_its_own_offset(hits: Hits) -> Patch:
-    """A batch of one row goes on at that row's offset, as one of two rows or more does."""
+def own_offset(hits: Hits) -> Callable[[Callable[[Any], int], Any], int]:
+    """In place of ``cache_position_offset``: the offset of a batch's only row is the row's own."""
 
     def offset(right: Callable[[Any], int], cache: Any) -> int:
         own = getattr(cache, "offset", None)
@@ -132,6 +131,12 @@ def one_row_has_its_own_offset(hits: Hits) -> Patch:
         hits.hit_if(right(cache) != found)
         return int(found)
 
-    families = ("qwen2_vl", "qwen2_5_vl", *_KEEPING)
+    return offset
+
+
+@mend("rope-of-one-padded-row", "rope-of-one-padded-row-after-prefix")
+def one_row_has_its_own_offset(hits: Hits) -> Patch:
+    """A batch of one row goes on at that row's offset, as one of two rows or more does."""
+    families = ("qwen2_vl", "qwen2_5_vl", "qwen3_5", *_KEEPING)
     modules = [part(f"models.{family}.language") for family in families]
-    return wrap_each(modules, "cache_position_offset", offset)
+    return wrap_each(modules, "cache_position_offset", own_offset(hits))

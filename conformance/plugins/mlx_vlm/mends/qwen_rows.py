@@ -54,7 +54,7 @@ def blocks_are_joined_with_padding(hits: Hits) -> Patch:
         return cache.make_mask(1, return_array=True)
 
     language = part("models.qwen4_exp.language")
-    return after(language, "_create_qwen4_exp_attention_mask", masked)
+    return after(language, "_create_qwen3_5_attention_mask", masked)
 
 
 @mend("qwen4-exp-one-padded-row")
