@@ -141,7 +141,7 @@ class _Features:
         return self._type(layers, found.position_mask[mx.array(list(keep))])
 
 
-@mend("cohere-compass-features-of-first-row")
+@mend("cohere-compass-features-of-first-row", "cohere-compass-features-of-first-row-pieces")
 def features_of_every_row(hits: Hits) -> Patch:
     """A prefill has the deep features of all its rows."""
     return _Features(hits).patch()

@@ -96,3 +96,41 @@ def one_row_runs_without_its_padding(hits: Hits) -> Patch:
         return mx.pad(out, [(0, 0), (pad, 0), (0, 0)])
 
     return wrap(language.Qwen4ExpModel, "__call__", call)
+
+
+@mend("apc-qwen4-exp-states-of-right-padding")
+def n_grams_end_where_rows_end(hits: Hits) -> Patch:
+    """The states of n-grams and of their convolution end with a row's last token, not padding."""
+
+    def update(right: Right, cache: Any, index: int, *args: Any, lengths: Any = None) -> Any:
+        if index in (2, 3) and len(cache.cache) == 4 and lengths is None:
+            lengths = cache.lengths
+            hits.hit_if(lengths is not None)
+        return right(cache, index, *args, lengths=lengths)
+
+    return wrap(cache_class("ArraysCache"), "update_window", update)
+
+
+@mend("apc-qwen4-exp-context-of-new-rows")
+def new_rows_begin_behind_an_end(hits: Hits) -> Patch:
+    """The n-gram context of a row without a prefix is of end tokens, beside others too."""
+    n_grams: Any = None
+
+    def made(found: list[Any], model: Any) -> list[Any]:
+        nonlocal n_grams
+        n_grams = next(layer.ple.ple_embedding for layer in model.model.layers if "ple" in layer)
+        return found
+
+    def merge(right: Right, kind: Any, rows: list[Any]) -> Any:
+        if n_grams is not None and any(len(row.cache) == 4 and row[3] is not None for row in rows):
+            for row in rows:
+                if row[3] is None:
+                    hits.hit()
+                    shape = (1, n_grams.context_len)
+                    row[3] = mx.full(shape, n_grams.eos_token_id, dtype=mx.int64)
+        return right(kind, rows)
+
+    return together(
+        after(part("models.qwen4_exp.language").LanguageModel, "make_cache", made),
+        wrap(cache_class("ArraysCache"), "merge", merge),
+    )
