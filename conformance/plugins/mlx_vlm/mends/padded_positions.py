@@ -1,0 +1,164 @@
+"""Positions that count the padding of a batch, or are made for another row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
+from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.faults.tools import part
+
+
+@mend(
+    "rope-deltas-of-padding",
+    "rope-deltas-of-padding-far",
+    "rope-deltas-of-padding-near",
+    "rope-deltas-of-padding-threads",
+    "rope-deltas-of-padding-threads-near",
+    "rope-deltas-of-padding-one",
+    "rope-deltas-of-padding-4-7",
+    "rope-deltas-of-padding-sparse",
+)
+def deltas_are_of_the_tokens(hits: Hits) -> Patch:
+    """Where the padding is cut off a row that was embedded with it, its rope delta is made anew."""
+
+    def cut(found: Any, *_: Any) -> Any:
+        for ids, given in zip(*found, strict=True):
+            if given.get("rope_deltas") is None or given.get("position_ids") is None:
+                continue
+            right = given["position_ids"].max().reshape(1, 1) + 1 - len(ids)
+            hits.hit_if((right != given["rope_deltas"]).any().item())
+            given["rope_deltas"] = right.astype(given["rope_deltas"].dtype)
+        return found
+
+    return after(part("generate.ar"), "_unpad_batch_prompts", cut)
+
+
+@mend("qwen3-5-text-positions-of-padding")
+def positions_of_each_row(hits: Hits) -> Patch:
+    """A row's positions begin at its own offset, which is negative in its padding."""
+    decoder = part("models.qwen3_5.language").LanguageModel
+
+    def call(right: Right, self: Any, inputs: mx.array, *args: Any, **options: Any) -> Any:
+        cache = options.get("cache")
+        offset = cache[self.model.fa_idx].offset if cache else 0
+        if options.get("position_ids") is None and isinstance(offset, mx.array):
+            hits.hit()
+            rows = offset.reshape(-1, 1) + mx.arange(inputs.shape[1])
+            deltas = options.get("rope_deltas")
+            rows = rows if deltas is None else rows + deltas
+            options["position_ids"] = mx.broadcast_to(rows, (3, *rows.shape))
+        return right(self, inputs, *args, **options)
+
+    return wrap(decoder, "__call__", call)
+
+
+@mend("minicpmv4-6-positions-of-padding")
+def plain_positions_are_handed_along(hits: Hits) -> Patch:
+    """Each request has its own positions, which count its tokens, and no rope delta."""
+
+    def embed(found: Any, self: Any, ids: mx.array, *_: Any, **given: Any) -> Any:
+        hits.hit()
+        mask = given.get("mask")
+        kept = mx.ones_like(ids) if mask is None else mask.astype(mx.int32)
+        rows = mx.maximum(mx.cumsum(kept, axis=-1) - 1, 0)
+        found.position_ids = mx.broadcast_to(rows, (3, *rows.shape))
+        found.rope_deltas = mx.zeros((len(rows), 1), mx.int32)
+        self.language_model._position_ids = None
+        return found
+
+    return after(part("models.minicpmv4_6").Model, "get_input_embeddings", embed)
+
+
+class _Hunyuan:
+    """What hunyuan_vl is given for each call: the positions of every row, in four parts."""
+
+    def __init__(self, hits: Hits) -> None:
+        self._hits = hits
+        self._positions: mx.array | None = None  # [rows, parts, tokens]
+
+    def patch(self) -> Patch:
+        language = part("models.hunyuan_vl.language")
+        return together(
+            wrap(part("models.hunyuan_vl").Model, "get_input_embeddings", self._embed),
+            wrap(language.LanguageModel, "__call__", self._call),
+            wrap(language.HunyuanModel, "__call__", self._decoder),
+            wrap(language.HunyuanRotaryEmbedding, "__call__", self._table),
+            # Attention takes positions in four parts only where this is 0.
+            replace(language, "cache_position_offset", lambda _: 0),
+        )
+
+    def _embed(
+        self, right: Right, model: Any, input_ids: mx.array, pixel_values: Any = None, **given: Any
+    ) -> Any:
+        found = right(model, input_ids, pixel_values, **given)
+        mask = given.get("mask")
+        masks: Any = (mx.ones_like(input_ids) if mask is None else mask).tolist()
+        tokens: Any = input_ids.tolist()
+        decoder, config = model.language_model, model.config
+        decoder._position_ids = None
+        rows = []
+        for ids, row in zip(tokens, masks, strict=True):
+            first, end = row.index(1), row[::-1].index(1)
+            own = decoder.get_xdrope_input_positions(
+                ids[first : len(ids) - end],
+                given.get("image_grid_thw"),
+                config.image_token_id,
+                config.vision_config.spatial_merge_size,
+            )
+            rows.append(mx.pad(own, [(0, 0), (first, end)]))
+        # The generator pads and cuts what has this name by its second axis.
+        found.pos_hw = mx.stack(rows).transpose(0, 2, 1)
+        return found
+
+    def _call(
+        self,
+        right: Right,
+        model: Any,
+        inputs: mx.array,
+        *args: Any,
+        pos_hw: mx.array | None = None,
+        cache: Any = None,
+        **options: Any,
+    ) -> Any:
+        self._hits.hit()
+        length = inputs.shape[1]
+        offset = cache[0].offset if cache and cache[0] is not None else mx.array(0)
+        start = mx.array(offset).reshape(-1, 1)
+        if pos_hw is None:
+            parts = len(model.args.rope_scaling["xdrope_section"])
+            rows = mx.broadcast_to(start + mx.arange(length), inputs.shape)
+            made = mx.broadcast_to(rows[:, None], (len(rows), parts, length))
+        else:
+            # generate_step hands along those of the whole prompt with each piece.
+            done: Any = start.max().item()
+            first = done if pos_hw.shape[1] > length else 0
+            made = pos_hw[:, first : first + length].transpose(0, 2, 1)
+        self._positions = model._position_ids = made
+        try:
+            return right(model, inputs, *args, cache=cache, **options)
+        finally:
+            self._positions = model._position_ids = None
+
+    def _decoder(self, right: Right, model: Any, *args: Any, **options: Any) -> Any:
+        return right(model, *args, **{**options, "position_ids": self._positions})
+
+    def _table(self, right: Right, rope: Any, x: mx.array, seq_len: int) -> Any:
+        assert self._positions is not None
+        top: Any = self._positions.max().item()
+        return right(rope, x, max(seq_len, top + 1))
+
+
+@mend(
+    "hunyuan-vl-offset-of-first-row",
+    "hunyuan-vl-position-of-longest-row",
+    "hunyuan-vl-positions-of-another-prompt",
+    "hunyuan-vl-positions-of-first-piece",
+    single_stream=True,
+)
+def hunyuan_positions_of_each_row(hits: Hits) -> Patch:
+    """Each request has its positions in four parts, and each row is rotated to its own ones."""
+    return _Hunyuan(hits).patch()
