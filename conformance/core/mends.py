@@ -38,6 +38,11 @@ class Mend:
     single_stream: bool = False
     whole_prompts: bool = False
 
+    @property
+    def key(self) -> str:
+        """Names it among all mends: the first of its entries."""
+        return self.defects[0]
+
 
 def mend(
     *defects: str, single_stream: bool = False, whole_prompts: bool = False

@@ -114,11 +114,11 @@ class Mending:
         mends, schedules = plan.mends, plan.schedules
         made_anew = any(mend.single_stream for mend in mends)
         session, kept = self._mended_session(case, mends) if made_anew else (self._session, {})
-        hits = {mend.name: kept.get(mend.name, Hits()) for mend in mends}
+        hits = {mend.key: kept.get(mend.key, Hits()) for mend in mends}
 
         @contextlib.contextmanager
         def repaired(_: str = "") -> Iterator[None]:
-            with together(*(mend.repair(hits[mend.name]) for mend in mends)):
+            with together(*(mend.repair(hits[mend.key]) for mend in mends)):
                 yield
 
         if made_anew:
@@ -126,7 +126,7 @@ class Mending:
                 found = session.run(case, only=schedules)
         else:
             found = session.run(case, around=repaired, only=schedules)
-        idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.name].count]
+        idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.key].count]
         seen = found.evidence
         if any(mend.whole_prompts for mend in mends):
             seen = tuple(finding for finding in seen if finding.check != WITNESS)
@@ -142,9 +142,9 @@ class Mending:
         """
         session = self._session
         library = session.registry.engines[case.engine].library
-        key = (library, case.family, case.dtype, str(case.seed), *(mend.name for mend in mends))
+        key = (library, case.family, case.dtype, str(case.seed), *(mend.key for mend in mends))
         if self._mended is None or self._mended[0] != key:
-            hits = {mend.name: Hits() for mend in mends if mend.single_stream}
+            hits = {mend.key: Hits() for mend in mends if mend.single_stream}
             self._mended = key, Session(session.registry, tier=session.tier), hits
         return self._mended[1:]
 
@@ -177,7 +177,7 @@ def _claims_any(entry: Defect, result: CaseResult, schedules: Sequence[str]) -> 
 
 
 def _unique(mends: Iterable[Mend]) -> tuple[Mend, ...]:
-    return tuple({mend.name: mend for mend in mends}.values())
+    return tuple({mend.key: mend for mend in mends}.values())
 
 
 def _without_effect(mend: Mend) -> Finding:

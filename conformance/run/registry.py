@@ -146,7 +146,7 @@ def _registry(manager: pluggy.PluginManager, family_files: tuple[Path, ...]) -> 
             "scenario", sorted(scenarios, key=lambda pair: pair[1].rung), key=_item_name
         ),
         faults=_unique("fault", faults, key=lambda fault: fault.key),
-        mends=_unique("mend", mends, key=_item_name),
+        mends=_unique("mend", mends, key=lambda mend: mend.key),
         plugins=tuple(Plugin(name, origin(p)) for name, p in manager.list_name_plugin()),
     )
 

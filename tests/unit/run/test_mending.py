@@ -65,13 +65,6 @@ def caches_are_right(hits):
     return replace(ForgetfulLibrary, "logits", ToyLibrary.logits)
 
 
-@mend("first-token-lost")
-def first_tokens_are_kept(hits):
-    """A row's first token is emitted."""
-    hits.hit()
-    return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
-
-
 class ForgetsWithoutCache(ToyLibrary):
     """A pass without a cache sees the first token alone."""
 
@@ -100,7 +93,7 @@ def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=No
             scenarios={one.name: one for one in LADDER},
             faults={},
             plugins=(),
-            mends={one.name: one for one in mends},
+            mends={one.key: one for one in mends},
         )
     )
     case = CaseId("wrong", "calm", scenario, "float32", 0)
@@ -208,17 +201,6 @@ def test_a_mend_of_a_single_stream_that_is_kept_has_had_its_effect(before):
         before=before,
     )
     assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
-
-
-def test_what_an_entry_hides_is_mended_with_it():
-    known = entry("padding-attended", "protocol", "staggered", behind=("first-token-lost",))
-    _, found = play(
-        known, mends=[padding_is_masked, first_tokens_are_kept], engine=Both, scenario="staggered"
-    )
-    assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
-    assert found.mended.defects == (known.id, "first-token-lost")
-    _, found = play(known, mends=[padding_is_masked], engine=Both, scenario="staggered")
-    assert (found.mended, found.unmended) == (None, (known.id,))
 
 
 def test_other_code_than_the_one_that_was_diagnosed_is_not_mended():

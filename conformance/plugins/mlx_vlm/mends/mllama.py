@@ -66,12 +66,13 @@ def the_mask_is_handed_on(hits: Hits) -> Patch:
     """The single stream hands the mask of the image's last row on, with its states."""
 
     def called(right: Right, self: Any, *args: Any, **options: Any) -> Any:
-        given = options.get(_NAMES[0])
+        given: Any = options.get(_NAMES[0])
         if isinstance(given, tuple):
             hits.hit()
             options |= dict(zip(_NAMES, given, strict=True))
         output = right(self, *args, **options)
-        states, *masks = (options.get(name) for name in _NAMES)
+        found: list[Any] = [options.get(name) for name in _NAMES]
+        states, *masks = found
         if states is not None and all(mask is not None for mask in masks):
             output.cross_attention_states = (states, *(mask[:, :, -1:] for mask in masks))
         return output
@@ -85,7 +86,8 @@ def rows_keep_their_images(hits: Hits) -> Patch:
     batch_cache = importlib.import_module("mlx_vlm.models.cache").BatchKVCache
 
     def called(right: Right, self: Any, *args: Any, **options: Any) -> Any:
-        cache: Any = (options.get("cache") or [None])[self.config.cross_attention_layers[0]]
+        caches: list[Any] = options.get("cache") or [None] * len(self.layers)
+        cache = caches[self.config.cross_attention_layers[0]]
         if not isinstance(cache, batch_cache):
             return right(self, *args, **options)
         images: list[Any] = [options.get(name) for name in _NAMES]
