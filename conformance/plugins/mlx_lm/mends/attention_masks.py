@@ -109,7 +109,11 @@ def _positions(cache: Any, columns: int, width: int) -> tuple[mx.array, mx.array
     return end - columns, mx.where(key < keep, key, end[:, None] - 1 - age)
 
 
-@mend("minimax-m3-vl-blocks-of-slots", "reference-minimax-m3-vl-blocks-of-slots")
+@mend(
+    "minimax-m3-vl-blocks-of-slots",
+    "minimax-m3-vl-blocks-of-slots-behind-leaks",
+    "reference-minimax-m3-vl-blocks-of-slots",
+)
 def blocks_begin_with_the_row(hits: Hits) -> Patch:
     """The key blocks of sparse attention are cut from each row's first token on."""
     minimax = importlib.import_module("mlx_lm.models.minimax_m3_vl")

@@ -23,7 +23,13 @@ def _behind(state: mx.array | None, x: mx.array, keep: int, axis: int = 1) -> mx
     return mx.concatenate([state, x], axis=axis)
 
 
-@mend("olmo-hybrid-conv-state", "olmo-hybrid-conv-state-held", "reference-olmo-hybrid-conv-state")
+@mend(
+    "olmo-hybrid-conv-state",
+    "olmo-hybrid-conv-state-held",
+    "olmo-hybrid-conv-state-behind-leaks",
+    "olmo-hybrid-conv-state-nope-behind-leaks",
+    "reference-olmo-hybrid-conv-state",
+)
 def olmo_hybrid_convolutions_end_with_the_row(hits: Hits) -> Patch:
     """Each of the three convolution states is the columns up to each row's own last token."""
     olmo_hybrid = importlib.import_module("mlx_lm.models.olmo_hybrid")
@@ -41,7 +47,11 @@ def olmo_hybrid_convolutions_end_with_the_row(hits: Hits) -> Patch:
     return wrap(olmo_hybrid.GatedDeltaNet, "_apply_conv1d", apply)
 
 
-@mend("baichuan-m1-conv-state", "reference-baichuan-m1-conv-state")
+@mend(
+    "baichuan-m1-conv-state",
+    "baichuan-m1-conv-state-behind-leaks",
+    "reference-baichuan-m1-conv-state",
+)
 def baichuan_m1_keeps_the_last_token(hits: Hits) -> Patch:
     """The key and the value that are kept are those of each row's own last token."""
     baichuan_m1 = importlib.import_module("mlx_lm.models.baichuan_m1")
@@ -69,7 +79,11 @@ def baichuan_m1_keeps_the_last_token(hits: Hits) -> Patch:
     )
 
 
-@mend("nemotron-h-ssm-lengths", "reference-nemotron-h-ssm-lengths")
+@mend(
+    "nemotron-h-ssm-lengths",
+    "nemotron-h-ssm-lengths-behind-leaks",
+    "reference-nemotron-h-ssm-lengths",
+)
 def nemotron_h_scans_know_lengths(hits: Hits) -> Patch:
     """The SSM scan is given the rows' lengths, as Granite's is."""
     nemotron_h = importlib.import_module("mlx_lm.models.nemotron_h")
@@ -90,7 +104,11 @@ def nemotron_h_scans_know_lengths(hits: Hits) -> Patch:
     )
 
 
-@mend("longcat-flash-ngram-padded-context", "reference-longcat-flash-ngram-padded-context")
+@mend(
+    "longcat-flash-ngram-padded-context",
+    "longcat-flash-ngram-padded-context-behind-leaks",
+    "reference-longcat-flash-ngram-padded-context",
+)
 def the_id_context_ends_with_the_row(hits: Hits) -> Patch:
     """The ids that are kept for the next n-grams are those before each row's own end."""
     longcat = importlib.import_module("mlx_lm.models.longcat_flash_ngram")

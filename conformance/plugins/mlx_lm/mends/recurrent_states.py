@@ -29,21 +29,25 @@ def _states_end_with_the_row(owner: Any, hits: Hits) -> Patch:
     return wrap(owner, "__call__", call)
 
 
-@mend("jamba-padded-state", "reference-jamba-padded-state")
+@mend("jamba-padded-state", "jamba-padded-state-behind-leaks", "reference-jamba-padded-state")
 def jamba_states_end_with_the_row(hits: Hits) -> Patch:
     """Jamba's convolution and SSM states are those at each row's own last token."""
     jamba = importlib.import_module("mlx_lm.models.jamba")
     return _states_end_with_the_row(jamba.JambaMambaMixer, hits)
 
 
-@mend("mamba-padded-state", "reference-mamba-padded-state")
+@mend("mamba-padded-state", "mamba-padded-state-behind-leaks", "reference-mamba-padded-state")
 def mamba_states_end_with_the_row(hits: Hits) -> Patch:
     """Mamba's convolution and SSM states are those at each row's own last token."""
     mamba = importlib.import_module("mlx_lm.models.mamba")
     return _states_end_with_the_row(mamba.MambaBlock, hits)
 
 
-@mend("recurrent-gemma-padded-state", "reference-recurrent-gemma-padded-state")
+@mend(
+    "recurrent-gemma-padded-state",
+    "recurrent-gemma-padded-state-behind-leaks",
+    "reference-recurrent-gemma-padded-state",
+)
 def recurrent_gemma_states_end_with_the_row(hits: Hits) -> Patch:
     """The convolution and RG-LRU states are those at each row's own last token."""
     recurrent_gemma = importlib.import_module("mlx_lm.models.recurrent_gemma")
@@ -76,7 +80,7 @@ def first_tokens_are_not_scaled(hits: Hits) -> Patch:
     return wrap(recurrent_gemma.RGLRU, "__call__", call)
 
 
-@mend("rwkv7-padded-state", "reference-rwkv7-padded-state")
+@mend("rwkv7-padded-state", "rwkv7-padded-state-behind-leaks", "reference-rwkv7-padded-state")
 def rwkv7_states_end_with_the_row(hits: Hits) -> Patch:
     """Both token shifts and the WKV state are those at each row's own last token."""
     rwkv7 = importlib.import_module("mlx_lm.models.rwkv7")
@@ -96,7 +100,11 @@ def rwkv7_states_end_with_the_row(hits: Hits) -> Patch:
     return wrap(rwkv7.Rwkv7Layer, "__call__", call)
 
 
-@mend("bailing-moe-linear-gla-mask", "reference-bailing-moe-linear-gla-mask")
+@mend(
+    "bailing-moe-linear-gla-mask",
+    "bailing-moe-linear-gla-mask-behind-leaks",
+    "reference-bailing-moe-linear-gla-mask",
+)
 def linear_attention_ends_with_the_row(hits: Hits) -> Patch:
     """The state of linear attention is that at each row's own last token."""
     bailing = importlib.import_module("mlx_lm.models.bailing_moe_linear")

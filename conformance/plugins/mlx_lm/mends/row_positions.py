@@ -50,7 +50,7 @@ def gpt_bigcode_has_positions_for_each_row(hits: Hits) -> Patch:
     return replace(gpt_bigcode, "np", SimpleNamespace(arange=arange))
 
 
-@mend("afm7-kv-reuse-offset", "afm7-kv-reuse-offset-kept", "reference-afm7-kv-reuse-offset")
+@mend("afm7-kv-reuse-offset", "afm7-kv-reuse-offset-behind-leaks", "reference-afm7-kv-reuse-offset")
 def reused_keys_meet_queries_of_the_row(hits: Hits) -> Patch:
     """Queries of the layers that reuse keys are rotated by each row's own position."""
     afm7 = importlib.import_module("mlx_lm.models.afm7")
