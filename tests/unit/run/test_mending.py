@@ -144,7 +144,13 @@ def test_a_defect_behind_a_known_one_is_found():
 
 
 def test_what_an_entry_hides_is_mended_with_it():
-    known = entry("padding-attended", "protocol", "staggered", behind=("first-token-lost",))
+    known = entry(
+        "padding-attended",
+        "protocol",
+        "staggered",
+        behind=("first-token-lost", "of-another-family"),
+        hidden_in={"first-token-lost": ("c*",), "of-another-family": ("quiet",)},
+    )
     mends = [padding_is_masked, first_tokens_are_kept]
     _, found = play(known, mends=mends, engine=Both, scenario="staggered")
     assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
