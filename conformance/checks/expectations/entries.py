@@ -41,7 +41,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         script: the standalone script that shows it, relative to the repository, or the id of
             another entry whose script shows it; absent, ``conformance repro ID`` writes it.
         behind: ids of entries about what it hides: where it is mended, those of them that name
-            the family are mended with it, though it may be one of their ``except_families``.
+            the family, or have traits, are mended with it; in ``except_families`` too. All are,
+            of an entry about one family.
         verdicts: for each scenario that shows it, the expected verdict; or a list of numeric
             verdicts, if the family's weights decide which one it is. None for what shows only
             where another entry, with this one in ``behind``, is mended.
@@ -75,7 +76,9 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     hidden_in: dict[str, tuple[str, ...]] = {}
 
     def hides(self, family: str) -> tuple[str, ...]:
-        """The ids of ``behind`` whose entries name the family."""
+        """The ids of ``behind`` whose entries may be about the family; all, if this is its own."""
+        if self.families == (family,):
+            return self.behind
         return tuple(name for name in self.behind if matches(family, self.hidden_in[name]))
 
     @property

@@ -58,7 +58,8 @@ def load_expectations(folder: Path | None = None) -> Expectations:
 
 def _with_hidden(folder: Path, entries: Sequence[Defect]) -> tuple[Defect, ...]:
     """The entries, each with the families of those that it has in ``behind``."""
-    families = {entry.id: entry.families for entry in entries}
+    # Who has a trait is not known here.
+    families = {entry.id: ("*",) if entry.traits else entry.families for entry in entries}
     named = {name for entry in entries for name in entry.behind}
     for entry in entries:
         if unknown := set(entry.behind) - set(families):

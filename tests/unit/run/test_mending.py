@@ -52,12 +52,6 @@ def nothing_is_repaired(hits):
     return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
 
 
-@mend("first-token-lost")
-def first_tokens_are_kept(hits):
-    """All tokens are answered."""
-    return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
-
-
 @mend("cache-off-by-one", single_stream=True)
 def caches_are_right(hits):
     """The position is that of the token."""
@@ -148,6 +142,7 @@ def test_what_an_entry_hides_is_mended_with_it():
         "padding-attended",
         "protocol",
         "staggered",
+        families=("calm", "quiet"),
         behind=("first-token-lost", "of-another-family"),
         hidden_in={"first-token-lost": ("c*",), "of-another-family": ("quiet",)},
     )
