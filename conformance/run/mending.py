@@ -92,7 +92,7 @@ class Mending:
         failed_as_known = not result.verdict.good and (result.expected or result.mended)
         if not failed_as_known:
             return _Plan()
-        mends = {entry.id: self._mends_for(entry) for entry in entries}
+        mends = {entry.id: self._mends_for(entry, result.family) for entry in entries}
         lacking = {name for name, found in mends.items() if not found}
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]
@@ -100,12 +100,13 @@ class Mending:
         if not seen or (result.schedules and not schedules):
             return _Plan(hiding=hiding)
         chosen = _unique(mend for entry in used for mend in mends[entry.id])
-        mended = dict.fromkeys(name for entry in used for name in (entry.id, *entry.behind))
+        named = (name for entry in used for name in (entry.id, *entry.hides(result.family)))
+        mended = dict.fromkeys(named)
         return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(seen))
 
-    def _mends_for(self, entry: Defect) -> list[Mend]:
-        """The entry's mend and those of what it hides; none if any of them is missing."""
-        hidden = [self._session.registry.mend_of(name) for name in entry.behind]
+    def _mends_for(self, entry: Defect, family: str) -> list[Mend]:
+        """The entry's mend and those of what it hides there; none if any of them is missing."""
+        hidden = [self._session.registry.mend_of(name) for name in entry.hides(family)]
         found = [mend for mend in (self.mend_for(entry), *hidden) if mend is not None]
         return found if len(found) == 1 + len(hidden) else []
 

@@ -40,15 +40,18 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         why: why it is wrong.
         script: the standalone script that shows it, relative to the repository, or the id of
             another entry whose script shows it; absent, ``conformance repro ID`` writes it.
-        behind: ids of entries about what it hides, which its cases have too: where it is mended,
-            they are mended with it.
+        behind: ids of entries about what it hides: where it is mended, those of them that name
+            the family, or have traits, are mended with it; in ``except_families`` too. All are,
+            of an entry about one family.
         verdicts: for each scenario that shows it, the expected verdict; or a list of numeric
-            verdicts, if the family's weights decide which one it is.
+            verdicts, if the family's weights decide which one it is. None for what shows only
+            where another entry, with this one in ``behind``, is mended.
         schedules: for a scenario, the only schedules that may fail; any if absent. A case that
             plays none of them is not concerned.
         functions: digests of the upstream functions that it was diagnosed in.
         unchanged_in: the installed code, outside of ``versions``, that has the same functions.
-        changed_in: the installed code that has others. These three are no fields of a file.
+        changed_in: the installed code that has others.
+        hidden_in: the families of the entries in ``behind``. These four are no fields of a file.
     """
 
     id: str
@@ -65,11 +68,18 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     why: str
     script: str = ""
     behind: tuple[str, ...] = ()
-    verdicts: dict[str, Verdict | tuple[Verdict, ...]]
+    verdicts: dict[str, Verdict | tuple[Verdict, ...]] = {}
     schedules: dict[str, tuple[str, ...]] = {}
     functions: dict[str, str] = {}
     unchanged_in: str = ""
     changed_in: str = ""
+    hidden_in: dict[str, tuple[str, ...]] = {}
+
+    def hides(self, family: str) -> tuple[str, ...]:
+        """The ids of ``behind`` whose entries may be about the family; all, if this is its own."""
+        if self.families == (family,):
+            return self.behind
+        return tuple(name for name in self.behind if matches(family, self.hidden_in[name]))
 
     @property
     def by_hand(self) -> bool:

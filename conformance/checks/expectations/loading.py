@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,8 @@ from conformance.core.verdict import Verdict
 OWN = Path(__file__).parent / "known"
 
 _NO_DEFECT = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED, Verdict.VACUOUS})
+
+_NOT_OF_FILES = ("functions", "unchanged_in", "changed_in", "hidden_in")
 
 E = TypeVar("E", Defect, Refusal)
 
@@ -51,11 +53,28 @@ def load_expectations(folder: Path | None = None) -> Expectations:
                 f"{folder}: entry {entry.id!r}: field 'script' must name a file that ends in .py, "
                 f"or an entry without that field; {entry.script!r} is neither"
             )
-        if unknown := set(entry.behind) - set(ids):
+    return Expectations(_with_hidden(folder, found.defects), found.refusals)
+
+
+def _with_hidden(folder: Path, entries: Sequence[Defect]) -> tuple[Defect, ...]:
+    """The entries, each with the families of those that it has in ``behind``."""
+    # Who has a trait is not known here.
+    families = {entry.id: ("*",) if entry.traits else entry.families for entry in entries}
+    named = {name for entry in entries for name in entry.behind}
+    for entry in entries:
+        if unknown := set(entry.behind) - set(families):
             raise ExpectationError(
                 f"{folder}: entry {entry.id!r}: field 'behind' names no entry: {min(unknown)!r}"
             )
-    return found
+        if not entry.verdicts and entry.id not in named:
+            raise ExpectationError(
+                f"{folder}: entry {entry.id!r}: field 'verdicts' is empty, and it is in the field "
+                "'behind' of no other entry"
+            )
+    return tuple(
+        msgspec.structs.replace(e, hidden_in={name: families[name] for name in e.behind})
+        for e in entries
+    )
 
 
 def _load_file(path: Path) -> Expectations:
@@ -99,7 +118,7 @@ def _entries(
 
 def _defect_problem(entry: Defect) -> str:
     """What is wrong with the entry; empty if nothing is."""
-    if wrong := _empty(entry, "id families dtypes versions where why verdicts") or _extra(entry):
+    if wrong := _empty(entry, "id families dtypes versions where why") or _extra(entry):
         return wrong
     for scenario in entry.verdicts:
         wanted = entry.wanted(scenario)
@@ -123,7 +142,7 @@ def _defect_problem(entry: Defect) -> str:
 
 
 def _extra(entry: Defect) -> str:
-    found = [name for name in ("functions", "unchanged_in", "changed_in") if getattr(entry, name)]
+    found = [name for name in _NOT_OF_FILES if getattr(entry, name)]
     return f"field {found[0]!r} is none of a file" if found else ""
 
 

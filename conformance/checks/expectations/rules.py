@@ -150,7 +150,7 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
         and entry.active(result.versions)
         and entry.released(result.versions)
     ]
-    if not could:
+    if not could or not entry.verdicts:
         return []
     met = [result for result in could if entry.concerns(result)]
     families, scenarios = {r.family for r in met}, {r.scenario for r in met}

@@ -52,12 +52,6 @@ def nothing_is_repaired(hits):
     return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
 
 
-@mend("first-token-lost")
-def first_tokens_are_kept(hits):
-    """All tokens are answered."""
-    return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
-
-
 @mend("cache-off-by-one", single_stream=True)
 def caches_are_right(hits):
     """The position is that of the token."""
@@ -144,7 +138,14 @@ def test_a_defect_behind_a_known_one_is_found():
 
 
 def test_what_an_entry_hides_is_mended_with_it():
-    known = entry("padding-attended", "protocol", "staggered", behind=("first-token-lost",))
+    known = entry(
+        "padding-attended",
+        "protocol",
+        "staggered",
+        families=("calm", "quiet"),
+        behind=("first-token-lost", "of-another-family"),
+        hidden_in={"first-token-lost": ("c*",), "of-another-family": ("quiet",)},
+    )
     mends = [padding_is_masked, first_tokens_are_kept]
     _, found = play(known, mends=mends, engine=Both, scenario="staggered")
     assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)

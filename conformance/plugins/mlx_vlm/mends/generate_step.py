@@ -48,7 +48,6 @@ def _after_prompt(processor: Any, prompt: mx.array, hits: Hits) -> Any:
 @mend(
     "generate-step-names-inputs",
     "generate-step-names-inputs-quantized",
-    "generate-step-names-inputs-zaya1-vl",
     single_stream=True,
 )
 def pieces_are_passed_by_position(hits: Hits) -> Patch:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
+
+import mlx.core as mx
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, together, wrap
@@ -12,7 +15,6 @@ from conformance.plugins.mlx_vlm import compat
 
 @mend(
     "embeddings-longer-than-prompt",
-    "embeddings-longer-than-prompt-phi4mm",
     "embeddings-longer-than-prompt-quantized",
 )
 def rows_are_padded_by_their_embeddings(hits: Hits) -> Patch:
@@ -64,6 +66,22 @@ def padding_is_cut_off_embeddings(hits: Hits) -> Patch:
     return together(rows, wrap(module, "_unpad_batch_prompts", unpad))
 
 
+@mend("multi-modality-embeds-one-row")
+def each_prompt_is_embedded_alone(hits: Hits) -> Patch:
+    """Of several prompts each is embedded with its own image, where its own image token is."""
+    model = importlib.import_module("mlx_vlm.models.multi_modality.multi_modality").Model
+
+    def embed(right: Right, self: Any, ids: mx.array, pixels: Any = None, **options: Any) -> Any:
+        if pixels is None or len(ids) == 1:
+            return right(self, ids, pixels, **options)
+        hits.hit()
+        rows = [right(self, ids[i : i + 1], pixels[i : i + 1]) for i in range(len(ids))]
+        rows[0].inputs_embeds = mx.concatenate([row.inputs_embeds for row in rows])
+        return rows[0]
+
+    return wrap(model, "get_input_embeddings", embed)
+
+
 def _lengthened(ids: list[list[int]], lengths: list[int]) -> list[list[int]]:
     """With an id for each embedding; where there are embeddings, ids are not read."""
-    return [[0] * (n - len(row)) + list(row) for row, n in zip(ids, lengths, strict=True)]
+    return [([0] * n + list(row))[-n:] for row, n in zip(ids, lengths, strict=True)]

@@ -16,7 +16,7 @@ from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm import compat
 
 
-@mend("cache-list-last-layer")
+@mend("cache-list-last-layer", "cache-list-last-layer-behind")
 def last_layers_caches_are_plain(hits: Hits) -> Patch:
     """The caches of a list are quantized if their layer is: those of the last one are not."""
 

@@ -96,6 +96,34 @@ def test_what_an_entry_hides_has_an_entry(load):
         load(GOOD.replace(line, f'{line}behind = ["found-state"]\n', 1))
 
 
+def test_an_entry_hides_what_names_the_family_or_has_traits(load):
+    entry = GOOD[GOOD.index("[[defect]]") : GOOD.index("[[unsupported]]")]
+    line = 'versions = ">=0.32.0,<=0.32.2"\n'
+    plamo, both = 'families = ["plamo2"]', 'families = ["plamo2", "mamba"]'
+    shared = entry.replace('"lost-state"', '"shared"').replace(
+        line, f'{line}traits = ["cache:X"]\n'
+    )
+    own = entry.replace('"lost-state"', '"own"')
+    behind = GOOD.replace(line, f'{line}behind = ["own", "shared"]\n', 1)
+    wide, alone = (
+        load(text + own + shared).defects[0] for text in (behind.replace(plamo, both), behind)
+    )
+    assert (wide.hides("plamo2"), wide.hides("mamba")) == (("own", "shared"), ("shared",))
+    assert alone.hides("plamo2") == ("own", "shared")
+
+
+def test_without_verdicts_it_is_behind_another_entry(load):
+    entry = GOOD[GOOD.index("[[defect]]") : GOOD.index("[[unsupported]]")]
+    hidden = entry[: entry.index("[defect.verdicts]")].replace('"lost-state"', '"hidden"')
+    line = 'versions = ">=0.32.0,<=0.32.2"\n'
+    first, second = load(GOOD.replace(line, f'{line}behind = ["hidden"]\n', 1) + hidden).defects
+    assert (first.hides("plamo2"), second.verdicts) == (("hidden",), {})
+    with pytest.raises(
+        ExpectationError, match=r"'hidden': field 'verdicts' is empty, and it is in"
+    ):
+        load(GOOD + hidden)
+
+
 def test_an_id_is_unique_in_the_folder(load):
     load(GOOD)
     with pytest.raises(ExpectationError, match=r"entry 'lost-state': field 'id' is used 2 times"):
@@ -123,7 +151,11 @@ def test_an_id_is_unique_in_the_folder(load):
         ('"diverged"', '["unstable", "hang"]', r"with unstable, for uninitialized memory"),
         ('"diverged"', '"wrong"', r"'lost-state': .*'wrong'.*`\$\.verdicts"),
         ('"diverged"', '"tie"', r"'lost-state': field 'verdicts\.ragged': 'tie' is not a verdict"),
-        ('ragged = "diverged"', "", r"'lost-state': field 'verdicts' is empty"),
+        (
+            'ragged = "diverged"',
+            "",
+            r"'lost-state': field 'schedules.ragged' is empty, or 'verdicts'",
+        ),
         ('ragged = ["two', 'window = ["two', r"'lost-state': field 'schedules\.window' is empty"),
         ('["two_rows"]', "[]", r"'lost-state': field 'schedules\.ragged' is empty"),
         ('text = "metal_kernel"', 'text = ""', r"unsupported 'metal-only': field 'text' is empty"),
