@@ -48,7 +48,7 @@ class Mending:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._mended: tuple[tuple[str, ...], Session] | None = None
+        self._mended: tuple[tuple[str, ...], Session, dict[str, Hits]] | None = None
 
     def play(self, case: CaseId, result: CaseResult, entries: Sequence[Defect]) -> CaseResult:
         """``result`` with what came of the case with its defects mended.
@@ -112,21 +112,28 @@ class Mending:
                 yield
 
         if any(mend.single_stream for mend in mends):
+            session, kept = self._session_of(case, mends)
+            # What single streams that are used again have met counts in each of their cases.
+            hits.update({mend.name: kept[mend.name] for mend in mends if mend.single_stream})
             with repaired():
-                found = self._session_of(case, mends).run(case, only=schedules)
+                found = session.run(case, only=schedules)
         else:
             found = self._session.run(case, around=repaired, only=schedules)
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.name].count]
         return (*found.evidence, *map(_without_effect, idle))
 
-    def _session_of(self, case: CaseId, mends: Sequence[Mend]) -> Session:
-        """A session whose single streams are made with these mends; only the last one is kept."""
+    def _session_of(self, case: CaseId, mends: Sequence[Mend]) -> tuple[Session, dict[str, Hits]]:
+        """A session whose single streams are made with these mends; only the last one is kept.
+
+        And the hits that count as long as it is kept.
+        """
         session = self._session
         library = session.registry.engines[case.engine].library
         key = (library, case.family, case.dtype, str(case.seed), *(mend.name for mend in mends))
         if self._mended is None or self._mended[0] != key:
-            self._mended = key, Session(session.registry, tier=session.tier)
-        return self._mended[1]
+            made = Session(session.registry, tier=session.tier)
+            self._mended = key, made, {mend.name: Hits() for mend in mends}
+        return self._mended[1:]
 
 
 def _split(

@@ -59,8 +59,23 @@ def caches_are_right(hits):
     return replace(ForgetfulLibrary, "logits", ToyLibrary.logits)
 
 
-def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=None):
-    """The case as released and judged, and once more with what was mended."""
+@mend("cache-off-by-one", single_stream=True)
+def caches_are_made_right(hits):
+    """The position is that of the token; seen where a model is loaded."""
+
+    def load(self, family, **options):
+        hits.hit()
+        return loaded(self, family, **options)
+
+    loaded = ForgetfulLibrary.load
+    return together(
+        replace(ForgetfulLibrary, "load", load),
+        replace(ForgetfulLibrary, "logits", ToyLibrary.logits),
+    )
+
+
+def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=None, times=1):
+    """The case as released and judged, and with what was mended, played so many times."""
     session = Session(
         Registry(
             libraries={"toy": library or ToyLibrary()},
@@ -77,7 +92,8 @@ def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=No
     released = expectations.apply(session.run(case))
     mending = Mending(session)
     assert mends_nothing(released) or not mending.holds(released, expectations.shown_in(released))
-    found = mending.play(case, released, expectations.shown_in(released))
+    for _ in range(times):
+        found = mending.play(case, released, expectations.shown_in(released))
     judged = expectations.apply(found)
     assert mending.holds(judged, expectations.shown_in(judged))
     return released, judged
@@ -142,14 +158,20 @@ def test_only_schedules_whose_entries_all_have_a_mend_are_played():
     assert not found.right_once_mended
 
 
-def test_single_streams_are_made_anew_where_they_are_wrong():
+@pytest.mark.parametrize(
+    ("repair", "times"),
+    [(caches_are_right, 1), (caches_are_made_right, 1), (caches_are_made_right, 2)],
+)
+def test_single_streams_are_made_anew_where_they_are_wrong(repair, times):
+    """And where they are used again, what they met counts as an effect of the mend."""
     known = entry("cache-off-by-one", "oracle", "repeat")
     released, found = play(
         known,
-        mends=[caches_are_right],
+        mends=[repair],
         engine=ContinuousBatching,
         scenario="repeat",
         library=ForgetfulLibrary(),
+        times=times,
     )
     assert released.verdict is Verdict.ORACLE
     assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
