@@ -41,7 +41,7 @@ class Expectations:
                 evidence=marked(result, (), self.refusals),
             )
         names = ", ".join(entry.id for entry in entries)
-        problem = _problem(result, entries, refused=self._refused(result)) or _behind(result)
+        problem = _problem(result, entries, refused=self._refused(result)) or self._behind(result)
         evidence = marked(result, entries, self.refusals)
         if problem:
             evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
@@ -61,6 +61,20 @@ class Expectations:
 
     def _refused(self, result: CaseResult) -> bool:
         return any(r.refused(result) for r in self.refusals)
+
+    def _behind(self, result: CaseResult) -> str:
+        """What is wrong though the known defects were mended; empty if nothing is.
+
+        What the library then refuses, and an entry declares, is not wrong.
+        """
+        mended = result.mended
+        if mended is None or mended.verdict.good:
+            return ""
+        left = [f for f in result.evidence if f.mended and not f.verdict.good]
+        refusing = [r for r in self.refusals if r.concerns(result)]
+        if left and all(f.verdict is Verdict.UNSUPPORTED and _worded(f, refusing) for f in left):
+            return ""
+        return f"{', '.join(mended.defects)}: with that mended the case is {mended.verdict}"
 
     def stale(self, results: Iterable[CaseResult], *, whole: bool) -> tuple[str, ...]:
         """A sentence for each part of an entry that matched no case of a whole run.
@@ -125,12 +139,8 @@ def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) ->
     return ""
 
 
-def _behind(result: CaseResult) -> str:
-    """What is wrong though the known defects were mended; empty if nothing is."""
-    mended = result.mended
-    if mended is None or mended.verdict.good:
-        return ""
-    return f"{', '.join(mended.defects)}: with that mended the case is {mended.verdict}"
+def _worded(finding: Finding, refusals: Iterable[Refusal]) -> bool:
+    return any(refusal.words(finding) for refusal in refusals)
 
 
 def _shown(result: CaseResult, entry: Defect) -> set[Verdict]:

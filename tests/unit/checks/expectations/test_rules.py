@@ -486,6 +486,21 @@ def test_a_case_that_is_wrong_with_its_defects_mended_is_not_expected(verdict, g
     assert len(said) == (not good)
 
 
+@pytest.mark.parametrize(
+    ("others", "good"), [((), True), (("drift",), False)], ids=["alone", "beside_drift"]
+)
+def test_what_is_refused_behind_a_defect_is_no_new_one(others, good):
+    refused = Finding(Verdict.UNSUPPORTED, "failure", "no metal_kernel", mended="lost-state")
+    more = [Finding(Verdict(v), "free", "off", mended="lost-state") for v in others]
+    result = msgspec.structs.replace(
+        case(one="diverged"),
+        evidence=(refused, *more),
+        mended=MendedResult(Verdict.UNSUPPORTED, ("lost-state",), ("one",)),
+    )
+    assert expected(result, defect(), refusal(families=("plamo2",))) is good
+    assert not expected(result, defect(), refusal(families=("plamo2",), text="other"))
+
+
 def test_the_entries_that_a_case_shows():
     entries = (defect(), defect("other", verdicts={"wide": Verdict.CRASH}))
     shown = Expectations(entries).shown_in
