@@ -80,12 +80,15 @@ class Rows:
             wrap(part("generate.ar"), "_merge_prefill_prompt_kwargs", self._merge),
             wrap(language.LanguageModel, "__call__", self._call),
             wrap(getattr(language, self._name), "__call__", self._decoder),
-            replace(language.LanguageModel, "chunked_prefill_policy", self._may_cut),
         )
+
+    def whole(self) -> Patch:
+        """What has an image is not cut: no part of an image can see the rest of it."""
+        decoder = part(f"models.{self._family}.language").LanguageModel
+        return replace(decoder, "chunked_prefill_policy", self._may_cut)
 
     @staticmethod
     def _may_cut(_: Any = None, **given: Any) -> bool:
-        """An image cannot see the rest of itself: what has one is not cut, as alone."""
         return "pos_hw" not in (given.get("prefill_kwargs") or {})
 
     def _embed(self, found: Any, model: Any, ids: mx.array, *_: Any, **__: Any) -> Any:
@@ -156,3 +159,10 @@ class Rows:
 def rows_have_arguments_of_their_own(hits: Hits) -> Patch:
     """Every row hands its positions, cells and images along, which are cut once."""
     return Rows(hits, "falcon_ocr", "FalconOCRTransformerModel").patch()
+
+
+@mend("falcon-ocr-images-are-cut", whole_prompts=True)
+def images_of_falcon_ocr_are_whole(hits: Hits) -> Patch:
+    """A prompt with an image is prefilled as a whole, and every row has its own arguments."""
+    rows = Rows(hits, "falcon_ocr", "FalconOCRTransformerModel")
+    return together(rows.patch(), rows.whole())

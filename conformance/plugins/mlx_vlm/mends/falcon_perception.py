@@ -22,7 +22,6 @@ def _language() -> Any:
 
 @mend(
     "falcon-perception-text-unmasked",
-    "falcon-perception-text-unmasked-beside-images",
     "falcon-perception-no-mask",
     single_stream=True,
 )
@@ -70,6 +69,13 @@ class _PerceptionRows(Rows):
 def requests_hand_their_state_along(hits: Hits) -> Patch:
     """Every row hands its positions, cells, delta and images along, and the model keeps none."""
     return _PerceptionRows(hits, "falcon_perception", "FalconPerceptionTransformerModel").patch()
+
+
+@mend("falcon-perception-images-are-cut", whole_prompts=True)
+def images_of_falcon_perception_are_whole(hits: Hits) -> Patch:
+    """A prompt with an image is prefilled as a whole, and every row hands its state along."""
+    rows = _PerceptionRows(hits, "falcon_perception", "FalconPerceptionTransformerModel")
+    return together(rows.patch(), rows.whole())
 
 
 @dataclass
