@@ -57,7 +57,7 @@ class _WithoutPadding:
         return getattr(self._cache, name)
 
 
-@mend("cohere-compass-padded-rows", "cohere-compass-padded-rows-images")
+@mend("cohere-compass-padded-rows")
 def padding_is_left_to_masks(hits: Hits) -> Patch:
     """Padding is known once, from the generator, and masks alone keep it out of attention."""
 
@@ -141,7 +141,7 @@ class _Features:
         return self._type(layers, found.position_mask[mx.array(list(keep))])
 
 
-@mend("cohere-compass-features-of-first-row", "cohere-compass-features-of-first-row-pieces")
+@mend("cohere-compass-features-of-first-row")
 def features_of_every_row(hits: Hits) -> Patch:
     """A prefill has the deep features of all its rows."""
     return _Features(hits).patch()

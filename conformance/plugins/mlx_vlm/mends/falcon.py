@@ -1,4 +1,4 @@
-"""Defects of falcon_ocr and falcon_perception: what each row is given, and masks."""
+"""Defects of falcon_ocr: what each row is given, and masks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _ocr() -> Any:
     return part("models.falcon_ocr.language")
 
 
-def _plain_positions(hits: Hits, decoder: Any) -> Patch:
+def plain_positions(hits: Hits, decoder: Any) -> Patch:
     """Rows without positions of their own count their tokens: the sum is raised to 0."""
 
     def call(right: Right, self: Any, inputs: mx.array, **options: Any) -> Any:
@@ -36,7 +36,7 @@ def _plain_positions(hits: Hits, decoder: Any) -> Patch:
 @mend("falcon-ocr-positions-of-padding", "falcon-ocr-positions-of-padding-joint")
 def positions_are_raised_with_columns(hits: Hits) -> Patch:
     """Negative positions are raised to 0, and no offsets before columns are added to them."""
-    return _plain_positions(hits, _ocr().FalconOCRTransformerModel)
+    return plain_positions(hits, _ocr().FalconOCRTransformerModel)
 
 
 @mend("falcon-ocr-one-padded-row")
@@ -59,25 +59,36 @@ def causal_without_a_cache(hits: Hits) -> Patch:
     return wrap(_ocr().FalconOCRTransformerModel, "__call__", call)
 
 
-class _Rows:
-    """What each row of a call has: positions, cells, and the image that a token is of."""
+class Rows:
+    """What each row of a call has: positions, cells, and the image that a token is of.
 
-    def __init__(self, hits: Hits) -> None:
+    Args:
+        family: of falcon_ocr's kind.
+        decoder: the name of the class below its language model.
+    """
+
+    def __init__(self, hits: Hits, family: str, decoder: str) -> None:
         self._hits = hits
-        self._given: tuple[mx.array, mx.array] | None = None
+        self._family, self._name = family, decoder
+        self._given: dict[str, mx.array] = {}
 
     def patch(self) -> Patch:
+        """Each row is given its own."""
+        language = part(f"models.{self._family}.language")
         return together(
-            after(part("models.falcon_ocr").Model, "get_input_embeddings", self._embed),
+            after(part(f"models.{self._family}").Model, "get_input_embeddings", self._embed),
             wrap(part("generate.ar"), "_merge_prefill_prompt_kwargs", self._merge),
-            wrap(_ocr().LanguageModel, "__call__", self._call),
-            wrap(_ocr().FalconOCRTransformerModel, "__call__", self._decoder),
-            replace(_ocr().LanguageModel, "chunked_prefill_policy", self._may_cut),
+            wrap(language.LanguageModel, "__call__", self._call),
+            wrap(getattr(language, self._name), "__call__", self._decoder),
         )
+
+    def whole(self) -> Patch:
+        """What has an image is not cut: no part of an image can see the rest of it."""
+        decoder = part(f"models.{self._family}.language").LanguageModel
+        return replace(decoder, "chunked_prefill_policy", self._may_cut)
 
     @staticmethod
     def _may_cut(_: Any = None, **given: Any) -> bool:
-        """An image cannot see the rest of itself: what has one is not cut, as alone."""
         return "pos_hw" not in (given.get("prefill_kwargs") or {})
 
     def _embed(self, found: Any, model: Any, ids: mx.array, *_: Any, **__: Any) -> Any:
@@ -115,23 +126,27 @@ class _Rows:
         pos_hw: mx.array | None = None,
         **options: Any,
     ) -> Any:
-        self._given, length = None, inputs.shape[1]
+        self._given, length = {}, inputs.shape[1]
         if position_ids is not None and pos_hw is not None:
             self._hits.hit()
             # generate_step hands along those of the whole prompt with each piece.
             start = options["cache"][0].offset if position_ids.shape[1] > length else 0
             piece = slice(start, start + length)
-            self._given = position_ids[:, piece], pos_hw[:, piece]
-        elif options.get("inputs_embeds") is not None and options.get("rope_deltas") is None:
-            model._rope_deltas = None  # of the image before
+            self._given = {"position_ids": position_ids[:, piece], "pos_hw": pos_hw[:, piece]}
+        self._deltas(model, length, options)
         return right(model, inputs, *args, **options)
 
+    def _deltas(self, model: Any, _: int, options: dict[str, Any]) -> None:
+        """A prefill of texts that hands no rope deltas along has none, whatever was before."""
+        if options.get("inputs_embeds") is not None and options.get("rope_deltas") is None:
+            model._rope_deltas = None
+
     def _decoder(self, right: Right, model: Any, inputs: mx.array, **options: Any) -> Any:
-        if self._given is None:
+        options |= self._given
+        cells = options.get("pos_hw")
+        if cells is None:
             return right(model, inputs, **options)
-        positions, cells = self._given
-        image = cells[..., 2]
-        options |= {"position_ids": positions, "pos_hw": cells[..., :2]}
+        image, options["pos_hw"] = cells[..., 2], cells[..., :2]
         mask = create_attention_mask(options["inputs_embeds"], options["cache"], return_array=True)
         if isinstance(mask, mx.array):
             same = (image[:, :, None] == image[:, None]) & (image[:, None] > 0)
@@ -143,20 +158,11 @@ class _Rows:
 @mend("falcon-ocr-positions-cut-twice", "falcon-ocr-arguments-of-some-rows")
 def rows_have_arguments_of_their_own(hits: Hits) -> Patch:
     """Every row hands its positions, cells and images along, which are cut once."""
-    return _Rows(hits).patch()
+    return Rows(hits, "falcon_ocr", "FalconOCRTransformerModel").patch()
 
 
-@mend("falcon-perception-text-unmasked", "falcon-perception-no-mask", single_stream=True)
-def texts_are_masked(hits: Hits) -> Patch:
-    """Text has a causal mask that leaves out padding, and positions that do not count it."""
-    decoder = part("models.falcon_perception.language").FalconPerceptionTransformerModel
-
-    def call(right: Right, self: Any, inputs: mx.array, **options: Any) -> Any:
-        if options.get("mask") is None:
-            hits.hit()
-            cache, embedded = options.get("cache"), options.get("inputs_embeds")
-            embedded = self.embed_tokens(inputs) if embedded is None else embedded
-            options["mask"] = create_attention_mask(embedded, cache, return_array=True)
-        return right(self, inputs, **options)
-
-    return together(_plain_positions(hits, decoder), wrap(decoder, "__call__", call))
+@mend("falcon-ocr-images-are-cut", whole_prompts=True)
+def images_of_falcon_ocr_are_whole(hits: Hits) -> Patch:
+    """A prompt with an image is prefilled as a whole, and every row has its own arguments."""
+    rows = Rows(hits, "falcon_ocr", "FalconOCRTransformerModel")
+    return together(rows.patch(), rows.whole())

@@ -135,7 +135,7 @@ def own_offset(hits: Hits) -> Callable[[Callable[[Any], int], Any], int]:
 
 
 @mend("rope-of-one-padded-row", "rope-of-one-padded-row-after-prefix")
-def one_row_has_its_own_offset(hits: Hits) -> Patch:
+def one_mrope_row_has_its_own_offset(hits: Hits) -> Patch:
     """A batch of one row goes on at that row's offset, as one of two rows or more does."""
     families = ("qwen2_vl", "qwen2_5_vl", "qwen3_5", *_KEEPING)
     modules = [part(f"models.{family}.language") for family in families]
