@@ -52,6 +52,13 @@ def nothing_is_repaired(hits):
     return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
 
 
+@mend("first-token-lost")
+def first_tokens_are_kept(hits):
+    """A row's first token is emitted."""
+    hits.hit()
+    return replace(LosesFirstToken, "emit", ContinuousBatching.emit)
+
+
 @mend("cache-off-by-one", single_stream=True)
 def caches_are_right(hits):
     """The position is that of the token."""
