@@ -74,7 +74,7 @@ def the_mask_is_handed_on(hits: Hits) -> Patch:
         found: list[Any] = [options.get(name) for name in _NAMES]
         states, *masks = found
         if states is not None and all(mask is not None for mask in masks):
-            output.cross_attention_states = (states, *(mask[:, :, -1:] for mask in masks))
+            output.cross_attention_states = (states, *map(_last, masks))
         return output
 
     return wrap(_language().LanguageModel, "__call__", called)
@@ -93,7 +93,7 @@ def rows_keep_their_images(hits: Hits) -> Patch:
         images: list[Any] = [options.get(name) for name in _NAMES]
         if all(image is not None for image in images):
             present = options.get("rows_with_image", mx.ones(images[0].shape[0])).tolist()
-            last = [images[0], *(mask[:, :, -1:] for mask in images[1:])]
+            last = [images[0], *map(_last, images[1:])]
             cache.images = [
                 tuple(part[row : row + 1] for part in last) if there else None
                 for row, there in enumerate(present)
@@ -153,6 +153,11 @@ def rows_are_joined_with_their_images(hits: Hits) -> Patch:
         wrap(generate.PromptProcessingBatch, "remove", removed),
         _rows_without_image_are_left_alone(),
     )
+
+
+def _last(mask: Any) -> Any:
+    """What the last token may attend to."""
+    return mask[:, :, -1:]
 
 
 def _images(cache: Any) -> list[_Image | None]:
