@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Joins the results of N shards and reports them to GitHub: bash ci/summary.sh N [options of
 # conformance report]. It writes build/all.jsonl, JUnit XML, a badge and pages; the summary and the
-# annotations go to the job. It compares with baseline/all.jsonl, where there is one.
-# With --whole, an expectation that met no case is a problem. CONFORMANCE_OPTIONS has more options,
-# separated by blanks.
+# annotations go to the job. It compares with baseline/all.jsonl, where there is one. For two minutes
+# it explains failures, so that findings say where they begin; that needs the shards' machine and
+# libraries (CONFORMANCE_INSTALL, as for ci/shard.sh), else they are left unexplained. With --whole,
+# an expectation that met no case is a problem. CONFORMANCE_OPTIONS has more options, separated by
+# blanks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ $# -eq 0 ]; then
@@ -16,8 +18,8 @@ bash ci/setup.sh
 mkdir -p build/badge
 
 # shellcheck disable=SC2086  # several options
-set -- ${CONFORMANCE_OPTIONS:-} --html build/report --badge build/badge --junit build/junit.xml --json build/all.jsonl \
-  --annotations "$@"
+set -- --explain-seconds 120 ${CONFORMANCE_OPTIONS:-} --html build/report --badge build/badge \
+  --junit build/junit.xml --json build/all.jsonl --annotations "$@"
 if [ -s baseline/all.jsonl ]; then
   set -- --against baseline/all.jsonl "$@"
 fi

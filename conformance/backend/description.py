@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from inspect import isfunction
 from typing import Any
 
 import mlx.core as mx
@@ -99,26 +97,3 @@ def _rotates(forward: Callable[[], object]) -> bool:
     finally:
         mx.fast.rope = original
     return bool(calls)
-
-
-def shared_parts(model: Module) -> tuple[str, ...]:
-    """What a model takes from other files of its library: classes it is made of, functions.
-
-    Its own files are those of its package or module, ``mlx_lm.models.llama``.
-    """
-    own = ".".join(type(model).__module__.split(".")[:3])
-    library = own.partition(".")[0]
-    kinds = {type(module) for _, module in model.named_modules()}
-    files = [module for name, module in list(sys.modules.items()) if _within(name, own)]
-    functions = {value for file in files for value in vars(file).values() if isfunction(value)}
-    return tuple(
-        sorted(
-            found.__name__
-            for found in kinds | functions
-            if _within(found.__module__, library) and not _within(found.__module__, own)
-        )
-    )
-
-
-def _within(module: str, package: str) -> bool:
-    return module == package or module.startswith(f"{package}.")

@@ -45,16 +45,12 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Description:
-    """A loaded family's kinds of caches, positions and states; ``parts`` are from other files.
-
-    No layer after the last cache reads what earlier tokens got from it; ``inner`` are the others.
-    """
+    """Kinds of a model's caches, positions and states; ``inner``: of all caches but the last."""
 
     caches: tuple[str, ...]
     positions: str
     states: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -273,6 +269,10 @@ class Library(ABC):
             Unsupported: the plugin has no such function.
         """
         raise Unsupported(f"the plugin of library {self.name} describes no models")
+
+    def code_traits(self, model: Any) -> frozenset[str]:  # noqa: ARG002
+        """More of what decides which shared code a model runs, such as ``part:ssm.ssm_update``."""
+        return frozenset()
 
     def outline(self, family: Family) -> Outline:
         """What the family's model would be built of; its config may be of full size.

@@ -175,10 +175,10 @@ class CaseResult(msgspec.Struct, frozen=True):
     that is a checkout, ``mlx-lm source`` is its path and commit. ``seconds`` is wall time;
     ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
     of a case that is wrong; ``traits`` are of its model (``cache:ArraysCache``, ``rope:M-RoPE``,
-    ``part:SuScaledRoPE``), by which known defects of shared code are recognised. ``invocation`` is
-    the run that played it. ``left_out`` are schedules of the scenario that the run's tier does not
-    play. ``key`` is a hash of all that the case hung on, where that is known; ``reused`` means that
-    an earlier run with the same key gave the result. ``mended`` is the case with its known defects
+    ``part:ssm.ssm_update``), by which known defects of shared code are recognised. ``invocation``
+    is the run that played it. ``left_out`` are schedules of the scenario that the run's tier does
+    not play. ``key`` is a hash of all that the case hung on, where that is known; ``reused`` means
+    that an earlier run with the same key gave the result. ``mended`` is the case with its defects
     mended; ``unmended`` are ids of those that hide what is behind them, as they have no mend.
     """
 

@@ -37,7 +37,7 @@ def job_summary(
     lines = [f"## {_headline(outcome)}", ""]
     if found is not None:
         lines += [*comparison_lines(found), ""]
-    lines += [*_problems((*outcome.problems, *not_playable(outcome.results))), ""]
+    lines += _problems((*outcome.problems, *not_playable(outcome.results)))
     lines += [*_findings(outcome.cascades), *_failures(outcome), *_totals(outcome)]
     for matrix in matrices(outcome.results, outcome.scenarios):
         lines += _matrix(matrix)
@@ -55,9 +55,12 @@ def _headline(outcome: Outcome) -> str:
 
 
 def _problems(problems: Sequence[str]) -> Iterator[str]:
+    if not problems:
+        return
     yield from (f"- {code(problem)}" for problem in problems[:_MOST_PROBLEMS])
     if len(problems) > _MOST_PROBLEMS:
         yield f"- and {len(problems) - _MOST_PROBLEMS} more"
+    yield ""
 
 
 def _findings(found: Sequence[Cascade]) -> Iterator[str]:

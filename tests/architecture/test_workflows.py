@@ -11,7 +11,10 @@ import yaml
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 
-CALL = re.compile(r'bash (ci/\w+\.sh)(?: (?:[\w/.-]+|"\$\w+"|\$\{\{ matrix\.\w+ \}\}(?:/\d+)?))*')
+CALL = re.compile(r'bash (ci/\w+\.sh)(?: (?:[\w/.=-]+|"\$\w+"|\$\{\{ matrix\.\w+ \}\}(?:/\d+)?))*')
+
+PLACE = ("PYTHON", "CONFORMANCE_EXTRAS", "CONFORMANCE_INSTALL")
+"""What a job's libraries hang on beside its machine."""
 
 
 def workflows(root):
@@ -30,6 +33,36 @@ def not_a_script(root):
         if "run" in step
         and not ((call := CALL.fullmatch(step["run"].strip())) and (root / call[1]).is_file())
     ]
+
+
+def not_where_it_ran(root):
+    """Summaries, which explain failures, on another machine or with other libraries than shards."""
+    found = []
+    for path, workflow in workflows(root):
+        jobs = workflow["jobs"]
+        for name, job in jobs.items():
+            if any("ci/summary.sh" in step.get("run", "") for step in job["steps"]):
+                shards = jobs[job.get("needs", name)]
+                if _place(job) != _place(shards):
+                    found.append(f"{path.name}: {name}")
+    return found
+
+
+def options_of_pytest(root):
+    """Summaries that get the shards' options, which ``conformance report`` does not have."""
+    return [
+        f"{path.name}: {name}"
+        for path, workflow in workflows(root)
+        for name, job in workflow["jobs"].items()
+        for step in job["steps"]
+        if "ci/summary.sh" in step.get("run", "")
+        and "--conformance-" in str({**job.get("env", {}), **step.get("env", {})})
+    ]
+
+
+def _place(job):
+    variables = {k: v for k, v in job.get("env", {}).items() if k in PLACE}
+    return job["runs-on"], variables, job.get("strategy", {}).get("matrix", {}).get("runner")
 
 
 def not_marked(root):
@@ -52,7 +85,7 @@ def complaints(root):
     return [one.stdout + one.stderr for one in done if one.returncode]
 
 
-RULES = (not_a_script, not_marked, complaints)
+RULES = (not_a_script, not_where_it_ran, options_of_pytest, not_marked, complaints)
 
 RIGHT = """# Not run yet.
 name: x
@@ -62,12 +95,23 @@ jobs:
     runs-on: macos-14
     steps:
       - run: bash ci/x.sh ${{ matrix.shard }}/4 "$MORE"
+  b:
+    needs: a
+    runs-on: macos-14
+    env:
+      TIER: full
+    steps:
+      - run: bash ci/summary.sh 4
 """
+SCRIPT = "#!/usr/bin/env bash\necho 1\n"
 PLANTED = [
     (not_a_script, "bash ci/x.sh", "pip install x && bash ci/x.sh"),
     (not_a_script, "bash ci/x.sh", "bash ci/lost.sh"),
     (not_a_script, '"$MORE"', "; rm x"),
     (not_a_script, "matrix.shard", "github.event.pull_request.title"),
+    (not_where_it_ran, "needs: a\n    runs-on: macos-14", "needs: a\n    runs-on: ubuntu-24.04"),
+    (not_where_it_ran, "TIER: full", "CONFORMANCE_INSTALL: x"),
+    (options_of_pytest, "TIER: full", "CONFORMANCE_OPTIONS: --conformance-tier=full"),
     (not_marked, "Not run yet", "Runs"),
     (complaints, "runs-on: macos-14", "runs_on: macos-14"),
     (complaints, "echo 1", "cd $1"),
@@ -75,7 +119,7 @@ PLANTED = [
 
 
 def plant(root, before="", after=""):
-    files = {".github/workflows/x.yml": RIGHT, "ci/x.sh": "#!/usr/bin/env bash\necho 1\n"}
+    files = {".github/workflows/x.yml": RIGHT, "ci/x.sh": SCRIPT, "ci/summary.sh": SCRIPT}
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,10 +15,13 @@ import psutil
 
 from conformance.app.cli.contained import start_child
 from conformance.app.pytest_plugin.memory_limit import end_tree, fair_limit, memory_of
+from conformance.core.library_paths import MODULES
+from conformance.core.library_source import versions_of
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report import Outcome, duration
 from conformance.report.explanation import Explanation
 from conformance.report.message import worst
+from conformance.report.outcome import count
 from conformance.report.pages.extras import read_explanations
 from conformance.scenarios import Scenario
 
@@ -42,6 +45,8 @@ def with_explanations(
 ) -> Outcome:
     """The outcome of a run with its failures explained, as far as the time suffices.
 
+    What other code has played than is installed here is left as it is: it may fail elsewhere here.
+
     Args:
         outcome: of a run.
         scenarios: by name.
@@ -51,13 +56,30 @@ def with_explanations(
     """
     cases = lowest(outcome, scenarios) if seconds > 0 else ()
     chosen = tuple(result for result in cases if result.case not in outcome.explanations)
-    if not chosen:
+    same = tuple(result for result in chosen if _played_by_this_code(result))
+    if other := len(chosen) - len(same):
+        failures = count(other, "failure")
+        click.echo(f"not explained: {failures} of other versions than are here", err=True)
+    if not same:
         return outcome
     begin = time.monotonic()
-    found = explained(chosen, seconds=seconds, jobs=jobs, options=options)
+    found = explained(same, seconds=seconds, jobs=jobs, options=options)
     took = duration(time.monotonic() - begin)
-    click.echo(f"explained {len(found)} of {len(chosen)} failures in {took}", err=True)
+    click.echo(f"explained {len(found)} of {len(same)} failures in {took}", err=True)
     return dataclasses.replace(outcome, explanations={**found, **outcome.explanations})
+
+
+def _played_by_this_code(result: CaseResult) -> bool:
+    for package in ("mlx", *(module.replace("_", "-") for module in MODULES)):
+        there = {k: v for k, v in result.versions.items() if k in (package, f"{package} source")}
+        if there and _names(there) != _names(versions_of(package)):
+            return False
+    return True
+
+
+def _names(versions: Mapping[str, str]) -> list[str]:
+    """Versions, and of a checkout its commit: its path may be another one on another machine."""
+    return sorted(version.rpartition("/")[2] for version in versions.values())
 
 
 def lowest(outcome: Outcome, scenarios: Mapping[str, Scenario]) -> Iterator[CaseResult]:

@@ -21,6 +21,9 @@ from conformance.report.worsening import Base
 
 LINE_EVERY_SECONDS = 10.0
 BAR_EVERY_SECONDS = 0.1
+SHORT_SECONDS = 10.0
+"""A run that ends sooner names no failing case before its summary, as that begins with findings."""
+
 NOTE_COLUMNS = 76
 """A terminal of fewer has a short note behind the bar."""
 
@@ -45,6 +48,7 @@ class Progress:
         self._begin = self._shown = time.monotonic()
         self._exitfirst = False
         self._reused = reused
+        self._held: list[CaseResult] = []
 
     def outcome(self) -> Outcome | None:
         """What came of the run; ``None`` if it never began."""
@@ -88,9 +92,13 @@ class Progress:
             result = self._base.judged(result)
         self._done += 1
         self._unexpected += not result.expected
-        if self._verbosity is Verbosity.VERBOSE or not result.expected:
+        if self._verbosity is Verbosity.VERBOSE:
             self._print(result)
-        self._update()
+        elif not result.expected:
+            self._held.append(result)
+        if self._done != self._total:  # else the summary is next
+            self._name_failures()
+            self._update()
 
     def pytest_sessionfinish(self) -> None:
         """The bar has done its work."""
@@ -117,6 +125,13 @@ class Progress:
         )
         self._task = self._bar.add_task("", total=self._total, note="")
         self._bar.start()
+
+    def _name_failures(self) -> None:
+        if time.monotonic() - self._begin < SHORT_SECONDS:
+            return
+        for result in self._held:
+            self._print(result)
+        self._held.clear()
 
     def _print(self, result: CaseResult) -> None:
         if self._verbosity is Verbosity.QUIET:

@@ -118,7 +118,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     metavar="SECONDS",
     help="Explain for so long what is not in --explained, as `conformance run` does; with the "
-    "libraries that are installed here, which should be those of the results.",
+    "libraries that are installed here: failures of other versions are left unexplained.",
 )
 @click.option(
     "--scripts",

@@ -27,8 +27,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         id: its name; unique in the folder.
         engines: globs; by default the engine that the file is named after.
         families: globs of the families that have it: there it must show.
-        traits: for a cause in shared code: globs of traits (``cache:ArraysCache``). In any other
-            family with one of them it may show.
+        traits: for a cause in shared code: globs of traits (``cache:ArraysCache``), with `` & ``
+            between those that belong together. In any other family with one it may show.
         except_families: globs of families that do not have it, or where a worse defect hides it.
         dtypes: globs of the dtypes in which it must show.
         may_show_in: globs of other dtypes, in which noise can hide it.
@@ -101,7 +101,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether the entry covers that family on that engine."""
         return (
             matches(engine, self.engines)
-            and (matches(family, self.families) or any(matches(t, self.traits) for t in traits))
+            and (matches(family, self.families) or any(has(traits, t) for t in self.traits))
             and not matches(family, self.except_families)
         )
 
@@ -228,6 +228,12 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 def code_of(package: str, versions: Mapping[str, str]) -> str:
     """Which code of a package was run: its version, of a checkout also path and commit."""
     return " ".join(versions[key] for key in (package, f"{package} source") if key in versions)
+
+
+def has(traits: Iterable[str], wanted: str) -> bool:
+    """Whether there is a trait for each glob of ``cache:RotatingKVCache & drafter:mtp``."""
+    found = tuple(traits)
+    return all(any(fnmatchcase(trait, glob) for trait in found) for glob in wanted.split(" & "))
 
 
 def matches(name: str, globs: Iterable[str]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.checks.expectations.entries import Defect, Refusal, matches
+from conformance.checks.expectations.entries import Defect, Refusal, has, matches
 from conformance.checks.expectations.known_findings import marked
 from conformance.core.missing_library import lacking
 from conformance.core.verdict import CaseResult, Finding, Verdict
@@ -166,9 +166,10 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
     families, scenarios = {r.family for r in met}, {r.scenario for r in met}
     played = {r.scenario for r in could}  # an engine may be unable to express the others
     parts = [f"family {glob!r}" for glob in entry.families if not _any(families, glob)]
-    traits = {trait for result in could for trait in result.traits}
+    traits = {result.traits for result in could if result.traits}
     if traits:  # results of before had none
-        parts += [f"trait {glob!r}" for glob in entry.traits if not _any(traits, glob)]
+        unmet = (t for t in entry.traits if not any(has(found, t) for found in traits))
+        parts += [f"trait {trait!r}" for trait in unmet]
     parts += [f"scenario {name!r}" for name in entry.verdicts if name in played - scenarios]
     for scenario, names in entry.schedules.items():
         seen = {s.name for r in met if r.scenario == scenario for s in r.schedules}

@@ -38,31 +38,35 @@ def traits(subject: Described) -> frozenset[str]:
 
 
 def code_traits(subject: Described) -> frozenset[str]:
-    """What decides which shared code runs: caches, positions, states, modalities, parts.
+    """What decides which shared code runs, as entries of known defects name it.
+
+    ``expectations/README.md`` lists the kinds.
 
     Raises:
         Unsupported: the library's plugin can't describe the model.
     """
-    return frozenset(_code_traits(subject, subject.library.describe(subject.model)))
+    found = frozenset(_described(subject, subject.library.describe(subject.model)))
+    uncut = {"uncut:media"} if subject.family.facts.uncut_media else frozenset[str]()
+    return found | uncut | subject.library.code_traits(subject.model)
 
 
-def _code_traits(subject: Described, found: Description) -> Iterator[str]:
+def _described(subject: Described, found: Description) -> Iterator[str]:
+    facts = subject.family.facts
     yield f"rope:{found.positions}"
     yield from (f"cache:{kind}" for kind in found.caches)
     yield from (f"state:{kind}" for kind in found.states)
-    yield from (f"part:{name}" for name in found.parts)
-    yield from (f"modality:{kind}" for kind in subject.family.facts.modalities)
+    yield from (f"modality:{kind}" for kind in facts.modalities)
+    yield from (f"drafter:{kind}" for kind in facts.drafters)
 
 
 def _traits(subject: Described) -> Iterator[str]:
     found = subject.library.describe(subject.model)
     facts = subject.family.facts
-    yield from _code_traits(subject, found)
+    yield from _described(subject, found)
     yield f"family:{subject.family.name}"
     yield from (f"inner:{kind}" for kind in found.inner)
     if len(found.caches) == 1:
         yield f"only:{found.caches[0]}"
-    yield from (f"drafter:{kind}" for kind in facts.drafters)
     if facts.window:
         yield "window"
     if facts.beside:

@@ -12,7 +12,7 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.backend.calibration import improve
-from conformance.backend.description import cache_kinds, rope_kind, shared_parts, state_kinds
+from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.fingerprint import fingerprint
 from conformance.backend.memory import churn
@@ -28,6 +28,7 @@ from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import ForwardCall, Stream
 from conformance.plugins.mlx_lm import checkpoints, inventory, loading, quantization
+from conformance.plugins.mlx_lm.code_traits import code_traits
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 
@@ -56,7 +57,11 @@ class MlxLm(Library):
         kinds = cache_kinds(cache)
         rope = rope_kind(config, model, lambda: model(mx.array([[1]]), cache=cache))
         states = state_kinds(cache, model, lambda: model(mx.array([[1, 2]]), cache=cache))
-        return Description(kinds, rope, states, cache_kinds(cache[:-1]), shared_parts(model))
+        return Description(kinds, rope, states, cache_kinds(cache[:-1]))
+
+    def code_traits(self, model: Any) -> frozenset[str]:
+        """See ``Library.code_traits``."""
+        return code_traits(model)
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:
         """See ``Library.check``."""

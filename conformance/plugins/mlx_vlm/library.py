@@ -11,7 +11,7 @@ import numpy as np
 from mlx_vlm.models.cache import make_prompt_cache
 
 from conformance.backend.calibration import improve
-from conformance.backend.description import cache_kinds, rope_kind, shared_parts, state_kinds
+from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.fingerprint import fingerprint
 from conformance.backend.memory import churn
@@ -33,6 +33,7 @@ from conformance.plugins.mlx_vlm import (
     media_sensitivity,
     quantization,
 )
+from conformance.plugins.mlx_vlm.code_traits import code_traits
 from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.required_media import plain_request, text_model
@@ -77,8 +78,11 @@ class MlxVlm(Library):
         kinds = cache_kinds(cache)
         rope = rope_kind(config, model.language_model, lambda: text.forward([1], cache))
         states = state_kinds(cache, model.language_model, lambda: text.forward([1, 2], cache))
-        parts = shared_parts(model.language_model)
-        return Description(kinds, rope, states, cache_kinds(cache[:-1]), parts)
+        return Description(kinds, rope, states, cache_kinds(cache[:-1]))
+
+    def code_traits(self, model: LoadedModel) -> frozenset[str]:
+        """See ``Library.code_traits``."""
+        return code_traits(model)
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:
         """See ``Library.check``."""

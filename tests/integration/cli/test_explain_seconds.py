@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -50,6 +51,8 @@ def children(monkeypatch):
         return subprocess.Popen([sys.executable, "-c", SCRIPTS[family], file, text])
 
     monkeypatch.setattr(auto_explain, "start_child", start)
+    made_of = make_result().versions
+    monkeypatch.setattr(auto_explain, "versions_of", lambda name: {name: made_of.get(name)})
     return given
 
 
@@ -95,6 +98,20 @@ def test_nothing_is_explained_where_there_is_no_time_or_no_failure(children):
     good = outcome(make_result())
     assert auto_explain.with_explanations(good, SCENARIOS, seconds=9, jobs=1) is good
     assert children == []
+
+
+def test_what_other_code_has_played_is_not_explained(children, capsys, monkeypatch):
+    old = msgspec.structs.replace(failing("old"), versions={"mlx": "0.32.4", "mlx-lm": "0.32.1"})
+    source = {"mlx-lm": "0.33.0", "mlx-lm source": "/home/runner/mlx-lm@efd75d78"}
+    branch = msgspec.structs.replace(failing("llama"), versions=source)
+    auto_explain.with_explanations(outcome(old, branch), SCENARIOS, seconds=9, jobs=1)
+    assert children == []
+    assert "not explained: 2 failures of other versions than are here" in capsys.readouterr().err
+    here = source | {"mlx-lm source": "/home/me/mlx-lm@efd75d78"}
+    monkeypatch.setattr(auto_explain, "versions_of", lambda name: here)
+    found = outcome(old, branch)
+    after = auto_explain.with_explanations(found, SCENARIOS, seconds=9, jobs=1)
+    assert len(after.explanations) == len(children) == 1
 
 
 def test_the_command_gets_the_schedule_that_is_new_and_the_run_s_options(children):

@@ -3,10 +3,9 @@
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
-from mlx_lm.models import llama, mamba2
 from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
 
-from conformance.backend.description import cache_kinds, rope_kind, shared_parts, state_kinds
+from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 
 
 class Bare(nn.Module):
@@ -87,30 +86,3 @@ def test_a_model_with_keys_only_has_no_states():
         raise AssertionError
 
     assert state_kinds([KVCache()], Convolving(), forward) == ()
-
-
-def llama_with(rope):
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 16, "vocab_size": 8}
-    heads = {"num_attention_heads": 2, "rms_norm_eps": 1e-5}
-    return llama.Model(
-        llama.ModelArgs(model_type="llama", rope_scaling=rope, rope_theta=1e4, **sizes, **heads)
-    )
-
-
-def test_parts_are_of_other_files_of_the_library():
-    plain = shared_parts(llama_with(None))
-    assert "initialize_rope" in plain, "a function that its file imports"
-    assert not {"Model", "Attention", "RMSNorm", "DynamicNTKScalingRoPE"} & set(plain)
-
-
-def test_a_class_that_only_some_models_of_a_file_are_made_of_is_a_part_of_those():
-    scaling = {"type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    scaled = llama_with(scaling | {"original_max_position_embeddings": 32})
-    assert set(shared_parts(scaled)) - set(shared_parts(llama_with(None))) == {"Llama3RoPE"}
-
-
-def test_what_a_file_calls_is_a_part_though_it_is_no_module():
-    assert mamba2.ssm_update.__name__ == "ssm_update"
-    model = Bare()
-    model.__class__ = type("Model", (Bare,), {"__module__": mamba2.__name__})
-    assert "ssm_update" in shared_parts(model)

@@ -35,22 +35,22 @@ def report(number, verdict=Verdict.EXACT):
 
 @pytest.fixture
 def play(monkeypatch):
-    """All that a run of 20 of 40 cases writes, of which one a minute ends; the tenth is wrong."""
+    """All that a run of 20 of 40 cases writes, of which the tenth is wrong; each takes a minute."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(module.time, "monotonic", lambda: clock.now)
     collector = SimpleNamespace(selected=CASES, pytest_report_header=lambda: ["on an abacus"])
     monkeypatch.setattr(module, "find_collector", lambda config: collector)
 
-    def run(*, terminal, width, verbosity=Verbosity.NORMAL):
+    def run(*, terminal, width, verbosity=Verbosity.NORMAL, each=60.0):
+        clock.now = 0.0
         buffer = io.StringIO()
         console = Console(file=buffer, force_terminal=terminal, width=width, color_system=None)
         shown = Progress(console, verbosity)
         config = SimpleNamespace(option=SimpleNamespace(maxfail=0))
         shown.pytest_sessionstart(SimpleNamespace(config=config))
         shown.pytest_collection_finish(SimpleNamespace(items=[1]))
-        clock.now = 0.0
         for number in range(20):
-            clock.now += 60.0
+            clock.now += each
             shown.pytest_runtest_logreport(
                 report(number, Verdict.DRIFT if number == 9 else Verdict.EXACT)
             )
@@ -64,6 +64,14 @@ def test_where_there_is_no_terminal_it_says_now_and_then_how_long_it_will_take(p
     lines = play(terminal=False, width=80).splitlines()
     assert "20/40 cases, 1 not expected, 20 min 00 s, 20 min 00 s left" in lines
     assert "drift: e/f9/ragged/float32/0" in lines
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_failing_case_is_named_before_the_summary_where_the_run_takes_longer(play, terminal):
+    named = "drift: e/f9/ragged/float32/0"
+    assert named not in play(terminal=terminal, width=80, each=0.4)
+    assert named in play(terminal=terminal, width=80, each=0.6)
+    assert named in play(terminal=terminal, width=80, each=0.4, verbosity=Verbosity.VERBOSE)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])

@@ -446,6 +446,16 @@ def test_a_family_with_the_trait_can_be_excepted():
     assert not expected(of_new("diverged"), by_trait(except_families=("new*",)))
 
 
+def test_traits_that_belong_together_are_all_wanted():
+    both = by_trait(traits=("cache:ArraysCache & drafter:*",))
+    assert not expected(of_new("diverged"), both)
+    drafting = msgspec.structs.replace(of_new("diverged"), traits=(*ARRAYS, "drafter:mtp"))
+    assert expected(drafting, both)
+    results = [case("diverged"), of_new("exact")]
+    (sentence,) = stale(both, results)
+    assert "trait 'cache:ArraysCache & drafter:*' matches no case" in sentence
+
+
 def test_a_trait_keeps_no_entry_from_being_stale():
     results = (*RAN, of_new("diverged"))
     assert stale(by_trait(), results) == ()

@@ -6,23 +6,31 @@ from conformance.core.family import Facts, Family
 from conformance.core.faults.traits import code_traits, traits
 from conformance.core.library import Description
 
-FOUND = Description(("ArraysCache",), "M-RoPE", ("recurrence",), (), ("ssm_update",))
+FOUND = Description(("ArraysCache",), "M-RoPE", ("recurrence",))
+MORE = frozenset({"part:ssm.ssm_update"})
 
 
 def subject(**facts):
     family = Family("newcomer", Facts(**facts), {"vocab_size": 8})
-    library = SimpleNamespace(describe=lambda model: FOUND, head_sizes=lambda model: (64,))
+    library = SimpleNamespace(
+        describe=lambda model: FOUND,
+        head_sizes=lambda model: (64,),
+        code_traits=lambda model: MORE,
+    )
     return SimpleNamespace(family=family, library=library, model=None)
 
 
 def test_code_goes_by_caches_positions_states_parts_and_modalities():
-    assert code_traits(subject(modalities=("text", "audio"), window=8)) == {
+    facts = {"modalities": ("text", "audio"), "drafters": {"mtp": {}}, "uncut_media": "x.py:1"}
+    assert code_traits(subject(**facts, window=8)) == {
         "cache:ArraysCache",
         "rope:M-RoPE",
         "state:recurrence",
-        "part:ssm_update",
+        "part:ssm.ssm_update",
         "modality:text",
         "modality:audio",
+        "drafter:mtp",
+        "uncut:media",
     }
 
 

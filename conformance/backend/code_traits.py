@@ -1,0 +1,75 @@
+"""Which code of its library a model runs: files and caches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from inspect import isfunction
+from typing import Any
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+
+from conformance.backend.cache_entries import leaves
+
+
+def parts(model: Module, library: str) -> frozenset[str]:
+    """``part:llama.Attention``, ``part:ssm.ssm_update``: each by its file below ``models``.
+
+    The classes that a model is made of, with the classes that these extend, and the functions that
+    the files of all of them take from other files.
+
+    Args:
+        model: with all its modules.
+        library: the package, ``mlx_lm``.
+    """
+    classes = {base for _, module in model.named_modules() for base in type(module).__mro__}
+    own = {base.__module__ for base in classes}
+    files = {_file(name, library) for name in own} - {""}
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if name in own or _file(name, library) in files
+    ]
+    functions = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isfunction(value) and _file(value.__module__, library) != _file(module.__name__, library)
+    }
+    return frozenset(
+        f"part:{_file(found.__module__, library)}.{found.__name__}"
+        for found in classes | functions
+        if _file(found.__module__, library)
+    )
+
+
+def _file(module: str, library: str) -> str:
+    """The module or package below the library's ``models``; empty of any other module."""
+    beginning = f"{library}.models."
+    return module.removeprefix(beginning).split(".")[0] if module.startswith(beginning) else ""
+
+
+def filled(entries: Sequence[Any]) -> Iterator[str]:
+    """Of caches that a pass has gone through.
+
+    ``last:CacheList`` is the class of the last layer's, ``unfilled:KVCache`` of one that the pass
+    has left empty. ``keys:uneven``: there are only plain keys and values, not all of one shape.
+    """
+    if not entries:
+        return
+    yield f"last:{type(entries[-1]).__name__}"
+    every = list(leaves(entries))
+    yield from {f"unfilled:{type(entry).__name__}" for entry in every if _is_empty(entry)}
+    if {type(entry).__name__ for entry in entries} == {"KVCache"}:
+        arrays = [a for entry in every for a in (entry.keys, entry.values) if a is not None]
+        if len({array.shape for array in arrays}) > 1:
+            yield "keys:uneven"
+
+
+def _is_empty(entry: Any) -> bool:
+    states = getattr(entry, "cache", None)
+    if isinstance(states, list):
+        return any(state is None for state in states)
+    keys = getattr(entry, "keys", mx.zeros(0))
+    return keys is None
