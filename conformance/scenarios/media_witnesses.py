@@ -26,7 +26,7 @@ def joins_text() -> Witness:
 def cut_in_span() -> Witness:
     """A piece of prefill ended inside a medium, not at its edge, which is all that one token has.
 
-    What a model makes of one token may be many embeddings, which are cut within; nobody tells.
+    What a model makes of one token may be many embeddings, which are cut within, uncounted.
     """
 
     def seen(trace: Trace) -> bool:
