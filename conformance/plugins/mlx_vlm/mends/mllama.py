@@ -83,12 +83,14 @@ def the_mask_is_handed_on(hits: Hits) -> Patch:
 @mend("mllama-image-lost-after-prefill", "mllama-image-lost-after-prefill-joint")
 def rows_keep_their_images(hits: Hits) -> Patch:
     """Each row's states and mask stay with its cache, and are there in each decode step."""
-    batch_cache = importlib.import_module("mlx_vlm.models.cache").BatchKVCache
+    module = importlib.import_module("mlx_vlm.models.cache")
+    turbo = importlib.import_module("mlx_vlm.turboquant").BatchTurboQuantKVCache
+    kinds = (module.BatchKVCache, module.BatchQuantizedKVCache, turbo)
 
     def called(right: Right, self: Any, *args: Any, **options: Any) -> Any:
         caches: list[Any] = options.get("cache") or [None] * len(self.layers)
         cache = caches[self.config.cross_attention_layers[0]]
-        if not isinstance(cache, batch_cache):
+        if not isinstance(cache, kinds):
             return right(self, *args, **options)
         images: list[Any] = [options.get(name) for name in _NAMES]
         if all(image is not None for image in images):
@@ -117,8 +119,8 @@ def rows_keep_their_images(hits: Hits) -> Patch:
     return together(
         _rows_without_image_are_left_alone(),  # the inner one: it sees what is handed on
         wrap(_language().LanguageModel, "__call__", called),
-        after(batch_cache, "filter", filtered),
-        wrap(batch_cache, "extend", extended),
+        *(after(kind, "filter", filtered) for kind in kinds),
+        *(wrap(kind, "extend", extended) for kind in kinds),
     )
 
 
