@@ -46,8 +46,15 @@ def code_traits(subject: Described) -> frozenset[str]:
         Unsupported: the library's plugin can't describe the model.
     """
     found = frozenset(_described(subject, subject.library.describe(subject.model)))
-    uncut = {"uncut:media"} if subject.family.facts.uncut_media else frozenset[str]()
-    return found | uncut | subject.library.code_traits(subject.model)
+    return found | frozenset(_uncut(subject)) | subject.library.code_traits(subject.model)
+
+
+def _uncut(subject: Described) -> Iterator[str]:
+    """What of prompts must not be cut into pieces."""
+    if subject.family.facts.uncut_media:
+        yield "uncut:media"
+    if subject.family.facts.bidirectional_prompt:
+        yield "uncut:prompt"
 
 
 def _described(subject: Described, found: Description) -> Iterator[str]:

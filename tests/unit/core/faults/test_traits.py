@@ -22,6 +22,7 @@ def subject(**facts):
 
 def test_code_goes_by_caches_positions_states_parts_and_modalities():
     facts = {"modalities": ("text", "audio"), "drafters": {"mtp": {}}, "uncut_media": "x.py:1"}
+    facts["bidirectional_prompt"] = True
     assert code_traits(subject(**facts, window=8)) == {
         "cache:ArraysCache",
         "rope:M-RoPE",
@@ -31,6 +32,7 @@ def test_code_goes_by_caches_positions_states_parts_and_modalities():
         "modality:audio",
         "drafter:mtp",
         "uncut:media",
+        "uncut:prompt",
     }
 
 
