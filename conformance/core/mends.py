@@ -29,6 +29,8 @@ class Mend:
         whole_prompts: once it is mended, prompts are not prefilled in pieces or reused in part, so
             that a schedule which waits for a piece reaches less than it is made for; that is not
             held against the mend.
+        except_families: globs of families whose code it does not repair whole: there the entry has
+            no mend.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Mend:
     repair: Injection
     single_stream: bool = False
     whole_prompts: bool = False
+    except_families: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -45,7 +48,10 @@ class Mend:
 
 
 def mend(
-    *defects: str, single_stream: bool = False, whole_prompts: bool = False
+    *defects: str,
+    single_stream: bool = False,
+    whole_prompts: bool = False,
+    except_families: tuple[str, ...] = (),
 ) -> Callable[[Injection], Mend]:
     """Make a ``Mend`` of the function below; its summary is the docstring's first paragraph.
 
@@ -63,6 +69,14 @@ def mend(
 
     def declare(repair: Injection) -> Mend:
         summary = " ".join((inspect.getdoc(repair) or "").partition("\n\n")[0].split())
-        return Mend(repair.__name__, defects, summary, repair, single_stream, whole_prompts)
+        return Mend(
+            repair.__name__,
+            defects,
+            summary,
+            repair,
+            single_stream,
+            whole_prompts,
+            except_families,
+        )
 
     return declare

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.checks.expectations.entries import Defect
+from conformance.checks.expectations.entries import Defect, matches
 from conformance.checks.expectations.same_code import as_diagnosed
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import together
@@ -51,7 +51,13 @@ class Mending:
         self._session = session
         self._mended: tuple[tuple[str, ...], Session, dict[str, Hits]] | None = None
 
-    def play(self, case: CaseId, result: CaseResult, entries: Sequence[Defect]) -> CaseResult:
+    def play(
+        self,
+        case: CaseId,
+        result: CaseResult,
+        entries: Sequence[Defect],
+        also: Sequence[Defect] = (),
+    ) -> CaseResult:
         """``result`` with what came of the case with its defects mended.
 
         Only schedules that failed are played, and of these only those for which each entry that
@@ -60,8 +66,10 @@ class Mending:
         Args:
             result: of the case as released, judged.
             entries: the known defects that it shows.
+            also: others that may take part, as their own schedules were left out; those that have
+                a mend are mended, too.
         """
-        plan = self._plan(result, entries)
+        plan = self._plan(result, entries, also)
         result = msgspec.structs.replace(result, unmended=plan.hiding, mended=None)
         if not plan.defects:
             return result
@@ -77,37 +85,47 @@ class Mending:
             ),
         )
 
-    def holds(self, result: CaseResult, entries: Sequence[Defect]) -> bool:
+    def holds(
+        self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect] = ()
+    ) -> bool:
         """Whether a result of before has what ``play`` would add to it today."""
-        plan = self._plan(result, entries)
+        plan = self._plan(result, entries, also)
         defects = result.mended.defects if result.mended else ()
         return (plan.defects, plan.hiding) == (defects, result.unmended)
 
-    def mend_for(self, entry: Defect) -> Mend | None:
+    def mend_for(self, entry: Defect, family: str) -> Mend | None:
         """The entry's mend, where the installed functions are those that were diagnosed."""
-        mend = self._session.registry.mend_of(entry.id)
-        return mend if mend is not None and as_diagnosed(entry) else None
+        return self._whole_mend(entry.id, family) if as_diagnosed(entry) else None
 
-    def _plan(self, result: CaseResult, entries: Sequence[Defect]) -> _Plan:
+    def _whole_mend(self, defect: str, family: str) -> Mend | None:
+        mend = self._session.registry.mend_of(defect)
+        return None if mend is None or matches(family, mend.except_families) else mend
+
+    def _plan(self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect]) -> _Plan:
         failed_as_known = not result.verdict.good and (result.expected or result.mended)
         if not failed_as_known:
             return _Plan()
-        mends = {entry.id: self._mends_for(entry, result.family) for entry in entries}
+        family = result.family
+        mends = {entry.id: self._mends_for(entry, family) for entry in entries}
         lacking = {name for name, found in mends.items() if not found}
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]
         seen = {entry.id for entry in used if _claims_any(entry, result, schedules)}
         if not seen or (result.schedules and not schedules):
             return _Plan(hiding=hiding)
-        chosen = _unique(mend for entry in used for mend in mends[entry.id])
-        named = (name for entry in used for name in (entry.id, *entry.hides(result.family)))
+        more = {entry.id: found for entry in also if (found := self._mends_for(entry, family))}
+        used += [entry for entry in also if entry.id in more]
+        chosen = _unique(mend for entry in used for mend in (mends | more)[entry.id])
+        # Where schedules were left out, a mend's effect may be in those.
+        effective = frozenset(() if result.left_out else seen)
+        named = (name for entry in used for name in (entry.id, *entry.hides(family)))
         mended = dict.fromkeys(named)
-        return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(seen))
+        return _Plan(tuple(mended), schedules, hiding, chosen, effective)
 
     def _mends_for(self, entry: Defect, family: str) -> list[Mend]:
         """The entry's mend and those of what it hides there; none if any of them is missing."""
-        hidden = [self._session.registry.mend_of(name) for name in entry.hides(family)]
-        found = [mend for mend in (self.mend_for(entry), *hidden) if mend is not None]
+        hidden = [self._whole_mend(name, family) for name in entry.hides(family)]
+        found = [mend for mend in (self.mend_for(entry, family), *hidden) if mend is not None]
         return found if len(found) == 1 + len(hidden) else []
 
     def _findings(self, case: CaseId, plan: _Plan) -> tuple[Finding, ...]:

@@ -219,12 +219,12 @@ class Setup:
         """
         if (known := self._mended) is None:
             return result
-        return known.apply(self.mending.play(case, result, known.shown_in(result)))
+        return known.apply(self.mending.play(case, result, *known.to_mend(result)))
 
     def judged_again(self, result: CaseResult) -> CaseResult | None:
         """A result of an earlier run as it counts today; ``None`` if other defects are mended."""
         judged, known = self.judged(result), self._mended
-        held = known is None or self.mending.holds(judged, known.shown_in(judged))
+        held = known is None or self.mending.holds(judged, *known.to_mend(judged))
         return judged if held else None
 
     @property

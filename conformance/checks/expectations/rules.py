@@ -56,6 +56,15 @@ class Expectations:
         hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
         return () if hidden else tuple(entries)
 
+    def to_mend(self, result: CaseResult) -> tuple[tuple[Defect, ...], tuple[Defect, ...]]:
+        """``shown_in`` and ``left_out_of``."""
+        return self.shown_in(result), self.left_out_of(result)
+
+    def left_out_of(self, result: CaseResult) -> tuple[Defect, ...]:
+        """Entries about the case whose schedules were left out; what they name may matter still."""
+        found = (e for e in self.defects if e.is_about_case(result))
+        return tuple(entry for entry in found if not entry.concerns(result))
+
     def _refusal(self, result: CaseResult) -> Refusal | None:
         return next((r for r in self.refusals if r.explains(result)), None)
 

@@ -1,5 +1,7 @@
 """A case with known defects is right with those mended, or something else is wrong with it."""
 
+import dataclasses
+
 import pytest
 from miniatures.library import ForgetfulLibrary, ToyLibrary
 from miniatures.model import VOCAB
@@ -101,11 +103,12 @@ def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=No
     expectations = Expectations(entries)
     released = expectations.apply(session.run(case))
     mending = Mending(session)
-    assert mends_nothing(released) or not mending.holds(released, expectations.shown_in(released))
+    about = (expectations.shown_in(released), expectations.left_out_of(released))
+    assert mends_nothing(released) or not mending.holds(released, *about)
     for _ in range(1 + before):
-        found = mending.play(case, released, expectations.shown_in(released))
+        found = mending.play(case, released, *about)
     judged = expectations.apply(found)
-    assert mending.holds(judged, expectations.shown_in(judged))
+    assert mending.holds(judged, expectations.shown_in(judged), about[1])
     return released, judged
 
 
@@ -224,3 +227,21 @@ def test_what_is_not_expected_or_right_is_not_played_again(known):
     engine = ContinuousBatching if known else AttendsToPadding
     released, found = play(*known, mends=[padding_is_masked], engine=engine)
     assert (found.mended, found.unmended, found.verdict) == (None, (), released.verdict)
+
+
+def test_what_takes_part_though_its_own_schedules_were_left_out_is_mended():
+    mends = [padding_is_masked, first_tokens_are_kept]
+    first = entry("padding-attended", "protocol", "staggered")
+    left_out = entry(
+        "first-token-lost", "protocol", "staggered", schedules={"staggered": ("not_played",)}
+    )
+    _, found = play(first, left_out, mends=mends, engine=Both, scenario="staggered")
+    assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
+    assert set(found.mended.defects) == {first.id, left_out.id}
+    assert found.known == first.id
+
+
+def test_a_family_that_a_mend_does_not_repair_whole_has_none():
+    partial = dataclasses.replace(padding_is_masked, except_families=("ca*",))
+    _, found = play(PADDING, mends=[partial])
+    assert (found.expected, found.mended, found.unmended) == (True, None, (PADDING.id,))

@@ -17,7 +17,7 @@ _utils: Any = importlib.import_module("mlx_vlm.utils")
 _ONE_PROMPT = ("granite4_vision", "granite_vision", "llava_next", "paligemma")
 
 
-@mend("joint-images-of-first-prompt", "joint-images-refused")
+@mend("joint-images-of-first-prompt", "joint-images-refused", except_families=("mllama",))
 def each_prompt_has_its_images(hits: Hits) -> Patch:
     """The processor is given a list of images for each prompt."""
 

@@ -87,7 +87,8 @@ def cross_attention_leaves_the_cache_alone(hits: Hits) -> Patch:
     )
 
 
-@mend("turboquant-keys-taken-for-arrays", single_stream=True)
+# Padded rows of paligemma stay wrong from their second token on, in uniform bits, too.
+@mend("turboquant-keys-taken-for-arrays", single_stream=True, except_families=("paligemma",))
 def quantized_caches_give_arrays(hits: Hits) -> Patch:
     """What a model computes with itself is decoded keys and values, not their codes."""
 

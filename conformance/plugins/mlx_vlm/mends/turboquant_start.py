@@ -77,6 +77,8 @@ class _RowsOfBothKinds:
         kind = int(hasattr(cache, "bits"))
         self.parts: dict[int, Any] = {kind: cache}
         self.kinds = [kind] * cache.batch_size
+        # Layers that share keys read them off the state.
+        self._given: list[mx.array] | None = None
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> list[mx.array]:
         found: dict[int, Any] = {}
@@ -88,12 +90,14 @@ class _RowsOfBothKinds:
             kind: [mx.pad(a.astype(keys.dtype), self._padding(kind)) for a in arrays]
             for kind, arrays in found.items()
         }
-        return [
+        self._given = [
             self._in_order(lambda kind: padded[kind][0]),
             self._in_order(lambda kind: padded[kind][1]),
         ]
+        return self._given
 
     def filter(self, batch_indices: mx.array) -> None:
+        self._given = None
         keep: Any = batch_indices.tolist()
         for kind in list(self.parts):
             place = [sum(k == kind for k in self.kinds[:row]) for row in keep]
@@ -105,6 +109,7 @@ class _RowsOfBothKinds:
         self.kinds = [self.kinds[row] for row in keep]
 
     def extend(self, other: Any) -> None:
+        self._given = None
         other = other if isinstance(other, _RowsOfBothKinds) else _RowsOfBothKinds(other)
         for kind, part in other.parts.items():
             if kind in self.parts:
@@ -126,6 +131,11 @@ class _RowsOfBothKinds:
     def offset(self) -> mx.array:
         return self._in_order(lambda kind: self.parts[kind].offset)
 
+    @offset.setter
+    def offset(self, value: mx.array) -> None:
+        for kind, part in self.parts.items():
+            part.offset = value[mx.array([r for r, own in enumerate(self.kinds) if own == kind])]
+
     @property
     def left_padding(self) -> mx.array:
         return self._in_order(
@@ -134,11 +144,14 @@ class _RowsOfBothKinds:
 
     @property
     def state(self) -> list[Any]:
-        return [part.state for part in self.parts.values()]
+        return self._given or [part.state for part in self.parts.values()]
 
     @property
     def nbytes(self) -> int:
         return sum(int(part.nbytes) for part in self.parts.values())
+
+    def size(self) -> int:
+        return self._idx
 
     def empty(self) -> bool:
         return all(part.empty() for part in self.parts.values())
