@@ -197,7 +197,13 @@ def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
         and result.device.startswith(refusal.device)
     ]
     # A family that can't be played here is not asked.
-    refused = {r.family for r in could if refusal.refused(r) or lacking(r.verdict, r.evidence)}
+    refused = {
+        r.family
+        for r in could
+        if refusal.refused(r)
+        or lacking(r.verdict, r.evidence)
+        or any(f.mended and refusal.words(f) for f in r.evidence)
+    }
     return [
         f"no case of family {glob!r} was refused with {refusal.text!r}"
         for glob in refusal.families
