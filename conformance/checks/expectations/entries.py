@@ -221,7 +221,8 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def refused(self, result: CaseResult) -> bool:
         """Whether the library refused a part of the case with this message."""
-        return self.concerns(result) and any(map(self.words, result.evidence))
+        released = (finding for finding in result.evidence if not finding.mended)
+        return self.concerns(result) and any(map(self.words, released))
 
     def words(self, finding: Finding) -> bool:
         """Whether the finding has the library's message."""
