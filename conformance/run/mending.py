@@ -111,7 +111,8 @@ class Mending:
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]
         seen = {entry.id for entry in used if _claims_any(entry, result, schedules)}
-        if not seen or (result.schedules and not schedules):
+        unknown = not result.schedules and lacking  # which schedule would be hidden
+        if not seen or unknown or (result.schedules and not schedules):
             return _Plan(hiding=hiding)
         more = {entry.id: found for entry in also if (found := self._mends_for(entry, family))}
         used += [entry for entry in also if entry.id in more]
