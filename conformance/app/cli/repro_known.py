@@ -65,7 +65,9 @@ def known_scripts(
     entries = {entry.id: entry for entry in setup.expectations.defects}
     names = select(entries, (pattern,), what="known defect")
     # Those of one family one after the other: its model stays loaded.
-    ordered = sorted((entries[name] for name in names), key=lambda e: (e.package, e.families))
+    named = (entries[name] for name in names)
+    own = (entry for entry in named if entry.by_hand or not entry.script)  # others share one's
+    ordered = sorted(own, key=lambda e: (e.package, e.families))
     made = read_folder(folder) if folder is not None else {}
     left = [entry for entry in ordered if not tried and not tried_before(made, entry)]
     work = [_Try(setup.settings, entry.id, python) for entry in left]

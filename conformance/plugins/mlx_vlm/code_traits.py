@@ -26,7 +26,7 @@ _EMBEDDINGS = "inputs_embeds"
 
 
 def code_traits(model: LoadedModel) -> frozenset[str]:
-    """All that can be told of the model; what raises is left out."""
+    """All that can be found of the model; what raises is left out."""
     kinds = [kind for kind in model.family.facts.modalities if kind != "text"]
     looks: list[Callable[[LoadedModel], Iterator[str]]] = [_call, _pieces, _processor, _caches]
     looks += [functools.partial(_media, kind=kind) for kind in kinds]

@@ -16,7 +16,7 @@ from conformance.core.mends import mend
 _ar: Any = importlib.import_module("mlx_vlm.generate.ar")
 _FEATURES = "deepstack_visual_embeds"
 _MASK = "visual_pos_masks"
-# What the language model is told of each token, zero where a token is text.
+# What the language model gets about each token, zero where a token is text.
 _KINDS = (_MASK, "mm_token_type_ids", "token_type_ids")
 # What embedding gives, all of which the language model may need; the rest is the processor's.
 _EMBEDDED = frozenset(

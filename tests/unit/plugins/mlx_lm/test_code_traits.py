@@ -17,7 +17,7 @@ def found():
     return of
 
 
-def test_positions_that_no_layer_reads_are_told_from_those_that_all_read(found):
+def test_positions_that_no_layer_reads_differ_from_those_that_all_read(found):
     learned, rotary = found("gpt2"), found("llama")
     assert "offset:unread" in learned, "only the first layer's offset is a position"
     assert "offset:unread" not in rotary
