@@ -31,7 +31,7 @@ def traits_of(registry):
     [
         ("llama", set()),
         ("phi", {"pieces:refused"}),
-        ("paligemma", {"pieces:forbidden", "uneven:image"}),
+        ("paligemma", {"pieces:forbidden", "uncut:prompt", "uneven:image"}),
         ("deepseek_v3", {"keys:uneven"}),
         ("longcat_flash_ngram", {"unfilled:ArraysCache"}),
         ("gemma3", {"uneven:image"}),
