@@ -36,6 +36,7 @@ def run_python(arguments, *, cwd, env, timeout):
     arguments = [str(argument) for argument in arguments]
     # An option of the interpreter needs one; pytest wants to import its plugins itself.
     option = arguments[0].startswith("-") and arguments[0] not in ("-c", "-m")
+    option = option or "--library-path" in arguments  # which must not be imported before
     if not FORKS or option or arguments[:2] == ["-m", "pytest"]:
         return start_python(arguments, cwd=cwd, env=env, timeout=timeout)
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from checkpoint_folders import make_folder
 from docs.documented import NOT_RUN, ROOT, all_shown, not_run, shown, small
-from forked import run_python, start_python
+from forked import run_python
 from library_checkouts import make_checkout
 
 from docs import documented
@@ -50,9 +50,7 @@ def call(words, folder):
     environment["XDG_CACHE_HOME"] = str(folder / "cache")
     # As in the virtual environment that a reader works in.
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    # A library from another folder must not be imported before.
-    run = start_python if "--library-path" in words else run_python
-    return run(words, cwd=folder, env=environment, timeout=280)
+    return run_python(words, cwd=folder, env=environment, timeout=280)
 
 
 @pytest.mark.parametrize("words", RUN, ids=" ".join)

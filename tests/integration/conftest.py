@@ -64,7 +64,7 @@ def start(environment, tmp_path):
     def call(*arguments, **variables):
         given = {**environment, **variables}
         # Without the toy plugin the libraries are imported, which takes longer than most commands.
-        run = run_python if not given["PYTHONPATH"] else start_python
+        run = run_python if given.get("PYTHONPATH") == "" else start_python
         process = run(arguments, cwd=tmp_path, env=given, timeout=100)
         return Finished(process, tmp_path)
 

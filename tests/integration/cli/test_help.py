@@ -96,7 +96,7 @@ def test_help_loads_nothing_heavy(start):
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "print('HEAVY', {'mlx', 'numpy', 'pytest', 'rich'} & set(sys.modules))",
-        PYTHONPATH="",
+        PYTHONPATH=".",  # a Python of its own
     )
     assert "HEAVY set()" in done.out, done
 
