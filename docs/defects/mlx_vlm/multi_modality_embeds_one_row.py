@@ -8,8 +8,7 @@ mlx-vlm only batch_generate embeds several prompts at once. Mended by embedding 
 import sys
 from importlib.metadata import version
 
-import numpy as np
-from mlx_vlm.models.multi_modality.multi_modality import Model
+from mlx_vlm.models.multi_modality.multi_modality import Model, np
 
 IMAGE, PATCHES = 9, 4
 PROMPTS = np.array([[1, IMAGE, 2, 3], [0, 4, IMAGE, 5]])

@@ -60,7 +60,9 @@ def test_those_without_a_script_stand_by_their_reason_the_most_frequent_first():
 def test_what_counts_as_shown_has_the_schedule_that_its_script_is_written_from():
     made = found_before()
     assert [name for name, item in made.items() if item.shows != (item.reduction is not None)] == []
-    assert set(made) == {entry.id for entry in DEFECTS}
+    # What shows by the script of another entry need not have been tried by itself.
+    assert {entry.id for entry in DEFECTS if not entry.script} <= set(made)
+    assert set(made) <= {entry.id for entry in DEFECTS}
     # What has no script of its own is shown by one by hand, or by another entry's.
     assert {e.id for e in DEFECTS if not e.script} == {i.entry for i in made.values() if i.shows}
 
@@ -70,7 +72,7 @@ def test_the_page_has_the_results_of_the_sweep():
     page = " ".join((DOCS / "repro.md").read_text(encoding="utf-8").split())
     assert f"**{sum(item.shows for item in made.values())} of {len(made)} known defects" in page
     for name, files in (("mlx-lm", "mlx_lm"), ("mlx-vlm", "mlx_vlm")):
-        own = [e.id for e in DEFECTS if e.engines[0].startswith(files)]
+        own = [e.id for e in DEFECTS if e.engines[0].startswith(files) and e.id in made]
         shown = sum(made[name].shows for name in own)
         assert re.search(rf"\b{shown} of the {len(own)} of {name}\b", page)
     by_hand = [entry.script for entry in DEFECTS if entry.by_hand]
