@@ -10,7 +10,7 @@ def test_it_loads_nothing_heavy(start):
         "heavy = {'mlx', 'numpy', 'rich', 'msgspec', 'click'} & set(sys.modules)\n"
         "ours = sorted(m for m in sys.modules if m.startswith('conformance'))\n"
         "print(heavy, ours)",
-        PYTHONPATH="",
+        PYTHONPATH=".",
     )
     assert done.out.startswith("set() "), done
     assert "conformance.run.registry" not in done.out
