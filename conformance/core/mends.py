@@ -26,9 +26,9 @@ class Mend:
             it does differs from the library: a mend without hits repaired nothing.
         single_stream: the defect is in the single stream too, so that the single stream, and all
             that is compared with it, is made anew with the mend.
-        whole_prompts: once it is mended, prompts are not prefilled in pieces or reused in part, so
-            that a schedule which waits for a piece reaches less than it is made for; that is not
-            held against the mend.
+        other_pieces: once it is mended, prompts are prefilled whole, or in pieces that are not
+            counted in tokens, so that what a schedule waits for may not be seen. Then findings of
+            missing witnesses are left out.
         except_families: globs of families whose code it does not repair whole: there the entry has
             no mend.
     """
@@ -38,7 +38,7 @@ class Mend:
     summary: str
     repair: Injection
     single_stream: bool = False
-    whole_prompts: bool = False
+    other_pieces: bool = False
     except_families: tuple[str, ...] = ()
 
     @property
@@ -50,7 +50,7 @@ class Mend:
 def mend(
     *defects: str,
     single_stream: bool = False,
-    whole_prompts: bool = False,
+    other_pieces: bool = False,
     except_families: tuple[str, ...] = (),
 ) -> Callable[[Injection], Mend]:
     """Make a ``Mend`` of the function below; its summary is the docstring's first paragraph.
@@ -75,7 +75,7 @@ def mend(
             summary,
             repair,
             single_stream,
-            whole_prompts,
+            other_pieces,
             except_families,
         )
 

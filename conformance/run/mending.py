@@ -148,7 +148,7 @@ class Mending:
             found = session.run(case, around=repaired, only=schedules)
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.key].count]
         seen = found.evidence
-        if any(mend.whole_prompts for mend in mends):
+        if any(mend.other_pieces for mend in mends):
             seen = tuple(finding for finding in seen if finding.check != WITNESS)
         return (*seen, *map(_without_effect, idle))
 

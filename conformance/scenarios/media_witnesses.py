@@ -24,10 +24,7 @@ def joins_text() -> Witness:
 
 
 def cut_in_span() -> Witness:
-    """A piece of prefill ended inside a medium, not at its edge, which is all that one token has.
-
-    What a model makes of one token may be many embeddings, which are cut within, uncounted.
-    """
+    """A piece of prefill ended inside a medium, not at its edge."""
 
     def seen(trace: Trace) -> bool:
         done: dict[str, int] = {}
@@ -35,10 +32,7 @@ def cut_in_span() -> Witness:
         for step in trace.steps:
             for name, count in step.output.processed.items():
                 done[name] = done.get(name, 0) + count
-                if any(
-                    start < done[name] < stop or start < done[name] == stop == start + 1
-                    for start, stop in spans.get(name, ())
-                ):
+                if any(start < done[name] < stop for start, stop in spans.get(name, ())):
                     return True
         return False
 

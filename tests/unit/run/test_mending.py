@@ -245,3 +245,23 @@ def test_a_family_that_a_mend_does_not_repair_whole_has_none():
     partial = dataclasses.replace(padding_is_masked, except_families=("ca*",))
     _, found = play(PADDING, mends=[partial])
     assert (found.expected, found.mended, found.unmended) == (True, None, (PADDING.id,))
+
+
+@mend("padding-attended")
+def prompts_are_fed_one_by_one(hits):
+    """No prompt is prefilled beside another one."""
+
+    def admit(self):
+        if self.queue and not self.prefill:
+            hits.hit()
+            self.prefill.append(self.queue.pop(0))
+
+    return replace(AttendsToPadding, "admit", admit)
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_what_cannot_be_seen_once_mended_is_missed_unless_the_mend_says_so(declared):
+    other = dataclasses.replace(prompts_are_fed_one_by_one, other_pieces=declared)
+    _, found = play(PADDING, mends=[other])
+    assert found.expected is declared
+    assert found.mended.verdict is (Verdict.EXACT if declared else Verdict.VACUOUS)

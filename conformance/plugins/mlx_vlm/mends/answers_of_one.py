@@ -41,32 +41,6 @@ def embeddings_of_ids_are_scaled(hits: Hits) -> Patch:
     )
 
 
-@mend("phi3small-masks-rows", single_stream=True)
-def unused_tokens_are_masked(hits: Hits) -> Patch:
-    """The logits of unused tokens are minus infinity, in every row."""
-    module = _language("phi3small")
-
-    def language(
-        _: Right,
-        self: Any,
-        inputs: mx.array,
-        cache: Any = None,
-        inputs_embeds: Any = None,
-        **__: Any,
-    ) -> Any:
-        hits.hit()
-        hidden = self.model(inputs, cache, inputs_embeds=inputs_embeds)
-        logits = self.model.embed_tokens.as_linear(hidden)
-        if self.mup_width_multiplier:
-            logits = logits / self.mup_width_multiplier
-        tokens = mx.arange(logits.shape[-1])
-        unused = mx.any(tokens == self._dummy_tokenizer_ids[:, None], axis=0)
-        minus_infinity = mx.array(-mx.inf, logits.dtype)
-        return module.LanguageModelOutput(logits=mx.where(unused, minus_infinity, logits))
-
-    return wrap(module.LanguageModel, "__call__", language)
-
-
 @mend("hy-v4-indexer-of-first-length", single_stream=True)
 def the_best_keys_of_any_length(hits: Hits) -> Patch:
     """The best keys are kept, whatever length the process has seen first, and prefixes reused.

@@ -17,7 +17,7 @@ def _language(family: str) -> Any:
     return importlib.import_module(f"mlx_vlm.models.{family}.language")
 
 
-@mend("florence2-in-batches", whole_prompts=True)
+@mend("florence2-in-batches", other_pieces=True)
 def each_row_of_florence2_has_its_encoder(hits: Hits) -> Patch:
     """Each row is encoded whole, its states stay with its cache, and it has its own positions."""
     language = _language("florence2")
@@ -49,7 +49,7 @@ def each_row_of_florence2_has_its_encoder(hits: Hits) -> Patch:
     )
 
 
-@mend("nemotron-parse-in-batches", whole_prompts=True)
+@mend("nemotron-parse-in-batches", other_pieces=True)
 def each_row_of_nemotron_parse_has_its_image(hits: Hits) -> Patch:
     """Each row's image stays with its cache, and masks are of the rows and of the images."""
     language = _language("nemotron_parse")

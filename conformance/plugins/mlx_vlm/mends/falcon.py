@@ -161,7 +161,7 @@ def rows_have_arguments_of_their_own(hits: Hits) -> Patch:
     return Rows(hits, "falcon_ocr", "FalconOCRTransformerModel").patch()
 
 
-@mend("falcon-ocr-images-are-cut", whole_prompts=True)
+@mend("falcon-ocr-images-are-cut", other_pieces=True)
 def images_of_falcon_ocr_are_whole(hits: Hits) -> Patch:
     """A prompt with an image is prefilled as a whole, and every row has its own arguments."""
     rows = Rows(hits, "falcon_ocr", "FalconOCRTransformerModel")

@@ -71,7 +71,7 @@ def requests_hand_their_state_along(hits: Hits) -> Patch:
     return _PerceptionRows(hits, "falcon_perception", "FalconPerceptionTransformerModel").patch()
 
 
-@mend("falcon-perception-images-are-cut", whole_prompts=True)
+@mend("falcon-perception-images-are-cut", other_pieces=True)
 def images_of_falcon_perception_are_whole(hits: Hits) -> Patch:
     """A prompt with an image is prefilled as a whole, and every row hands its state along."""
     rows = _PerceptionRows(hits, "falcon_perception", "FalconPerceptionTransformerModel")

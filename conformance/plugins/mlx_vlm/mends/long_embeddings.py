@@ -16,6 +16,7 @@ from conformance.plugins.mlx_vlm import compat
 @mend(
     "embeddings-longer-than-prompt",
     "embeddings-longer-than-prompt-quantized",
+    other_pieces=True,  # pieces that end within an image are not counted in its one token
 )
 def rows_are_padded_by_their_embeddings(hits: Hits) -> Patch:
     """A row is as long as its embeddings, and is padded by what they lack to the longest row's."""

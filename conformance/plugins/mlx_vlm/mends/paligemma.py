@@ -16,7 +16,7 @@ def _language() -> Any:
     return importlib.import_module("mlx_vlm.models.paligemma.language")
 
 
-@mend("paligemma-prompt-not-whole", whole_prompts=True)
+@mend("paligemma-prompt-not-whole", other_pieces=True)
 def prompts_are_prefilled_whole(hits: Hits) -> Patch:
     """The language model too says that prompts which attend both ways are not cut in pieces."""
 
@@ -28,7 +28,7 @@ def prompts_are_prefilled_whole(hits: Hits) -> Patch:
     return replace(_language().LanguageModel, "chunked_prefill_policy", policy)
 
 
-@mend("paligemma-padding-attended", "paligemma-padding-attended-images", whole_prompts=True)
+@mend("paligemma-padding-attended", "paligemma-padding-attended-images", other_pieces=True)
 def padding_is_masked(hits: Hits) -> Patch:
     """Where prompts attend both ways, a mask keeps the padding of a batch out."""
 
@@ -50,7 +50,7 @@ def padding_is_masked(hits: Hits) -> Patch:
     return wrap(_language().GemmaModel, "__call__", called)
 
 
-@mend("paligemma-prefix-of-whole-prompts", whole_prompts=True)
+@mend("paligemma-prefix-of-whole-prompts", other_pieces=True)
 def no_prefix_is_reused(hits: Hits) -> Patch:
     """Nothing of a prompt that attends both ways is reused for one that goes on otherwise."""
     generator = importlib.import_module("mlx_vlm.generate.ar").BatchGenerator
