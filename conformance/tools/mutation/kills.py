@@ -34,10 +34,10 @@ class Kills(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     caught: dict[str, dict[str, tuple[int, ...]]]
 
     def of(self, family: str) -> dict[str, frozenset[Place]]:
-        """The places that catch each fault in ``library/family``."""
+        """The places that catch each fault in ``library/family``; none if it was not tried."""
         return {
             fault: frozenset(Place(*self.places[index].split("/")) for index in indices)
-            for fault, indices in self.caught[family].items()
+            for fault, indices in self.caught.get(family, {}).items()
         }
 
 

@@ -29,6 +29,7 @@ from conformance.tools.mutation.killing import (
     new_findings,
     overcome,
 )
+from conformance.tools.mutation.kills import read_kills
 
 _UNSUPPORTED = Verdict.UNSUPPORTED
 
@@ -50,10 +51,12 @@ class Attempt:
 
     Attributes:
         hits: how often the defect took effect.
+        right: by scenario, the result without the fault.
         undetected: the results that no check distinguished from those without the fault.
     """
 
     hits: dict[str, Hits] = field(default_factory=dict)
+    right: dict[str, CaseResult] = field(default_factory=dict)
     undetected: list[CaseResult] = field(default_factory=list)
 
 
@@ -64,12 +67,14 @@ class Mutations:
         self._registry = registry
         self._unit = unit
         self._session = Session(registry)
-        self._right: dict[str, CaseResult] = {}
+        self._right: dict[tuple[str, str], CaseResult] = {}
         engine = registry.engines[unit.engine]
         family = registry.families[engine.library, unit.family]
         applying = registry.scenarios_for(engine, family)
         self._scenarios = {s.name for s in applying if not s.oracle_only}
         self._traits = traits(self._session.subject(self._case("batch_of_one")))
+        name = f"{engine.library}/{unit.family}"
+        self._caught = {} if unit.every_scenario else read_kills().of(name)
 
     def try_fault(self, fault: Fault) -> Trial:
         """Run the scenarios that should catch the fault until one does."""
@@ -78,16 +83,16 @@ class Mutations:
         if lacking:
             return self._trial(fault, Outcome.NOT_APPLICABLE, why=f"the family has no {lacking}")
         scenarios = [name for name in self._order(fault) if name in self._scenarios]
-        kills: list[Kill] = []
-        tried: list[str] = []
         attempt = Attempt()
-        for name in scenarios:
+        kills = self._kill_again(fault, scenarios, attempt)
+        tried = [kill.scenario for kill in kills]
+        for name in scenarios if not kills else ():
             tried.append(name)
             found = self._kill(fault, name, attempt)
             kills += [found] if found else []
             if found and not self._unit.every_scenario:
                 break
-        outcome, why = (Outcome.KILLED, "") if kills else self._undetected(tried, attempt)
+        outcome, why = (Outcome.KILLED, "") if kills else undetected(tried, attempt)
         seconds = round(time.perf_counter() - start, 3)
         return self._trial(
             fault,
@@ -97,32 +102,19 @@ class Mutations:
             tried=tuple(tried),
             why=why,
             seconds=seconds,
-            noise=self._noise(tried),
+            noise=_noise(attempt),
         )
 
-    def _undetected(self, tried: Sequence[str], attempt: Attempt) -> tuple[Outcome, str]:
-        """The outcome of a fault that no check detected, and the reason."""
-        right = [self._right[name] for name in tried]
-        if right and all(_refused(result) for result in right):
-            message = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
-            why = f"the library cannot run it without it either: {message}"
-            return Outcome.NOT_APPLICABLE, why
-        places = [place for place, hits in attempt.hits.items() if hits.count]
-        if not places:
-            why = f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
-            return Outcome.NOT_APPLICABLE, why
-        good = {f"{r.scenario}/{s.name}" for r in right for s in r.schedules if s.verdict.good}
-        led = {f"{r.scenario}/{name}" for r in attempt.undetected for name in overcome(right, r)}
-        if (good - led).isdisjoint(places):
-            return Outcome.HIDDEN, f"the family is wrong without it, too, in {', '.join(places)}"
-        return Outcome.SURVIVED, ""
-
-    def _noise(self, scenarios: Sequence[str]) -> float | None:
-        """The largest ratio of the runs without a fault, except those known to be wrong."""
-        results = [self._right[name] for name in scenarios]
-        return max(
-            (r.ratio for r in results if r.verdict.good and r.ratio is not None), default=None
-        )
+    def _kill_again(self, fault: Fault, scenarios: Sequence[str], attempt: Attempt) -> list[Kill]:
+        """The kill by one schedule that caught the fault when the tiers were chosen, if it does."""
+        known = [p for p in self._caught.get(fault.name, ()) if p.scenario in scenarios]
+        if not known:
+            return []
+        # The run without the fault is there for some: no other has to be made.
+        place = min(known, key=lambda p: (p not in self._right, scenarios.index(p.scenario), p))
+        found = self._kill(fault, place.scenario, attempt, only=place.schedule)
+        clear = found and (found.ratio is None or found.ratio >= LEAST[self._unit.dtype])
+        return [found] if found and clear else []
 
     def _order(self, fault: Fault) -> Sequence[str]:
         if not self._unit.every_scenario:
@@ -130,11 +122,14 @@ class Mutations:
         rest = (name for name in self._registry.scenarios if name not in fault.scenarios)
         return (*fault.scenarios, *rest)
 
-    def _kill(self, fault: Fault, scenario: str, attempt: Attempt) -> Kill | None:
-        case = self._case(scenario)
-        if scenario not in self._right:
-            self._right[scenario] = self._session.run(case)
-        right = self._right[scenario]
+    def _kill(
+        self, fault: Fault, scenario: str, attempt: Attempt, *, only: str = ""
+    ) -> Kill | None:
+        """The kill by the scenario, or by ``only`` one of its schedules."""
+        case, chosen = self._case(scenario), (only,) if only else ()
+        if (scenario, only) not in self._right:
+            self._right[scenario, only] = self._session.run(case, only=chosen)
+        right = attempt.right[scenario] = self._right[scenario, only]
         if _refused(right):
             return None
         # Later findings matter only for which checks alone detect a fault.
@@ -145,7 +140,7 @@ class Mutations:
             may_show = fault.may_show(scenario, schedule)
             return fault.inject(attempt.hits.setdefault(place, Hits()) if may_show else Hits())
 
-        wrong = self._session.run(case, around=around, until=until)
+        wrong = self._session.run(case, around=around, until=until, only=chosen)
         if fault.priced and (dearer := costlier(right, wrong)):
             return Kill(scenario, "cost", dearer, schedules=costlier_schedules(right, wrong))
         if not killed(fault, right, wrong):
@@ -173,6 +168,30 @@ class Mutations:
             complete=unit.every_scenario,
             **found,
         )
+
+
+def undetected(tried: Sequence[str], attempt: Attempt) -> tuple[Outcome, str]:
+    """The outcome of a fault that no check detected, and the reason."""
+    right = [attempt.right[name] for name in tried]
+    if right and all(_refused(result) for result in right):
+        message = next((f.what for f in right[0].evidence if f.verdict is _UNSUPPORTED), "")
+        why = f"the library cannot run it without it either: {message}"
+        return Outcome.NOT_APPLICABLE, why
+    places = [place for place, hits in attempt.hits.items() if hits.count]
+    if not places:
+        why = f"never took effect in {', '.join(tried)}" if tried else "no scenario applies"
+        return Outcome.NOT_APPLICABLE, why
+    good = {f"{r.scenario}/{s.name}" for r in right for s in r.schedules if s.verdict.good}
+    led = {f"{r.scenario}/{name}" for r in attempt.undetected for name in overcome(right, r)}
+    if (good - led).isdisjoint(places):
+        return Outcome.HIDDEN, f"the family is wrong without it, too, in {', '.join(places)}"
+    return Outcome.SURVIVED, ""
+
+
+def _noise(attempt: Attempt) -> float | None:
+    """The largest ratio of the runs without the fault, except those known to be wrong."""
+    results = attempt.right.values()
+    return max((r.ratio for r in results if r.verdict.good and r.ratio is not None), default=None)
 
 
 def enough(fault: Fault, right: CaseResult, found: Sequence[Finding]) -> bool:

@@ -18,15 +18,16 @@ from conformance.report.trials import Outcome, encode
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.scenarios import LADDER
+from conformance.tools.mutation.kills import Kills
 from conformance.tools.mutation.power import (
     Attempt,
-    Mutations,
     Unit,
     _signal,
     crashed,
     enough,
     halves,
     trials,
+    undetected,
     without,
 )
 
@@ -241,10 +242,10 @@ def test_a_fault_that_ends_its_process_survives(registry):
     assert (trial.outcome, trial.why) == (Outcome.SURVIVED, "its process crashed")
 
 
-def bench_whose_right_run_has(*schedules):
+def right_run(*schedules, evidence=()):
     about = ("right", "calm", "staggered", "float32", 0)
     case = CaseId(*about)
-    right = CaseResult(
+    result = CaseResult(
         str(case),
         *about,
         verdict=max(schedules, key=lambda verdict: verdict.severity),
@@ -252,37 +253,69 @@ def bench_whose_right_run_has(*schedules):
         max_abs_diff=None,
         noise=None,
         first_bad_step=None,
-        evidence=(),
+        evidence=evidence,
         versions={},
         device="cpu",
         seconds=0.0,
         schedules=tuple(ScheduleResult(f"s{i}", v) for i, v in enumerate(schedules)),
     )
-    bench = object.__new__(Mutations)
-    bench._right = {"staggered": right}
-    return bench
+    return {"staggered": result}
 
 
 def test_a_fault_is_detectable_if_it_took_effect_in_a_schedule_that_is_right_without_it():
-    bench = bench_whose_right_run_has(Verdict.EXACT, Verdict.DIVERGED)
+    of_both = right_run(Verdict.EXACT, Verdict.DIVERGED)
     right, wrong = "staggered/s0", "staggered/s1"
     for hits in ({right: Hits(1)}, {right: Hits(1), wrong: Hits(1)}):
-        assert bench._undetected(("staggered",), Attempt(hits)) == (Outcome.SURVIVED, "")
+        assert undetected(("staggered",), Attempt(hits, of_both)) == (Outcome.SURVIVED, "")
     hidden = (Outcome.HIDDEN, f"the family is wrong without it, too, in {wrong}")
     for hits in ({wrong: Hits(1)}, {right: Hits(0), wrong: Hits(1)}):
-        assert bench._undetected(("staggered",), Attempt(hits)) == hidden
+        assert undetected(("staggered",), Attempt(hits, of_both)) == hidden
     idle = (Outcome.NOT_APPLICABLE, "never took effect in staggered")
-    assert bench._undetected(("staggered",), Attempt({right: Hits(0)})) == idle
+    assert undetected(("staggered",), Attempt({right: Hits(0)}, of_both)) == idle
 
 
 def test_a_crash_that_the_family_knows_hides_a_fault():
-    bench = bench_whose_right_run_has(Verdict.EXACT, Verdict.CRASH)
-    (right,) = bench._right.values()
     crash = Finding(Verdict.CRASH, "failure", "raised", schedule="s1", got="ValueError: shapes")
-    bench._right["staggered"] = msgspec.structs.replace(right, evidence=(crash,))
+    before = right_run(Verdict.EXACT, Verdict.CRASH, evidence=(crash,))
+    hits = {"staggered/s0": Hits(1)}
+
+    def outcome(finding):
+        with_fault = msgspec.structs.replace(before["staggered"], evidence=(finding,))
+        return undetected(("staggered",), Attempt(hits, before, [with_fault]))[0]
+
     led = msgspec.structs.replace(crash, schedule="s0")
-    attempt = Attempt({"staggered/s0": Hits(1)}, [msgspec.structs.replace(right, evidence=(led,))])
-    assert bench._undetected(("staggered",), attempt)[0] is Outcome.HIDDEN
-    new = msgspec.structs.replace(led, got="TypeError: another")
-    attempt = Attempt({"staggered/s0": Hits(1)}, [msgspec.structs.replace(right, evidence=(new,))])
-    assert bench._undetected(("staggered",), attempt)[0] is Outcome.SURVIVED
+    assert outcome(led) is Outcome.HIDDEN
+    assert outcome(msgspec.structs.replace(led, got="TypeError: another")) is Outcome.SURVIVED
+
+
+def recorded(monkeypatch, name, place):
+    """The record of the tiers says that this place catches the fault in the family ``calm``."""
+    kills = Kills((place,), {"toy/calm": {name: (0,)}})
+    monkeypatch.setattr("conformance.tools.mutation.power.read_kills", lambda: kills)
+
+
+def test_the_schedule_that_caught_a_fault_before_is_played_alone(registry, monkeypatch):
+    recorded(monkeypatch, "loses", "staggered/long_into_short")
+    (trial,) = tried(registry, "loses")
+    assert (trial.outcome, trial.tried) == (Outcome.KILLED, ("staggered",))
+    assert [kill.schedules for kill in trial.kills] == [("long_into_short",)]
+    assert trial.hits == 1
+
+
+def test_a_schedule_that_catches_a_fault_no_more_is_not_the_last_word(registry, monkeypatch):
+    recorded(monkeypatch, "loses", "batch_of_one/batch_of_one")
+    (trial,) = tried(registry, "loses")
+    assert (trial.outcome, trial.tried) == (Outcome.KILLED, ("batch_of_one", "staggered"))
+
+
+@pytest.mark.parametrize("place", ["structured/joins", "cancelled/gone"])
+def test_a_record_of_another_time_is_passed_over(registry, monkeypatch, place):
+    recorded(monkeypatch, "loses", place)
+    (trial,) = tried(registry, "loses")
+    assert (trial.outcome, trial.tried) == (Outcome.KILLED, ("batch_of_one", "staggered"))
+
+
+def test_with_every_scenario_the_record_is_not_asked(registry, monkeypatch):
+    recorded(monkeypatch, "loses", "cancelled/decode")
+    (trial,) = tried(registry, "loses", every_scenario=True)
+    assert len(trial.tried) > 3
