@@ -110,6 +110,11 @@ class Engine(ABC):
         return ""
 
     @classmethod
+    def uncut(cls, model: Any) -> str:  # noqa: ARG003
+        """Why prompts of ``model`` are never prefilled in pieces; empty where they are."""
+        return ""
+
+    @classmethod
     def repro_calls(cls) -> ReproCalls | None:
         """The calls by which a script of ``conformance repro`` drives it; ``None``: no script."""
         return None

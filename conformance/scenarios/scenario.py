@@ -119,12 +119,15 @@ class Witness:
         needs: not required of an engine without these capabilities.
         shared: needs rows in one pass. For a model whose rows can't share one (``Engine.apart``)
             the case is ``unsupported``, for the engine's reason.
+        cut: needs a prompt in pieces. Not required with a model whose prompts are never cut
+            (``Engine.uncut``).
     """
 
     name: str
     seen: Callable[[Trace], bool]
     needs: frozenset[Capability] = frozenset()
     shared: bool = False
+    cut: bool = False
     schedules: tuple[str, ...] = ()
     reach: Callable[[Schedule, PrefixReuse], bool] | None = None
     essential: bool = False

@@ -82,7 +82,7 @@ def chunks(count: int) -> Witness:
         )
         return max(pieces.values(), default=0) >= count
 
-    return Witness(f"a prompt in {count} pieces", seen)
+    return Witness(f"a prompt in {count} pieces", seen, cut=True)
 
 
 def late_join() -> Witness:

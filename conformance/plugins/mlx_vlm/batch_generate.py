@@ -48,6 +48,12 @@ class MlxVlmBatchGenerate(Engine):
         self._options = options
         self._queued: list[Submission] = []
 
+    @classmethod
+    def uncut(cls, model: LoadedModel) -> str:
+        """The function asks the model, which the server's generator does not."""
+        forbids = getattr(model.model, "no_chunked_prefill", False)
+        return "the model says no_chunked_prefill" if forbids else ""
+
     def insert(self, submissions: Sequence[Submission]) -> None:
         """Queued until the next step."""
         self._queued.extend(submissions)

@@ -98,6 +98,8 @@ def _excuse(
     if rule := _excluding(witness, made, engine.prefix_reuse):
         reason = f"the engine declares PrefixReuse({rule})"
         return _Excuse(reason, unsupported=witness.essential)
+    if witness.cut and (uncut := engine.uncut(model)):
+        return _Excuse(uncut)
     apart = engine.apart(model) if witness.shared else ""
     return _Excuse(apart, unsupported=True) if apart else None
 

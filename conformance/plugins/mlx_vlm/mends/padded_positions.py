@@ -103,12 +103,16 @@ class _Hunyuan:
         rows = []
         for ids, row in zip(tokens, masks, strict=True):
             first, end = row.index(1), row[::-1].index(1)
-            own = decoder.get_xdrope_input_positions(
-                ids[first : len(ids) - end],
-                given.get("image_grid_thw"),
-                config.image_token_id,
-                config.vision_config.spatial_merge_size,
-            )
+            if len(tokens) == 1 and (made := given.get("position_ids")) is not None:
+                # The processor's: the model itself can place one image of a prompt.
+                own = made[0][:, first : len(ids) - end]
+            else:
+                own = decoder.get_xdrope_input_positions(
+                    ids[first : len(ids) - end],
+                    given.get("image_grid_thw"),
+                    config.image_token_id,
+                    config.vision_config.spatial_merge_size,
+                )
             rows.append(mx.pad(own, [(0, 0), (first, end)]))
         # The generator pads and cuts what has this name by its second axis.
         found.pos_hw = mx.stack(rows).transpose(0, 2, 1)
