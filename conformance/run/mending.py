@@ -30,14 +30,20 @@ CHECK = "mends"
 class _Plan:
     """What is played: the defects that are mended, in which schedules, and what has no mend.
 
-    ``seen`` are the defects that these schedules have.
+    ``shown`` are the defects that these schedules have; of ``seen`` a mend must have an effect.
     """
 
     defects: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
     hiding: tuple[str, ...] = ()
     mends: tuple[Mend, ...] = ()
+    shown: frozenset[str] = frozenset()
     seen: frozenset[str] = frozenset()
+
+    @property
+    def hiding_if_refused(self) -> tuple[str, ...]:
+        """The defects behind which nothing is seen where what comes after them is refused."""
+        return tuple(sorted({*self.hiding, *self.shown}))
 
 
 class Mending:
@@ -75,6 +81,8 @@ class Mending:
             return result
         start = time.perf_counter()
         findings = self._findings(case, plan)
+        if worst(findings) is Verdict.UNSUPPORTED:
+            return msgspec.structs.replace(result, unmended=plan.hiding_if_refused)
         defects, schedules = plan.defects, plan.schedules
         marked = [msgspec.structs.replace(f, mended=", ".join(defects)) for f in findings]
         return msgspec.structs.replace(
@@ -90,6 +98,8 @@ class Mending:
     ) -> bool:
         """Whether a result of before has what ``play`` would add to it today."""
         plan = self._plan(result, entries, also)
+        if result.mended is None and plan.defects:
+            return result.unmended == plan.hiding_if_refused
         defects = result.mended.defects if result.mended else ()
         return (plan.defects, plan.hiding) == (defects, result.unmended)
 
@@ -110,18 +120,18 @@ class Mending:
         lacking = {name for name, found in mends.items() if not found}
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]
-        seen = {entry.id for entry in used if _claims_any(entry, result, schedules)}
+        shown = {entry.id for entry in used if _claims_any(entry, result, schedules)}
         unknown = not result.schedules and lacking  # which schedule would be hidden
-        if not seen or unknown or (result.schedules and not schedules):
+        if not shown or unknown or (result.schedules and not schedules):
             return _Plan(hiding=hiding)
         more = {entry.id: found for entry in also if (found := self._mends_for(entry, family))}
         used += [entry for entry in also if entry.id in more]
         chosen = _unique(mend for entry in used for mend in (mends | more)[entry.id])
         # Where schedules were left out, a mend's effect may be in those.
-        effective = frozenset(() if result.left_out else seen)
+        seen = frozenset(() if result.left_out else shown)
         named = (name for entry in used for name in (entry.id, *entry.hides(family)))
         mended = dict.fromkeys(named)
-        return _Plan(tuple(mended), schedules, hiding, chosen, effective)
+        return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(shown), seen)
 
     def _mends_for(self, entry: Defect, family: str) -> list[Mend]:
         """The entry's mend and those of what it hides there; none if any of them is missing."""
@@ -148,6 +158,8 @@ class Mending:
             found = session.run(case, around=repaired, only=schedules)
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.key].count]
         seen = found.evidence
+        if found.verdict is Verdict.UNSUPPORTED:
+            return seen
         if any(mend.other_pieces for mend in mends):
             seen = tuple(finding for finding in seen if finding.check != WITNESS)
         return (*seen, *map(_without_effect, idle))

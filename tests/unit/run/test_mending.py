@@ -9,6 +9,7 @@ from miniatures.right import ContinuousBatching
 from miniatures.wrong import AttendsToPadding, LosesFirstToken
 
 from conformance.checks.expectations import Defect, Expectations
+from conformance.core.errors import Unsupported
 from conformance.core.family import Facts, Family
 from conformance.core.faults.patching import replace, together
 from conformance.core.mends import mend
@@ -176,6 +177,22 @@ def test_without_a_mend_the_entry_is_named_as_one_that_hides():
     released, found = play(PADDING, mends=[])
     assert (found.expected, found.mended, found.unmended) == (True, None, (PADDING.id,))
     assert not found.right_once_mended
+    assert found.evidence == released.evidence
+
+
+@mend("padding-attended")
+def what_comes_next_is_refused(hits):
+    """The engine says that it can't."""
+
+    def feed(self, row, piece, *, padding):
+        raise Unsupported("GatherMM currently only supports float32")
+
+    return replace(AttendsToPadding, "feed", feed)
+
+
+def test_where_the_mended_case_is_refused_the_entry_hides_what_comes_after_it():
+    released, found = play(PADDING, mends=[what_comes_next_is_refused])
+    assert (found.expected, found.mended, found.unmended) == (True, None, (PADDING.id,))
     assert found.evidence == released.evidence
 
 

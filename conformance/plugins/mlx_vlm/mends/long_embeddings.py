@@ -11,6 +11,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, together, wrap
 from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.faults.tools import part
 
 
 @mend(
@@ -86,3 +87,23 @@ def each_prompt_is_embedded_alone(hits: Hits) -> Patch:
 def _lengthened(ids: list[list[int]], lengths: list[int]) -> list[list[int]]:
     """With an id for each embedding; where there are embeddings, ids are not read."""
     return [([0] * n + list(row))[-n:] for row, n in zip(ids, lengths, strict=True)]
+
+
+@mend(
+    "llava-next-newline-in-bfloat16",
+    "llava-next-newline-in-bfloat16-joint",
+    single_stream=True,
+)
+def newlines_stay_in_mlx(hits: Hits) -> Patch:
+    """The newline of images is made an array in a dtype that NumPy has."""
+
+    def embed(right: Right, model: Any, *args: Any, **options: Any) -> Any:
+        newline = model.image_newline
+        hits.hit_if(newline.dtype == mx.bfloat16)
+        model.image_newline = newline.astype(mx.float32)
+        try:
+            return right(model, *args, **options)
+        finally:
+            model.image_newline = newline
+
+    return wrap(part("models.llava_next").Model, "get_input_embeddings", embed)

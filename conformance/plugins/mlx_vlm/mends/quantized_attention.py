@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 import mlx.core as mx
@@ -129,7 +130,17 @@ def quantized_caches_give_arrays(hits: Hits) -> Patch:
         wrap(mx, "depends", depends),
         wrap(base, "_turboquant_attention_applies", lambda *_: False),
         wrap(base, "quantized_scaled_dot_product_attention", of_arrays),
+        *_at_one_place(),
     )
+
+
+def _at_one_place() -> list[Patch]:
+    """glm5_next attends to latents in short calls, and to projected keys in others.
+
+    What is quantized would hang on the longest row.
+    """
+    module = sys.modules.get("mlx_vlm.models.glm5_next.language")
+    return [replace(module, "DECODE_BLOCK_SIZE", sys.maxsize)] if module else []
 
 
 @mend("size-of-quantized-caches")

@@ -31,6 +31,14 @@ class Apart(ContinuousBatching):
         return WHY
 
 
+class Uncut(ContinuousBatching):
+    """Its model takes prompts whole."""
+
+    @classmethod
+    def uncut(cls, model):
+        return WHY
+
+
 def judge(engine, *witnesses):
     toy = subject()
     scenario = Scenario(
@@ -71,6 +79,13 @@ def test_what_has_nothing_to_do_with_it_is_vacuous_all_the_same():
 def test_what_was_seen_is_not_excused():
     seen = Witness("what happens", lambda trace: True, shared=True)
     assert judge(Apart, seen).verdict is Verdict.EXACT
+
+
+def test_of_a_model_that_takes_prompts_whole_no_pieces_are_required():
+    outcome = judge(Uncut, never(cut=True))
+    assert (outcome.verdict, excuses(outcome)) == (Verdict.EXACT, {"what never happens": WHY})
+    assert judge(Uncut, never()).verdict is Verdict.VACUOUS
+    assert judge(ContinuousBatching, never(cut=True)).verdict is Verdict.VACUOUS
 
 
 def declaring(engine, **rules):
