@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from conformance.core.schedule import Arrival, Media, Request, Stage, Trigger
@@ -14,6 +15,20 @@ OUTPUT, LASTING = 5, 7
 # Tokens of a prefill piece where prompts are cut. One size for all scenarios, so that the oracle's
 # stream for a prompt in these pieces is made once. Divides none of the lengths above.
 PIECE = 4
+
+
+def begun_otherwise(
+    brief: Brief, prompt: tuple[int, ...], taken: Collection[int]
+) -> tuple[int, ...]:
+    """The prompt; with another first token if that is one of those ``taken``.
+
+    Prompts are drawn, so that two may begin alike by chance, or go on like an output.
+    """
+    if not prompt or prompt[0] not in taken:
+        return prompt
+    low, high = brief.tokens
+    free = next(t for t in (*range(prompt[0], high), *range(low, high)) if t not in taken)
+    return (free, *prompt[1:])
 
 
 def text_request(

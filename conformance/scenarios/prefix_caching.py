@@ -2,7 +2,8 @@
 
 A prompt of ``LONG`` tokens comes first, then prompts that share parts of it. The cache keeps whole
 blocks (or snapshots of a whole prompt), so shared parts end at a block's edge, one token before it,
-one after it and inside of it.
+one after it and inside of it. What a prompt has of its own never goes on like what is kept,
+whatever is drawn: caches that are cut at any token would else reuse more of it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
+    begun_otherwise,
     gone,
     in_prefill,
     produced,
@@ -64,15 +66,30 @@ def _first(brief: Brief, max_tokens: int) -> Request:
 
 def _after(brief: Brief, name: str, shared: int, more: int, max_tokens: int = FEW) -> Request:
     """A prompt with the first ``shared`` tokens of the long one, and ``more`` of its own."""
-    own = brief.prompt(more, variant=7) if more else ()
-    return Request(name, brief.prompt(LONG)[:shared] + own, max_tokens)
+    kept = _kept(brief, _first(brief, FEW))
+    own = begun_otherwise(brief, brief.prompt(more, variant=7), kept[shared : shared + 1])
+    return Request(name, kept[:shared] + (own if more else ()), max_tokens)
+
+
+def _kept(brief: Brief, request: Request) -> tuple[int, ...]:
+    """The tokens of the request's prompt and the first of its output, which caches may keep."""
+    return request.prompt + brief.solo(request, EngineOptions()).tokens[:1]
+
+
+def _unlike(
+    name: str, prompt: tuple[int, ...], *others: Request, brief: Brief, max_tokens: int = FEW
+) -> Request:
+    """A request whose prompt begins as none of the others does."""
+    begun = begun_otherwise(brief, prompt, [other.prompt[0] for other in others])
+    return Request(name, begun, max_tokens)
 
 
 def _swapped(brief: Brief) -> Request:
     """The long prompt with its second and third block swapped."""
     prompt = brief.prompt(LONG)
-    blocks = (prompt[:BLOCK], prompt[2 * BLOCK : 3 * BLOCK], prompt[BLOCK : 2 * BLOCK])
-    return Request("swapped", (*sum(blocks, ()), *prompt[3 * BLOCK :]), FEW)
+    first, second, third = (prompt[n * BLOCK : (n + 1) * BLOCK] for n in range(3))
+    third = begun_otherwise(brief, third, second[:1])
+    return Request("swapped", first + third + second + prompt[3 * BLOCK :], FEW)
 
 
 def _one_by_one(name: str, requests: list[Request]) -> Schedule:
@@ -97,14 +114,14 @@ def _in_turn(brief: Brief) -> Schedule:
 
 def _beside_cold(brief: Brief) -> Schedule:
     """Rows with more, less and nothing to reuse in one prefill, in pieces."""
+    first = _first(brief, FEW)
     rows = (
         text_request(brief, "again", LONG, max_tokens=SOME),
-        text_request(brief, "cold", MEDIUM, max_tokens=SOME),
+        _unlike("cold", brief.prompt(MEDIUM), first, brief=brief, max_tokens=SOME),
         _after(brief, "in_block", SHARED + 2, SHORT, max_tokens=SOME),
         _after(brief, "longer", LONG, SHORT, max_tokens=SOME),
     )
-    first = together(_first(brief, FEW))
-    arrivals = (first, together(*rows, when=gone("first")))
+    arrivals = (together(first), together(*rows, when=gone("first")))
     return Schedule("beside_cold", arrivals, options=_options(PIECE))
 
 
@@ -114,15 +131,18 @@ def _late(brief: Brief) -> Schedule:
     Then one reuses the other of the two that were prefilled together. Their snapshots are taken one
     token apart, when a window's storage has wrapped around.
     """
-    other = Request("other_again", brief.prompt(OTHER) + brief.prompt(TWO, variant=7), FEW)
+    first = _first(brief, OUTPUT)
+    other = _unlike("other", brief.prompt(OTHER), first, brief=brief)
+    own = begun_otherwise(brief, brief.prompt(TWO, variant=7), _kept(brief, other)[OTHER:])
+    again = Request("other_again", other.prompt + own, FEW)
     return Schedule(
         "late",
         (
-            together(_first(brief, OUTPUT), text_request(brief, "other", OTHER, max_tokens=FEW)),
+            together(first, other),
             together(
                 _after(brief, "late", SHARED + 2, SHORT, max_tokens=SOME), when=produced("first", 1)
             ),
-            together(other, when=gone("late")),
+            together(again, when=gone("late")),
         ),
         options=_options(),
     )
@@ -130,18 +150,17 @@ def _late(brief: Brief) -> Schedule:
 
 def _evicted(brief: Brief) -> Schedule:
     """There is space for one prompt: the next one evicts it, even while it decodes."""
+    first = text_request(brief, "first", LONG, max_tokens=FEW)
+    again = text_request(brief, "again", LONG, max_tokens=4)
+    other = _unlike("other", brief.prompt(LONG, variant=1), first, brief=brief)
+    last = _unlike("next", brief.prompt(LONG, variant=2), first, other, brief=brief, max_tokens=1)
     return Schedule(
         "evicted",
         (
-            together(text_request(brief, "first", LONG, max_tokens=FEW)),
-            together(
-                text_request(brief, "other", LONG, variant=1, max_tokens=FEW), when=gone("first")
-            ),
-            together(text_request(brief, "again", LONG, max_tokens=4), when=gone("other")),
-            together(
-                text_request(brief, "next", LONG, variant=2, max_tokens=1),
-                when=produced("again", 1),
-            ),
+            together(first),
+            together(other, when=gone("first")),
+            together(again, when=gone("other")),
+            together(last, when=produced("again", 1)),
         ),
         options=_options(blocks=LONG // BLOCK, snapshots=1),
     )

@@ -5,6 +5,7 @@ import dataclasses
 import msgspec
 
 from conformance.core.engine import Capability
+from conformance.scenarios.foreseen import common
 from miniatures.fakes import AnswersAtOnce, JoinsLate
 from miniatures.right import ContinuousBatching
 
@@ -125,3 +126,25 @@ class KeepsEnded(KeepsPrefixes):
             if name in before and not self.decode:
                 self.keep(tuple(before[name].request.prompt))
         return output
+
+
+class CutsSequences(KeepsPrefixes):
+    """Keeps prompts, and outputs when they end, and cuts them wherever another prompt differs."""
+
+    def leave(self, ended):
+        super().leave(ended)
+        for row in ended if self.options.prefix_caching is not None else ():
+            self.keep((*row.fed, *row.todo))
+
+    def prefixes(self, prompt):
+        return [prompt]
+
+    def room(self):
+        return self.options.prefix_caching.snapshots
+
+    def reuse(self, row):
+        prompt = tuple(row.todo)
+        count = max((common(prompt[:-1], kept) for kept in self.kept), default=0)
+        if count:
+            self.reused[row.name] = count
+            row.fed, row.todo = list(prompt[:count]), list(prompt[count:])
