@@ -6,7 +6,8 @@ from collections.abc import Set
 
 import msgspec
 
-from conformance.core.schedule import Arrival, Processor, Request, Sampler, Schedule, triggers
+from conformance.core.schedule import Arrival, Request, Schedule, triggers
+from conformance.core.token_choice import Processor, Sampler
 from conformance.tools.vectors.contents import LeftOut
 
 # Arguments of mlx-lm's processors that any engine can support: see docs/vectors.md.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.checks.sampled import drawable
-from conformance.core.schedule import Sampler
+from conformance.core.token_choice import Sampler
 
 # 0.4, 0.3, 0.15, 0.1, 0.05
 PROBS = np.array([0.1, 0.4, 0.05, 0.3, 0.15])

@@ -11,10 +11,8 @@ from conformance.core.schedule import (
     Arrival,
     Continuation,
     Probe,
-    Processor,
     Removal,
     Request,
-    Sampler,
     Schedule,
     Stage,
     Trigger,
@@ -23,6 +21,7 @@ from conformance.core.schedule import (
     triggers,
     validate,
 )
+from conformance.core.token_choice import Processor, Sampler
 
 FULL = Schedule(
     "full",

@@ -10,11 +10,11 @@ from conformance.core.schedule import (
     Continuation,
     Removal,
     Request,
-    Sampler,
     Schedule,
     Stage,
     Trigger,
 )
+from conformance.core.token_choice import Sampler
 from conformance.core.trace import FinishReason
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.plugins.mlx_lm.library import MlxLm

@@ -8,7 +8,7 @@ import pytest
 from conformance.backend.sampling import ForcedSampler, SeededSampler
 from conformance.core.errors import ScheduleError
 from conformance.core.grammar import Grammar
-from conformance.core.schedule import Processor, Sampler
+from conformance.core.token_choice import Processor, Sampler
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 FLAT = mx.zeros((1, 64))

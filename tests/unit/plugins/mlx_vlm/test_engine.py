@@ -5,16 +5,8 @@ import pytest
 
 from conformance.core.engine import Capability, Submission
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import (
-    Arrival,
-    Media,
-    Processor,
-    Removal,
-    Request,
-    Schedule,
-    Stage,
-    Trigger,
-)
+from conformance.core.schedule import Arrival, Media, Removal, Request, Schedule, Stage, Trigger
+from conformance.core.token_choice import Processor
 from conformance.core.trace import FinishReason
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
