@@ -1,7 +1,8 @@
 """Which tokens a library's filters may leave to sample from, given logprobs known within a noise.
 
 The filters are those of mlx_lm/sample_utils.py, for one row: top-p, min-p, XTC, top-k, in that
-order; and our own choice by rank. What is not known here (random numbers, other filters) forbids no token.
+order; and our own choice by rank. What is not known here (random numbers, other filters) forbids no
+token.
 """
 
 from __future__ import annotations
