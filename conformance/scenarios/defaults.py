@@ -96,9 +96,10 @@ def _own(brief: Brief, given: dict[str, Any]) -> list[Request]:
 
 
 def _of_engine(brief: Brief, name: str, sampler: Sampler) -> Schedule:
-    """Rows that all have a sampler that filters by what is likely in its own row."""
+    """Rows that all have a sampler that filters by what is likely in its own row; no padding."""
     rows = [
-        text_request(brief, f"r{n}", n, max_tokens=3, sampler=sampler) for n in (MEDIUM, SHORT, TWO)
+        text_request(brief, f"r{variant}", MEDIUM, variant=variant, max_tokens=3, sampler=sampler)
+        for variant in range(3)
     ]
     return Schedule(name, (together(*rows),), options=EngineOptions(sampler=sampler))
 
@@ -134,17 +135,17 @@ def _processors_leave(brief: Brief) -> Schedule:
 
 
 def _penalties(brief: Brief) -> Schedule:
-    """Penalties count the tokens of their own row, its prompt's too, also after a join."""
+    """Penalties count the tokens of their own row, its prompt's too; other rows have none."""
     repeated = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 12})
     counted = Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3})
-    rows = (
-        text_request(brief, "repeated", MEDIUM, max_tokens=LASTING, processors=(repeated,)),
-        text_request(brief, "plain", LONG, max_tokens=LASTING),
-        text_request(brief, "counted", SHORT, max_tokens=3, processors=(counted,)),
-    )
-    late = text_request(brief, "late", LONG, variant=1, max_tokens=3, processors=(repeated,))
-    arrivals = (together(*rows), together(late, when=produced("repeated", 2)))
-    return Schedule("penalties", arrivals)
+    # Right even where a single stream shows processors the last token of a prompt alone.
+    last = Processor("library", {"repetition_penalty": 3.0, "repetition_context_size": 1})
+    own = {"repeated": (repeated,), "plain": (), "counted": (counted,), "last": (last,)}
+    rows = [
+        text_request(brief, name, MEDIUM, variant=variant, max_tokens=2 + variant, processors=given)
+        for variant, (name, given) in enumerate(own.items())
+    ]
+    return Schedule("penalties", (together(*rows),))
 
 
 def _history_grows(brief: Brief) -> Schedule:
