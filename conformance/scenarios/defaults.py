@@ -67,7 +67,8 @@ def ends_apart(brief: Brief) -> Schedule:
 def bias(brief: Brief, number: int) -> Processor:
     """A processor that looks at no history: it favours some tokens, others for other numbers."""
     low, high = brief.tokens
-    liked = {low + (high - low) * part // 16 + number for part in range(16)}
+    count = high - low
+    liked = {low + (count * part // 16 + number) % count for part in range(16)}
     return Processor("library", {"logit_bias": {str(token): 4.0 for token in sorted(liked)}})
 
 
