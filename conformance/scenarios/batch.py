@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
-from conformance.scenarios import defaults, lengthy
+from conformance.scenarios import engine_sampling, lengthy
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, text_request, together
 from conformance.scenarios.scenario import Brief, Scenario
@@ -70,7 +70,7 @@ def _early_finish(brief: Brief) -> list[Schedule]:
     schedules = [plain, lengthy.of_eight(brief)]
     # Engines in which requests arrive late have such schedules in `samplers`.
     if brief.capabilities & _LATE_DEFAULTS == {Capability.DEFAULTS}:
-        schedules.append(defaults.ends_apart(brief))
+        schedules.append(engine_sampling.ends_apart(brief))
     return schedules
 
 

@@ -12,7 +12,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Probe, Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason, Trace
-from conformance.scenarios import defaults
+from conformance.scenarios import engine_sampling
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
     LASTING,
@@ -107,7 +107,7 @@ def _stop_edges(brief: Brief) -> Schedule:
 
 def _samplers(brief: Brief) -> list[Schedule]:
     sampled = _sampled(brief) if brief.capabilities >= _SAMPLING else []
-    return [*sampled, _penalty_in_pieces(brief), *defaults.default_schedules(brief)]
+    return [*sampled, _penalty_in_pieces(brief), *engine_sampling.default_schedules(brief)]
 
 
 def _penalty_in_pieces(brief: Brief) -> Schedule:
@@ -150,11 +150,11 @@ def _sampled(brief: Brief) -> list[Schedule]:
         text_request(brief, f"s{n}", n, max_tokens=3, sampler=chain) for n in (LONG, SHORT, TWO)
     ]
     narrow = [
-        text_request(brief, f"p{n}", n, max_tokens=3, sampler=defaults.NUCLEUS)
+        text_request(brief, f"p{n}", n, max_tokens=3, sampler=engine_sampling.NUCLEUS)
         for n in (MEDIUM, SHORT, TWO)
     ]
     rare = [
-        text_request(brief, f"x{n}", n, max_tokens=3, sampler=defaults.UNLIKELY)
+        text_request(brief, f"x{n}", n, max_tokens=3, sampler=engine_sampling.UNLIKELY)
         for n in (MEDIUM, SHORT, TWO)
     ]
     return [
@@ -243,22 +243,22 @@ SAMPLERS = Scenario(
         replace(seen.late_join(), needs=_SAMPLING).shown_in("per_row"),
         Witness(
             "a row with its own processors beside one with the engine's",
-            defaults.joined_either_way,
-            needs=defaults.OF_DEFAULTS,
+            engine_sampling.joined_either_way,
+            needs=engine_sampling.OF_DEFAULTS,
         ).shown_in("own_joins_defaults", "defaults_join_own"),
         Witness(
             "a token that the engine's sampler chose",
-            defaults.chose_second,
-            needs=defaults.OF_DEFAULTS | {Capability.LOGPROBS},
+            engine_sampling.chose_second,
+            needs=engine_sampling.OF_DEFAULTS | {Capability.LOGPROBS},
         ).shown_in("own_joins_defaults", "defaults_join_own"),
         Witness(
             "processors that join after all others have left",
-            defaults.last_processor_left,
+            engine_sampling.last_processor_left,
             needs=frozenset({Capability.LATE_JOIN}),
         ).shown_in("processors_leave"),
         Witness(
             "a history of more than 256 tokens",
-            partial(defaults.history_of, defaults.STEP),
+            partial(engine_sampling.history_of, engine_sampling.STEP),
             needs=frozenset({Capability.SAMPLERS}),
         ).shown_in("history_grows"),
         Witness("a penalty over a prompt in pieces", _penalised_in_pieces).shown_in(

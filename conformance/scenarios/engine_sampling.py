@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
@@ -52,7 +53,9 @@ def default_schedules(brief: Brief) -> list[Schedule]:
         found.append(_history_grows(brief))
     elif Capability.DEFAULTS in brief.capabilities:
         found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
-        found += [_of_engine(brief, "engines_top_p", NUCLEUS)]
+        # Where tokens are much alike, the smallest nucleus has several.
+        best = replace(NUCLEUS, args=NUCLEUS.args | {"top_k": 1})
+        found += [_of_engine(brief, "engines_top_p", best)]
     return found
 
 
