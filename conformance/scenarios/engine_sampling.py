@@ -1,7 +1,8 @@
 """A sampler and processors of the engine itself, for requests that bring none; and processors.
 
 An engine keeps a row's own sampler and processors beside those of the engine. Rows of both kinds
-join each other here in both orders, and rows with processors leave.
+join each other here in both orders, and rows with processors leave. All prompts have one length:
+padding has scenarios of its own.
 """
 
 from __future__ import annotations
@@ -81,21 +82,24 @@ def _defaults(brief: Brief) -> tuple[EngineOptions, dict[str, Any]]:
     return EngineOptions(sampler=SECOND, processors=(bias(brief, 0),)), given
 
 
-def _plain(brief: Brief, given: dict[str, Any], variant: int) -> tuple[Request, ...]:
-    lengths = {"engines_medium": MEDIUM, "engines_two": TWO}
+def _plain(brief: Brief, given: dict[str, Any]) -> tuple[Request, ...]:
     return tuple(
-        text_request(brief, name, n, variant=variant, max_tokens=LASTING, **given)
-        for name, n in lengths.items()
+        text_request(brief, f"engines_{n}", MEDIUM, variant=n, max_tokens=LASTING, **given)
+        for n in range(2)
     )
 
 
 def _own(brief: Brief, given: dict[str, Any]) -> list[Request]:
     """A request with processors of its own and, where engines take one, one with a sampler."""
     own = {"processors": (bias(brief, 1),)}
-    found = [text_request(brief, "processors", SHORT, max_tokens=LASTING, **given | own)]
+    found = [
+        text_request(brief, "processors", MEDIUM, variant=2, max_tokens=LASTING, **given | own)
+    ]
     if Capability.SAMPLERS in brief.capabilities:
-        seeded = {"sampler": Sampler("seeded", {"temperature": 0.8, "seed": 4})}
-        found.append(text_request(brief, "sampler", LONG, max_tokens=LASTING, **given | seeded))
+        own = {"sampler": Sampler("seeded", {"temperature": 0.8, "seed": 4})}
+        found.append(
+            text_request(brief, "sampler", MEDIUM, variant=3, max_tokens=LASTING, **given | own)
+        )
     return found
 
 
@@ -111,10 +115,10 @@ def _of_engine(brief: Brief, name: str, sampler: Sampler) -> Schedule:
 def _own_joins_defaults(brief: Brief) -> Schedule:
     options, given = _defaults(brief)
     late = [
-        together(request, when=produced("engines_medium", after))
+        together(request, when=produced("engines_0", after))
         for after, request in enumerate(_own(brief, given), start=1)
     ]
-    arrivals = (together(*_plain(brief, given, 0)), *late)
+    arrivals = (together(*_plain(brief, given)), *late)
     return Schedule("own_joins_defaults", arrivals, options=options)
 
 
@@ -122,19 +126,20 @@ def _defaults_join_own(brief: Brief) -> Schedule:
     options, given = _defaults(brief)
     # Each in a call of its own: see the adapter of mlx-lm.
     first: list[Arrival] = [together(request) for request in _own(brief, given)]
-    late = together(*_plain(brief, given, 1), when=produced("processors", 2))
+    late = together(*_plain(brief, given), when=produced("processors", 2))
     return Schedule("defaults_join_own", (*first, late), options=options)
 
 
 def _processors_leave(brief: Brief) -> Schedule:
     """Rows with processors leave one by one, from between rows without; then another one joins."""
-    rows = (
-        text_request(brief, "a", SHORT, max_tokens=2, processors=(bias(brief, 1),)),
-        text_request(brief, "plain", MEDIUM, max_tokens=LASTING),
-        text_request(brief, "b", TWO, max_tokens=4, processors=(bias(brief, 2),)),
-        text_request(brief, "other", LONG, max_tokens=LASTING),
-    )
-    late = text_request(brief, "late", SHORT, variant=1, max_tokens=3, processors=(bias(brief, 3),))
+    outputs = {"a": 2, "plain": LASTING, "b": 4, "other": LASTING}
+    given = {"a": (bias(brief, 1),), "b": (bias(brief, 2),)}
+    rows = [
+        text_request(brief, name, MEDIUM, variant=n, max_tokens=out, processors=given.get(name, ()))
+        for n, (name, out) in enumerate(outputs.items())
+    ]
+    own = (bias(brief, 3),)
+    late = text_request(brief, "late", MEDIUM, variant=4, max_tokens=3, processors=own)
     return Schedule("processors_leave", (together(*rows), together(late, when=gone("b"))))
 
 
