@@ -96,9 +96,9 @@ def _own(brief: Brief, given: dict[str, Any]) -> list[Request]:
         text_request(brief, "processors", MEDIUM, variant=2, max_tokens=LASTING, **given | own)
     ]
     if Capability.SAMPLERS in brief.capabilities:
-        own = {"sampler": Sampler("seeded", {"temperature": 0.8, "seed": 4})}
+        seeded = {"sampler": Sampler("seeded", {"temperature": 0.8, "seed": 4})}
         found.append(
-            text_request(brief, "sampler", MEDIUM, variant=3, max_tokens=LASTING, **given | own)
+            text_request(brief, "sampler", MEDIUM, variant=3, max_tokens=LASTING, **given | seeded)
         )
     return found
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from mlx_lm.models.cache import TokenBuffer
+
 from conformance.backend.shared_faults import OUTPUT
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, together, wrap
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
 
 _BATCH = generate.GenerationBatch
@@ -80,3 +82,27 @@ def no_processors_once_all_have_left(hits: Hits) -> Patch:
             self.logits_processors[rows:] = [()] * (len(self.uids) - rows)
 
     return together(wrap(_BATCH, "filter", filter_rows), wrap(_BATCH, "extend", extend))
+
+
+@_fault(
+    "G2.history-without-the-prefix",
+    source="no report of mlx-lm: mlx-vlm has it (docs/defects/mlx_vlm)",
+    kills=("prefix_caching/penalised",),
+)
+def history_without_the_prefix(hits: Hits) -> Patch:
+    """Processors are not shown the tokens of the cache that a request goes on from."""
+    # A list of tokens goes from the call to the batch as the same object, which grows.
+    cached: dict[int, tuple[list[int], int]] = {}
+
+    def insert(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        given = options.get("all_tokens") or ()
+        cached.update({id(tokens): (tokens, len(tokens)) for tokens in given})
+        return right(self, *args, **options)
+
+    def buffer(tokens: list[int]) -> Any:
+        _, known = cached.get(id(tokens), ([], 0))
+        hits.hit_if(known)
+        return TokenBuffer(tokens[known:])
+
+    found = wrap(generate.BatchGenerator, "insert_segments", insert)
+    return together(found, replace(generate, "TokenBuffer", buffer))
