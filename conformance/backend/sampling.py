@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.core.errors import ScheduleError
 from conformance.core.grammar import Grammar
-from conformance.core.schedule import Processor
+from conformance.core.token_choice import Processor
 
 SamplerFn = Callable[[mx.array], mx.array]
 ProcessorFn = Callable[[mx.array, mx.array], mx.array]
@@ -46,6 +46,19 @@ class SeededSampler:
         key = mx.random.key(self._seed * 1_000_003 + self._calls)
         self._calls += 1
         return mx.random.categorical(logprobs.astype(mx.float32) * self._scale, key=key)
+
+
+def ranked(rank: int) -> SamplerFn:
+    """A sampler of the token that is likeliest but for ``rank`` others: 0 is greedy.
+
+    Without random numbers and state, so that one serves all rows.
+    """
+
+    def sampler(logprobs: mx.array) -> mx.array:
+        """``[rows, vocab]`` in, ``[rows]`` out."""
+        return mx.argsort(logprobs, axis=-1)[:, -1 - rank]
+
+    return sampler
 
 
 class GrammarProcessor:

@@ -1,7 +1,8 @@
 """Which tokens a library's filters may leave to sample from, given logprobs known within a noise.
 
 The filters are those of mlx_lm/sample_utils.py, for one row: top-p, min-p, XTC, top-k, in that
-order. What is not known here (random numbers, other filters) forbids no token.
+order; and our own choice by rank. What is not known here (random numbers, other filters) forbids no
+token.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.core.schedule import Sampler
+from conformance.core.token_choice import Sampler
 
-_KNOWN = {"temp", "top_p", "min_p", "xtc_probability", "xtc_threshold", "top_k"}
+_KNOWN = {"temp", "top_p", "min_p", "xtc_probability", "xtc_threshold", "top_k", "rank"}
 
 
 def drawable(sampler: Sampler, logprobs: np.ndarray, noise: float) -> np.ndarray:
@@ -23,9 +24,11 @@ def drawable(sampler: Sampler, logprobs: np.ndarray, noise: float) -> np.ndarray
         logprobs: ``[vocab]``; each may be wrong by ``noise`` nats, so two of them by twice that.
     """
     args = sampler.args
-    if sampler.kind != "library" or set(args) - _KNOWN:
+    if sampler.kind not in ("library", "rank") or set(args) - _KNOWN:
         return np.ones(logprobs.shape, bool)
     slack = 2 * noise
+    if sampler.kind == "rank":
+        return _ranked(logprobs, int(args["rank"]), slack)
     left = _Left(logprobs.astype(np.float64), np.isfinite(logprobs), np.isfinite(logprobs))
     if not args.get("temp"):
         return _top_k(left, 1, slack).maybe
@@ -50,6 +53,13 @@ class _Left:
 
     def only(self, maybe: np.ndarray, surely: np.ndarray) -> _Left:
         return _Left(self.logprobs, self.maybe & maybe, self.surely & surely)
+
+
+def _ranked(logprobs: np.ndarray, rank: int, slack: float) -> np.ndarray:
+    """Those as likely as the token that is likeliest but for ``rank`` others."""
+    chosen = np.sort(logprobs)[-1 - rank]
+    near: np.ndarray = np.abs(logprobs - chosen) <= slack
+    return near
 
 
 def _top_p(left: _Left, share: float, slack: float) -> _Left:

@@ -36,6 +36,7 @@ class Capability(enum.StrEnum):
     CANCEL = "cancel"  # remove() in every stage
     SAMPLERS = "samplers"  # a sampler for each request
     PROCESSORS = "processors"  # logits processors for each request
+    DEFAULTS = "defaults"  # a sampler and logits processors for requests that bring none
     STOP = "stop"  # stop sequences for each request
     SEGMENTS = "segments"  # a prompt in given pieces
     PREFIX = "prefix"  # a request can continue from an extracted cache

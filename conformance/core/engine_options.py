@@ -1,8 +1,10 @@
-"""The options an engine is made with: sizes, quantized caches, drafting, prefix caching."""
+"""The options an engine is made with: sizes, caches, drafting, a sampler for all requests."""
 
 from __future__ import annotations
 
 import msgspec
+
+from conformance.core.token_choice import Processor, Sampler
 
 # Group sizes of uniform quantization that are tried where heads can be cut into them.
 KV_GROUPS = (32, 64)
@@ -58,6 +60,9 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     ``prefill_step_size`` and ``max_kv_size`` are in tokens, the batch sizes in requests.
     ``max_kv_size`` bounds the cache of families that leave the choice of cache to the library.
     ``kv``, ``drafting`` and ``prefix_caching`` are off if ``None``.
+
+    ``sampler`` and ``processors`` are the engine's own, for requests that bring none. A request
+    that names the same ones is inserted without them, so that the engine's must take effect.
     """
 
     prefill_step_size: int = 2048
@@ -67,3 +72,5 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     kv: KvQuant | None = None
     drafting: Drafting | None = None
     prefix_caching: PrefixCaching | None = None
+    sampler: Sampler | None = None
+    processors: tuple[Processor, ...] = ()

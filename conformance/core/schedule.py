@@ -7,12 +7,12 @@ model, an engine or an array library; a scenario makes schedules, the runner pla
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 import msgspec
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ScheduleError
+from conformance.core.token_choice import Processor, Sampler
 
 
 class Stage(enum.StrEnum):
@@ -23,20 +23,6 @@ class Stage(enum.StrEnum):
     DECODE = "decode"
     FINISHED = "finished"
     REMOVED = "removed"
-
-
-class Sampler(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to choose a token: a ``kind`` that the library plugin defines, and its arguments."""
-
-    kind: str
-    args: dict[str, float | int] = {}
-
-
-class Processor(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A logits processor: a ``kind`` that the library plugin defines, and its arguments."""
-
-    kind: str
-    args: dict[str, Any] = {}
 
 
 class Continuation(msgspec.Struct, frozen=True):
@@ -84,6 +70,16 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     segments: tuple[int, ...] = ()
     continues: Continuation | None = None
     media: tuple[Media, ...] = ()
+
+
+def own_sampler(request: Request, options: EngineOptions) -> Sampler | None:
+    """The sampler to insert ``request`` with; ``None`` where it has the engine's, or none."""
+    return None if request.sampler == options.sampler else request.sampler
+
+
+def own_processors(request: Request, options: EngineOptions) -> tuple[Processor, ...]:
+    """The processors to insert ``request`` with; none where it has the engine's, or none."""
+    return () if request.processors == options.processors else request.processors
 
 
 class Trigger(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -178,22 +174,7 @@ def validate(schedule: Schedule) -> Schedule:
         if request.request_id in seen:
             raise ScheduleError(f"{where}: the id is used twice")
         seen.add(request.request_id)
-        if not request.prompt:
-            raise ScheduleError(f"{where}: prompt is empty")
-        if request.max_tokens < 1:
-            raise ScheduleError(f"{where}: max_tokens is {request.max_tokens}, must be at least 1")
-        if request.segments and sum(request.segments) != len(request.prompt):
-            raise ScheduleError(
-                f"{where}: segments add up to {sum(request.segments)}, "
-                f"the prompt has {len(request.prompt)} tokens"
-            )
-        for media in request.media:
-            placed = 0 <= media.span[0] < media.span[1] <= len(request.prompt)
-            if not placed and media.span != (0, 0):
-                raise ScheduleError(
-                    f"{where}: {media.kind} has span {media.span}, "
-                    f"no place in a prompt of {len(request.prompt)} tokens"
-                )
+        _check(request, schedule.options, where)
         if request.continues and request.continues.request_id not in seen:
             raise ScheduleError(
                 f"{where}: continues {request.continues.request_id!r}, which arrives no earlier"
@@ -207,6 +188,30 @@ def validate(schedule: Schedule) -> Schedule:
                 f"schedule {schedule.name!r}: trigger on unknown request {trigger.request_id!r}"
             )
     return schedule
+
+
+def _check(request: Request, options: EngineOptions, where: str) -> None:
+    """What of a request must hold whatever the others are."""
+    if not request.prompt:
+        raise ScheduleError(f"{where}: prompt is empty")
+    if request.max_tokens < 1:
+        raise ScheduleError(f"{where}: max_tokens is {request.max_tokens}, must be at least 1")
+    if options.sampler is not None and request.sampler is None:
+        raise ScheduleError(f"{where}: it names no sampler, and would get the engine's")
+    if options.processors and not request.processors:
+        raise ScheduleError(f"{where}: it names no processors, and would get the engine's")
+    if request.segments and sum(request.segments) != len(request.prompt):
+        raise ScheduleError(
+            f"{where}: segments add up to {sum(request.segments)}, "
+            f"the prompt has {len(request.prompt)} tokens"
+        )
+    for media in request.media:
+        placed = 0 <= media.span[0] < media.span[1] <= len(request.prompt)
+        if not placed and media.span != (0, 0):
+            raise ScheduleError(
+                f"{where}: {media.kind} has span {media.span}, "
+                f"no place in a prompt of {len(request.prompt)} tokens"
+            )
 
 
 def triggers(schedule: Schedule) -> tuple[Trigger, ...]:

@@ -23,7 +23,8 @@ from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Processor, Sampler, Stage
+from conformance.core.schedule import Stage
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import (
     CachedLayer,
     FinishReason,

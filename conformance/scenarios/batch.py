@@ -5,10 +5,12 @@ from __future__ import annotations
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
+from conformance.scenarios import engine_sampling, lengthy
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, text_request, together
 from conformance.scenarios.scenario import Brief, Scenario
 
+_LATE_DEFAULTS = frozenset({Capability.DEFAULTS, Capability.LATE_JOIN})
 NONE: frozenset[Capability] = frozenset()
 # Batch sizes around those at which kernels change, including quantized kernels.
 WIDTHS = (1, 2, 3, 4, 5, 8, 9, 16, 17, 33)
@@ -44,6 +46,7 @@ def _ragged(brief: Brief) -> list[Schedule]:
     return [
         Schedule("ragged", (together(*_ragged_requests(brief)),)),
         Schedule("one_beside_medium", (together(*tiny),)),
+        lengthy.long_prompts(brief),
     ]
 
 
@@ -56,13 +59,19 @@ def _chunked(brief: Brief) -> list[Schedule]:
     return [
         Schedule("ragged", (together(*_ragged_requests(brief)),), options=options),
         Schedule("edges", (together(*edges),), options=options),
+        lengthy.long_pieces(brief),
     ]
 
 
 def _early_finish(brief: Brief) -> list[Schedule]:
     outputs = {LONG: 2, SHORT: 6, MEDIUM: 1, TWO: 4}
     requests = [text_request(brief, f"r{n}", n, max_tokens=out) for n, out in outputs.items()]
-    return [Schedule("early_finish", (together(*requests),))]
+    plain = Schedule("early_finish", (together(*requests),))
+    schedules = [plain, lengthy.of_eight(brief)]
+    # Engines in which requests arrive late have such schedules in `samplers`.
+    if brief.capabilities & _LATE_DEFAULTS == {Capability.DEFAULTS}:
+        schedules.append(engine_sampling.ends_apart(brief))
+    return schedules
 
 
 def _slot_reuse(brief: Brief) -> list[Schedule]:
@@ -131,6 +140,8 @@ RAGGED = Scenario(
         seen.rows_together(4).shown_in("ragged"),
         seen.prefill_together(4).shown_in("ragged"),
         seen.padding().shown_in("ragged"),
+        seen.long_prompt(2 * lengthy.STEP).shown_in("long"),
+        seen.many_tokens(lengthy.MANY).shown_in("long"),
     ),
 )
 CHUNKED = Scenario(
@@ -139,7 +150,12 @@ CHUNKED = Scenario(
     "prefill in pieces",
     frozenset({Capability.CHUNKED}),
     _chunked,
-    (seen.rows_together(4).shown_in("edges"), seen.padding(), seen.chunks(3)),
+    (
+        seen.rows_together(4).shown_in("edges"),
+        seen.padding(),
+        seen.chunks(3),
+        seen.long_prompt(2 * lengthy.STEP).shown_in("long"),
+    ),
 )
 EARLY_FINISH = Scenario(
     "early_finish",
@@ -147,7 +163,11 @@ EARLY_FINISH = Scenario(
     "rows that end at different steps",
     NONE,
     _early_finish,
-    (seen.rows_together(4), seen.leaves_early()),
+    (
+        seen.rows_together(4),
+        seen.leaves_early(),
+        seen.leaves_early(of=7).shown_in("of_eight"),
+    ),
 )
 SLOT_REUSE = Scenario(
     "slot_reuse",

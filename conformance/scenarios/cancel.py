@@ -19,6 +19,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.lengthy import decode_of_eight
 from conformance.scenarios.scenario import Brief, Scenario
 
 
@@ -166,7 +167,7 @@ def _longest(brief: Brief) -> list[Schedule]:
 
 def _cancelled(brief: Brief) -> list[Schedule]:
     makers = (_queued, _prefill, _prefill_all, _decode, _every_stage)
-    return [*(make(brief) for make in makers), *_longest(brief)]
+    return [*(make(brief) for make in makers), *_longest(brief), decode_of_eight(brief)]
 
 
 CANCELLED = Scenario(
@@ -186,8 +187,9 @@ CANCELLED = Scenario(
             "queued", "decode", "every_stage", "longest_in_decode"
         ),
         seen.removed_from(Stage.DECODE, among=5).shown_in("decode"),
+        seen.removed_from(Stage.DECODE, among=8).shown_in("decode_of_eight"),
         seen.longest_leaves(Stage.PREFILL).shown_in("longest_in_prefill"),
         seen.longest_leaves(Stage.DECODE).shown_in("longest_in_decode"),
-        seen.follow_up().shown_in("queued", "prefill", "prefill_all", "decode", "longest_in_*"),
+        seen.follow_up().shown_in("queued", "prefill", "prefill_all", "decode*", "longest_in_*"),
     ),
 )

@@ -21,16 +21,8 @@ from conformance.core.engine_options import (
     KvQuant,
     PrefixCaching,
 )
-from conformance.core.schedule import (
-    Arrival,
-    Continuation,
-    Processor,
-    Removal,
-    Request,
-    Sampler,
-    Schedule,
-    Trigger,
-)
+from conformance.core.schedule import Arrival, Continuation, Removal, Request, Schedule, Trigger
+from conformance.core.token_choice import Processor, Sampler
 from conformance.scenarios.build import (
     LONG,
     PIECE,

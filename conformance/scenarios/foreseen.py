@@ -79,6 +79,12 @@ def beside_cold(schedule: Schedule, rules: PrefixReuse) -> bool:
     )
 
 
+def hit_with_processors(schedule: Schedule, rules: PrefixReuse) -> bool:
+    """Some request with logits processors reuses a prefix."""
+    counts = foreseen(schedule, rules)
+    return any(counts[r.request_id] for r in schedule.requests if r.processors)
+
+
 def late_hit(schedule: Schedule, rules: PrefixReuse) -> bool:
     """A request that reuses a prefix arrives while another decodes."""
     counts = foreseen(schedule, rules)

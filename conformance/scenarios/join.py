@@ -23,6 +23,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.lengthy import turns
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 # For families without a window: the bound, in tokens, of the library's caches.
@@ -66,7 +67,7 @@ def _window(brief: Brief) -> list[Schedule]:
     arrivals = (together(*requests), together(late, when=produced(f"r{lengths[0]}", window - 3)))
     bound = BOUND if brief.bounded and not brief.window else None
     prefix = "bounded_" if bound else ""
-    return [
+    schedules = [
         Schedule(
             prefix + name,
             arrivals,
@@ -74,6 +75,9 @@ def _window(brief: Brief) -> list[Schedule]:
         )
         for name, size in _pieces(brief).items()
     ]
+    if brief.window and Capability.CHUNKED in brief.capabilities:
+        schedules.append(turns(brief, brief.window))
+    return schedules
 
 
 def _pieces(brief: Brief) -> dict[str, int]:

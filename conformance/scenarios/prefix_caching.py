@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import itertools
 
+from msgspec.structs import replace
+
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.family import Family
 from conformance.core.schedule import Media, Removal, Request, Schedule, Stage
+from conformance.core.token_choice import Processor
 from conformance.scenarios import reuse_witnesses as reuse
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
@@ -49,6 +52,7 @@ def _prefix_caching(brief: Brief) -> list[Schedule]:
         _evicted(brief),
         _cancelled(brief),
         *_no_room(brief),
+        *_penalised(brief),
         *(_media(brief, kind) for kind in brief.modalities if kind != "text"),
     ]
 
@@ -204,6 +208,16 @@ def _no_room(brief: Brief) -> list[Schedule]:
     return [Schedule("no_room", arrivals, options=options)]
 
 
+def _penalised(brief: Brief) -> list[Schedule]:
+    """A row with a penalty, which counts the tokens of the prefix that it reuses."""
+    if Capability.PROCESSORS not in brief.capabilities:
+        return []
+    arguments = {"repetition_penalty": 1.4, "repetition_context_size": 2 * LONG}
+    after = _after(brief, "after", SHARED + 2, SHORT, max_tokens=SOME)
+    penalised = replace(after, processors=(Processor("library", arguments),))
+    return [_one_by_one("penalised", [_first(brief, FEW), penalised])]
+
+
 def _media(brief: Brief, kind: str) -> Schedule:
     """The same text around the same and another medium of equal size; then other text after it."""
     size = brief.sizes[kind][0]
@@ -250,6 +264,7 @@ PREFIX_CACHING = Scenario(
         reuse.beside_cold().shown_in("beside_cold"),
         reuse.late_hit().shown_in("late"),
         reuse.evicted().shown_in("evicted"),
+        reuse.hit_with_processors().shown_in("penalised"),
         reuse.removed(Stage.PREFILL).shown_in("cancelled"),
         reuse.removed(Stage.DECODE).shown_in("cancelled"),
         seen.follow_up().shown_in("cancelled"),

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+
+from msgspec.structs import replace as replace_fields
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Probe, Processor, Request, Sampler, Schedule
+from conformance.core.schedule import Probe, Request, Schedule
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason, Trace
+from conformance.scenarios import engine_sampling
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
     LASTING,
@@ -70,12 +75,39 @@ def _stop_sequences(brief: Brief) -> list[Schedule]:
     single = never if first == short[4] else short[4]
     late = text_request(brief, "late", SHORT, variant=1, stop=((long[1], long[2]), (single,)))
     arrivals = (together(*rows), together(late, when=produced("across", 1)))
-    return [Schedule("stop_sequences", arrivals, options=options)]
+    return [Schedule("stop_sequences", arrivals, options=options), _stop_edges(brief)]
+
+
+def _stop_edges(brief: Brief) -> Schedule:
+    """Sequences that are empty, match at the first token, or never: too long, or over the start."""
+
+    def tokens(request: Request) -> tuple[int, ...]:
+        return brief.solo(request, EngineOptions()).tokens
+
+    first = text_request(brief, "first", MEDIUM)
+    cut = text_request(brief, "too_long", LONG)
+    start = text_request(brief, "over_start", SHORT, variant=1)
+    last = text_request(brief, "with_last", TWO, max_tokens=4)
+    low, high = brief.tokens
+    unseen = next(t for t in range(low, high) if t not in {*tokens(first), *tokens(cut)})
+    stops: dict[str, tuple[tuple[int, ...], ...]] = {
+        # An empty one matches nothing, by itself or beside others.
+        "empty": ((),),
+        "first": ((), tokens(first)[:1]),
+        "too_long": ((*tokens(cut), unseen),),
+        # The prompt's last token is not part of the output.
+        "over_start": ((start.prompt[-1], tokens(start)[0]),),
+        # It matches when the limit is reached as well.
+        "with_last": (tokens(last)[-2:],),
+    }
+    rows = (text_request(brief, "empty", TWO, variant=1), first, cut, start, last)
+    stopping = [replace_fields(row, stop=stops[row.request_id]) for row in rows]
+    return Schedule("edges", (together(*stopping),))
 
 
 def _samplers(brief: Brief) -> list[Schedule]:
     sampled = _sampled(brief) if brief.capabilities >= _SAMPLING else []
-    return [*sampled, _penalty_in_pieces(brief)]
+    return [*sampled, _penalty_in_pieces(brief), *engine_sampling.default_schedules(brief)]
 
 
 def _penalty_in_pieces(brief: Brief) -> Schedule:
@@ -94,11 +126,6 @@ def _sampled(brief: Brief) -> list[Schedule]:
     counting = Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3})
     seeded = [Sampler("seeded", {"temperature": 0.8, "seed": seed}) for seed in (1, 2, 3)]
     chain = Sampler("library", {"temp": 0.7, "top_p": 0.95, "min_p": 0.02, "top_k": 1})
-    unlikely = Sampler(
-        "library", {"temp": 0.7, "xtc_probability": 1.0, "xtc_threshold": 0.05, "top_k": 1}
-    )
-    # The smallest nucleus holds only the best token; another row's would hold more, or none.
-    nucleus = Sampler("library", {"temp": 0.7, "top_p": 0.01})
     rows = [
         text_request(brief, "plain", MEDIUM, max_tokens=6),
         text_request(brief, "seeded", LONG, max_tokens=3, sampler=seeded[0]),
@@ -123,10 +150,11 @@ def _sampled(brief: Brief) -> list[Schedule]:
         text_request(brief, f"s{n}", n, max_tokens=3, sampler=chain) for n in (LONG, SHORT, TWO)
     ]
     narrow = [
-        text_request(brief, f"p{n}", n, max_tokens=3, sampler=nucleus) for n in (MEDIUM, SHORT, TWO)
+        text_request(brief, f"p{n}", n, max_tokens=3, sampler=engine_sampling.NUCLEUS)
+        for n in (MEDIUM, SHORT, TWO)
     ]
     rare = [
-        text_request(brief, f"x{n}", n, max_tokens=3, sampler=unlikely)
+        text_request(brief, f"x{n}", n, max_tokens=3, sampler=engine_sampling.UNLIKELY)
         for n in (MEDIUM, SHORT, TWO)
     ]
     return [
@@ -172,6 +200,11 @@ def _stopped(trace: Trace) -> bool:
     return {FinishReason.STOP, FinishReason.LENGTH} <= reasons
 
 
+def _stopped_first(trace: Trace) -> bool:
+    streams = (trace.stream(r.request_id) for r in trace.schedule.requests)
+    return any(s.finish_reason is FinishReason.STOP and len(s.tokens) == 1 for s in streams)
+
+
 def _mixed_samplers(trace: Trace) -> bool:
     requests = trace.schedule.requests
     return len({repr(r.sampler) for r in requests if r.sampler}) > 1 and any(
@@ -193,7 +226,11 @@ STOP_SEQUENCES = Scenario(
     "stop sequences of several tokens, overlapping, across a join",
     frozenset({Capability.STOP, Capability.LATE_JOIN}),
     _stop_sequences,
-    (Witness("rows that stop beside rows that do not", _stopped), seen.late_join()),
+    (
+        Witness("rows that stop beside rows that do not", _stopped),
+        Witness("a row that stops at its first token", _stopped_first).shown_in("edges"),
+        seen.late_join().shown_in("stop_sequences"),
+    ),
 )
 SAMPLERS = Scenario(
     "samplers",
@@ -204,6 +241,26 @@ SAMPLERS = Scenario(
     (
         Witness("other samplers beside none", _mixed_samplers, needs=_SAMPLING).shown_in("per_row"),
         replace(seen.late_join(), needs=_SAMPLING).shown_in("per_row"),
+        Witness(
+            "a row with its own processors beside one with the engine's",
+            engine_sampling.joined_either_way,
+            needs=engine_sampling.OF_DEFAULTS,
+        ).shown_in("own_joins_defaults", "defaults_join_own"),
+        Witness(
+            "a token that the engine's sampler chose",
+            engine_sampling.chose_second,
+            needs=engine_sampling.OF_DEFAULTS | {Capability.LOGPROBS},
+        ).shown_in("own_joins_defaults", "defaults_join_own"),
+        Witness(
+            "processors that join after all others have left",
+            engine_sampling.last_processor_left,
+            needs=frozenset({Capability.LATE_JOIN}),
+        ).shown_in("processors_leave"),
+        Witness(
+            "a history of more than 256 tokens",
+            partial(engine_sampling.history_of, engine_sampling.STEP),
+            needs=frozenset({Capability.SAMPLERS}),
+        ).shown_in("history_grows"),
         Witness("a penalty over a prompt in pieces", _penalised_in_pieces).shown_in(
             "penalty_in_pieces"
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from conformance.core.engine import Capability
 from conformance.core.schedule import Stage
 from conformance.core.trace import Step, Trace
 from conformance.scenarios import foreseen
@@ -43,6 +44,21 @@ def beside_cold() -> Witness:
         )
 
     return Witness("a reused prefix beside a prompt without one", seen, reach=foreseen.beside_cold)
+
+
+def hit_with_processors() -> Witness:
+    """A prompt with logits processors of its own reused a prefix."""
+
+    def seen(trace: Trace) -> bool:
+        has = {r.request_id for r in trace.schedule.requests if r.processors}
+        return any(has & set(step.output.reused) for step in trace.steps)
+
+    return Witness(
+        "processors over a reused prefix",
+        seen,
+        frozenset({Capability.PROCESSORS}),
+        reach=foreseen.hit_with_processors,
+    )
 
 
 def late_hit() -> Witness:

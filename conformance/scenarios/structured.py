@@ -14,7 +14,8 @@ from typing import Any
 from conformance.core.engine import Capability
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.grammar import Grammar
-from conformance.core.schedule import Arrival, Processor, Removal, Request, Schedule, Stage
+from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage
+from conformance.core.token_choice import Processor
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (

@@ -103,14 +103,38 @@ def late_join() -> Witness:
     return Witness("a late join while another decodes", seen)
 
 
-def leaves_early() -> Witness:
-    """The number of rows in decode calls fell while some continued."""
+def leaves_early(*, of: int = 2) -> Witness:
+    """The number of rows in decode calls fell, from at least ``of``, while some continued."""
 
     def seen(trace: Trace) -> bool:
         batches = [c.batch for c in trace.forwards if c.length == 1]
-        return any(0 < later < earlier for earlier, later in pairwise(batches))
+        return any(0 < later < earlier >= of for earlier, later in pairwise(batches))
 
-    return Witness("a row that ends before others", seen, shared=True)
+    name = "a row that ends before others"
+    return Witness(f"{name} of {of}" if of > 2 else name, seen, shared=True)
+
+
+def long_prompt(count: int) -> Witness:
+    """A prompt of more than ``count`` tokens was processed to its end."""
+
+    def seen(trace: Trace) -> bool:
+        done = Counter[str]()
+        for step in trace.steps:
+            done.update(step.output.processed)
+        ended = {e.request_id for step in trace.steps for e in step.output.events}
+        return any(done[name] > count for name in ended)
+
+    return Witness(f"a prompt of more than {count} tokens", seen)
+
+
+def many_tokens(count: int) -> Witness:
+    """A request produced ``count`` tokens."""
+    return Witness(
+        f"an output of {count} tokens",
+        lambda trace: any(
+            len(trace.events(r.request_id)) >= count for r in trace.schedule.requests
+        ),
+    )
 
 
 def waits_for_slot() -> Witness:

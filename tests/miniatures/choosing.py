@@ -1,4 +1,4 @@
-"""How a toy row chooses its token: greedy, seeded, by a filter chain; after logits processors."""
+"""How a toy row chooses its token: greedy, seeded, by rank, by a chain; after logits processors."""
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Chooser:
             rng = np.random.default_rng((int(self.sampler.args["seed"]), call))
             scaled = logprobs / self.sampler.args["temperature"]
             return int((scaled + rng.gumbel(size=len(logprobs))).argmax())
+        if self.sampler.kind == "rank":
+            return int(np.argsort(logprobs, kind="stable")[-1 - self.sampler.args["rank"]])
         order = np.argsort(logprobs, kind="stable")
         probs = np.exp(normalise(logprobs))
         likely = order[probs[order] > self.sampler.args.get("xtc_threshold", 1.0)]

@@ -51,7 +51,7 @@ class Trials:
 def describes_itself(fault, engine, scenarios):
     """Whether the record of a fault is whole."""
     return (
-        bool(re.fullmatch(r"[A-F]\d+\.[a-z0-9-]+", fault.name))
+        bool(re.fullmatch(r"[A-G]\d+\.[a-z0-9-]+", fault.name))
         and fault.engine == engine
         and bool(fault.source)
         and fault.summary.endswith(".")

@@ -12,6 +12,7 @@ from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
+from conformance.plugins.mlx_lm import compat
 
 # The function uses a tokenizer only for its stop tokens and to decode its output.
 _TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(map(str, tokens)))
@@ -29,6 +30,7 @@ class MlxLmBatchGenerate(Engine):
             Capability.SLOTS,
             Capability.PREFIX,
             Capability.THREADS,
+            Capability.DEFAULTS,
         }
     )
 
@@ -62,6 +64,7 @@ class MlxLmBatchGenerate(Engine):
             prefill_batch_size=self._options.prefill_batch_size,
             completion_batch_size=self._options.completion_batch_size,
             max_kv_size=self._options.max_kv_size,
+            **compat.defaults(self._options),
         )
         events = []
         outputs = zip(requests, response.token_ids, response.logprobs, strict=True)

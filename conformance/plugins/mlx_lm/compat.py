@@ -18,6 +18,7 @@ from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage
 from conformance.plugins.mlx_lm.legacy import renamed
 from conformance.plugins.mlx_lm.legacy.whole_prompt_generator import WholePromptGenerator
+from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 
 def prefills_in_pieces() -> bool:
@@ -26,7 +27,7 @@ def prefills_in_pieces() -> bool:
 
 
 def make_generator(model: Any, options: EngineOptions) -> Any:
-    """The library's batch generator with the sizes of ``options`` and no default stop tokens."""
+    """The library's batch generator with ``options`` and no default stop tokens."""
     make: type[Any] = BatchGenerator if prefills_in_pieces() else WholePromptGenerator
     return make(
         model,
@@ -34,7 +35,18 @@ def make_generator(model: Any, options: EngineOptions) -> Any:
         prefill_batch_size=options.prefill_batch_size,
         prefill_step_size=options.prefill_step_size,
         max_kv_size=options.max_kv_size,
+        **defaults(options),
     )
+
+
+def defaults(options: EngineOptions) -> dict[str, Any]:
+    """The generator's arguments for rows without a sampler or processors of their own."""
+    made: dict[str, Any] = {}
+    if options.sampler is not None:
+        made["sampler"] = make_sampler(options.sampler)
+    if options.processors:
+        made["logits_processors"] = make_processors(options.processors)
+    return made
 
 
 def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.schedule import Request, Sampler, Stage
+from conformance.core.schedule import Request, Stage, own_processors, own_sampler
+from conformance.core.token_choice import Sampler
 from conformance.core.trace import FinishReason, KeptCache, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.prefix_caching import PrefixCache, Start
@@ -34,6 +35,7 @@ class MlxLmEngine(Engine):
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._generator = compat.make_generator(model, options)
+        self._options = options
         self._ids: dict[int, str] = {}
         self._progress: dict[int, int] = {}
         self._finished_caches: dict[str, Any] = {}
@@ -69,13 +71,17 @@ class MlxLmEngine(Engine):
         requests = [s.request for s in submissions]
         options: dict[str, Any] = {"max_tokens": [r.max_tokens for r in requests]}
         samplers = [
-            ForcedSampler(s.forced) if s.forced else self._sampler(s.request.sampler)
+            ForcedSampler(s.forced)
+            if s.forced
+            else self._sampler(own_sampler(s.request, self._options))
             for s in submissions
         ]
         # Left out where no request needs it, so that the library's own defaults are tested.
         if any(samplers):
             options["samplers"] = samplers
-        if any(r.processors for r in requests):
+        # Once one request of a call has processors, the others of that call get the generator's
+        # own no more (mlx_lm/generate.py:859), so these are given to them.
+        if any(own_processors(r, self._options) for r in requests):
             options["logits_processors"] = [make_processors(r.processors) for r in requests]
         if any(s.prefix is not None for s in submissions):
             prefixes: list[tuple[Any, Any]] = [s.prefix or (None, []) for s in submissions]

@@ -7,9 +7,9 @@ from typing import Any
 from mlx_lm import sample_utils
 
 from conformance.backend import sampling
-from conformance.backend.sampling import ProcessorFn, SamplerFn, SeededSampler
+from conformance.backend.sampling import ProcessorFn, SamplerFn, SeededSampler, ranked
 from conformance.core.errors import ScheduleError
-from conformance.core.schedule import Processor, Sampler
+from conformance.core.token_choice import Processor, Sampler
 
 
 def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
@@ -26,7 +26,11 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
         arguments: dict[str, Any] = dict(sampler.args)
         made: SamplerFn = sample_utils.make_sampler(**arguments)
         return made
-    raise ScheduleError(f"mlx_lm: no sampler of kind {sampler.kind!r}; there are seeded, library")
+    if sampler.kind == "rank":
+        return ranked(int(sampler.args["rank"]))
+    raise ScheduleError(
+        f"mlx_lm: no sampler of kind {sampler.kind!r}; there are seeded, library, rank"
+    )
 
 
 def make_processors(processors: tuple[Processor, ...]) -> list[ProcessorFn]:

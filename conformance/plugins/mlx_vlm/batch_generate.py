@@ -15,6 +15,7 @@ import numpy as np
 from mlx_vlm.prompt_utils import apply_chat_template
 from mlx_vlm.utils import prepare_inputs
 
+from conformance.backend.sampling import SamplerFn
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
@@ -25,6 +26,7 @@ from conformance.plugins.mlx_vlm.inputs import in_numpy
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor_files import text_of
+from conformance.plugins.mlx_vlm.sampling import make_processors, make_sampler
 
 
 class MlxVlmBatchGenerate(Engine):
@@ -40,6 +42,7 @@ class MlxVlmBatchGenerate(Engine):
             Capability.CHUNKED,
             Capability.THREADS,
             Capability.MEDIA,
+            Capability.DEFAULTS,
         }
     )
 
@@ -69,7 +72,8 @@ class MlxVlmBatchGenerate(Engine):
         for request, prompt in zip(requests, prompts, strict=True):
             self._check(request, prompt)
         rows = [_Row(s.request, s.forced) for s in submissions]
-        recorder = _Recorder(_groups(rows))
+        recorder = _Recorder(_groups(rows), make_sampler(self._options.sampler) or _greedy)
+        processors = make_processors(self._options.processors)
         images = [draw(media) for r in requests for media in r.media]
         stopping = _tokenizer(self._loaded.processor).stopping_criteria
         # Not `reset`, which falls back to the tokenizer's own stop tokens.
@@ -82,6 +86,7 @@ class MlxVlmBatchGenerate(Engine):
             max_tokens=[r.max_tokens for r in requests],
             prefill_step_size=self._options.prefill_step_size,
             sampler=recorder,
+            **({"logits_processors": processors} if processors else {}),
         )
         events = [
             event
@@ -161,14 +166,15 @@ class _Row:
 
 
 class _Recorder:
-    """The call's one sampler: records the logprobs of each row, and forces tokens.
+    """The call's one sampler: records the logprobs of each row, chooses or forces tokens.
 
     The function decodes one group after the other, each with all its rows from the start, sorted by
     length; a row leaves when it has ``max_tokens`` tokens.
     """
 
-    def __init__(self, groups: list[list[_Row]]) -> None:
+    def __init__(self, groups: list[list[_Row]], choose: SamplerFn) -> None:
         self._groups = groups
+        self._choose = choose
         self._rows: list[_Row] = []
 
     def sample_target(
@@ -181,7 +187,7 @@ class _Recorder:
             self._rows = self._groups.pop(0)
         rows = [row for row in self._rows if row.request.max_tokens >= at]
         table = np.array(logprobs.astype(mx.float32))
-        chosen = table.argmax(axis=-1)
+        chosen = np.array(self._choose(logprobs))
         for index, row in enumerate(rows):
             row.logprobs.append(table[index])
             if row.forced:
@@ -192,6 +198,10 @@ class _Recorder:
     def __call__(self, logprobs: mx.array) -> mx.array:
         del logprobs
         raise Unsupported("this mlx-vlm does not support samplers that need the rows' positions")
+
+
+def _greedy(logprobs: mx.array) -> mx.array:
+    return mx.argmax(logprobs, axis=-1)
 
 
 def _tokenizer(processor: Any) -> Any:

@@ -59,6 +59,19 @@ def processor_maker() -> Any:
     return processors.logits_processor_maker()
 
 
+def sampler_of(arguments: Mapping[str, float | int]) -> Any:
+    """The sampler that the library's ``make_sampler`` makes with these arguments.
+
+    Raises:
+        Unsupported: this release has no such function, or it takes other arguments.
+    """
+    make = getattr(part("sample_utils"), "make_sampler", None)
+    if make is None:
+        raise Unsupported("this mlx-vlm does not support samplers made of arguments")
+    _check(make, arguments, "make_sampler")
+    return make(**arguments)
+
+
 def model_package(config: dict[str, Any], folder: Path) -> Any:
     """The library's package for a config; ``model_file`` in it is read from ``folder``."""
     find = utils.get_model_and_args

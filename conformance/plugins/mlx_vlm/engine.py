@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import Drafting, EngineOptions
-from conformance.core.schedule import Stage
+from conformance.core.schedule import Stage, own_processors
 from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
@@ -21,6 +21,7 @@ from conformance.plugins.mlx_vlm.sampling import (
     ForcedRowsSampler,
     endless_processor,
     make_processors,
+    make_sampler,
 )
 
 # The token of an event that has none.
@@ -62,8 +63,8 @@ class MlxVlmEngine(Engine):
         for submission in submissions:
             request = submission.request
             options: dict[str, Any] = {}
-            if request.processors:
-                options["logits_processors"] = [make_processors(request.processors)]
+            if own := own_processors(request, self._options):
+                options["logits_processors"] = [make_processors(own)]
             made = inputs_of(self._loaded, request)
             if self._manager is not None:
                 prefix_caching.prepare(self._generator, len(request.prompt))
@@ -176,6 +177,10 @@ class MlxVlmEngine(Engine):
             options["sampler"] = ForcedRowsSampler(
                 self._token, lambda: compat.sampled_positions(self._generator)
             )
+        elif self._options.sampler is not None:
+            options["sampler"] = make_sampler(self._options.sampler)
+        if self._options.processors:
+            options["logits_processors"] = make_processors(self._options.processors)
         if compat.embeds_together():
             options["embed"] = lambda made: embed_together(self._loaded, made)
         if self._options.drafting is not None:

@@ -37,6 +37,7 @@ from conformance.plugins.mlx_vlm.code_traits import code_traits
 from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.required_media import plain_request, text_model
+from conformance.plugins.mlx_vlm.sampling import make_sampler
 from conformance.plugins.mlx_vlm.single_stream import (
     cache_of,
     decode,
@@ -139,7 +140,7 @@ class MlxVlm(Library):
         """
         model.fresh()
         cache = prefix if prefix is not None else cache_of(model, request, options)
-        sampler = ForcedSampler(forced) if forced else None
+        sampler = ForcedSampler(forced) if forced else make_sampler(request.sampler)
         size = options.prefill_step_size if model.takes_pieces else None
         stream = decode(model, request, size, steps, cache=cache, sampler=sampler)
         return Solo(stream, cache)

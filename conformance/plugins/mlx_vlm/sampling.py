@@ -9,14 +9,34 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.backend import sampling
-from conformance.backend.sampling import ProcessorFn
-from conformance.core.schedule import Processor
+from conformance.backend.sampling import ProcessorFn, SamplerFn, ranked
+from conformance.core.errors import ScheduleError
+from conformance.core.token_choice import Processor, Sampler
 from conformance.plugins.mlx_vlm import compat
 
 
 def make_processors(processors: tuple[Processor, ...]) -> list[ProcessorFn]:
     """The callables for ``processors``; see ``backend.sampling.make_processors``."""
     return sampling.make_processors(processors, "mlx_vlm", compat.processor_maker())
+
+
+def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
+    """The callable for ``sampler``, by the library's own function; ``None`` is greedy.
+
+    Raises:
+        ScheduleError: there is no such kind of sampler.
+        Unsupported: this release makes no samplers.
+    """
+    if sampler is None:
+        return None
+    if sampler.kind == "rank":
+        return ranked(int(sampler.args["rank"]))
+    if sampler.kind != "library":
+        raise ScheduleError(
+            f"mlx_vlm: no sampler of kind {sampler.kind!r}; there are library, rank"
+        )
+    made: SamplerFn = compat.sampler_of(sampler.args)
+    return made
 
 
 class ForcedRowsSampler:

@@ -23,18 +23,23 @@ from conformance.tools.mutation.kills import Kills, Place, killed_in
 QUICK_RATE = 0.98
 """The least part of the full ladder's kills that the quick tier keeps."""
 
-# Their outcome hangs on the engine and the kind of cache, not on the model.
+# Their outcome hangs on the engine and the kind of cache, not on the model; or they are long.
 OF_KINDS: Globs = {
+    "cancelled": ("decode_of_eight",),
+    "chunked": ("long",),
+    "early_finish": ("defaults", "of_eight"),
     "held": ("*",),
     "invalid": ("*",),
     "kept": ("*",),
     "prefix_caching": ("*",),
     "quantized": ("*turbo*",),
+    "ragged": ("long",),
     "samplers": ("*",),
     "speculative": ("*",),
     "stop_sequences": ("*",),
     "structured": ("*",),
     "threads": ("*",),
+    "window": ("turns",),
 }
 _MEDIA = re.compile("image|audio|video")
 # What was found once is always played again.

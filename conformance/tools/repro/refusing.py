@@ -103,6 +103,8 @@ def _unsupported(found: Found) -> dict[str, bool]:
         "another thread": schedule.decode_on_other_thread,
         "a cache to go on from": any(r.continues for r in requests),
         "prompts in given segments": any(r.segments for r in requests),
+        "the engine's own sampler or processors": schedule.options.sampler is not None
+        or bool(schedule.options.processors),
         "samplers": any(r.sampler for r in requests),
         "logits processors": any(one.kind != "library" for one in processors)
         or bool(processors and found.library == "mlx_lm"),

@@ -6,7 +6,8 @@ from collections.abc import Set
 
 import msgspec
 
-from conformance.core.schedule import Arrival, Processor, Request, Sampler, Schedule, triggers
+from conformance.core.schedule import Arrival, Request, Schedule, triggers
+from conformance.core.token_choice import Processor, Sampler
 from conformance.tools.vectors.contents import LeftOut
 
 # Arguments of mlx-lm's processors that any engine can support: see docs/vectors.md.
@@ -53,6 +54,8 @@ def _of_schedule(schedule: Schedule) -> str:
         "quantized caches round as one library's kernels do": options.kv is not None,
         "the drafter is the engine's own": options.drafting is not None,
         "max_kv_size bounds caches in the library's own way": options.max_kv_size is not None,
+        "the sampler and processors are the engine's own": options.sampler is not None
+        or bool(options.processors),
         "invalid calls are of one engine's own interface": bool(schedule.probes),
         "it looks at the engine's memory": schedule.weigh is not None,
         "media are made into inputs by the library's processor": any(r.media for r in requests),

@@ -10,7 +10,8 @@ from conformance.checks import Play
 from conformance.checks.drafts import ITSELF, check_drafts
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.numerics import FACTOR, flat_envelope
-from conformance.core.schedule import Arrival, Processor, Request, Sampler, Schedule
+from conformance.core.schedule import Arrival, Request, Schedule
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.core.verdict import Verdict
 

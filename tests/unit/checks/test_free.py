@@ -8,7 +8,7 @@ from miniatures.plays import NOISE, Script
 
 from conformance.checks.free import check_free
 from conformance.core.numerics import FACTOR, Envelope
-from conformance.core.schedule import Sampler
+from conformance.core.token_choice import Sampler
 from conformance.core.verdict import Verdict
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.checks.sampled import drawable
-from conformance.core.schedule import Sampler
+from conformance.core.token_choice import Sampler
 
 # 0.4, 0.3, 0.15, 0.1, 0.05
 PROBS = np.array([0.1, 0.4, 0.05, 0.3, 0.15])
@@ -92,3 +92,12 @@ def test_the_librarys_filters_leave_what_may_be_left(seed):
 
 def kept(logprobs):
     return set(np.flatnonzero(np.isfinite(np.array(logprobs)[0])).tolist())
+
+
+def test_a_rank_leaves_one_token_and_those_as_likely():
+    def at(rank, noise=NOISE):
+        sampler = Sampler("rank", {"rank": rank})
+        return set(np.flatnonzero(drawable(sampler, np.log(PROBS), noise)).tolist())
+
+    assert [at(rank) for rank in range(3)] == [{1}, {3}, {4}]
+    assert at(1, noise=0.2) == {1, 3}

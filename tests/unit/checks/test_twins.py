@@ -6,7 +6,8 @@ import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.twins import check_twins
-from conformance.core.schedule import Arrival, Sampler, Schedule, Stage
+from conformance.core.schedule import Arrival, Schedule, Stage
+from conformance.core.token_choice import Sampler
 from conformance.core.verdict import Verdict
 
 

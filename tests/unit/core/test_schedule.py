@@ -11,18 +11,19 @@ from conformance.core.schedule import (
     Arrival,
     Continuation,
     Probe,
-    Processor,
     Removal,
     Request,
-    Sampler,
     Schedule,
     Stage,
     Trigger,
     from_json,
+    own_processors,
+    own_sampler,
     to_json,
     triggers,
     validate,
 )
+from conformance.core.token_choice import Processor, Sampler
 
 FULL = Schedule(
     "full",
@@ -107,6 +108,14 @@ SENTENCES = [
     (
         schedule(Request("a", (1, 2), 3, segments=(1, 2))),
         "schedule 's', request 'a': segments add up to 3, the prompt has 2 tokens",
+    ),
+    (
+        schedule(A, options=EngineOptions(sampler=Sampler("library"))),
+        "schedule 's', request 'a': it names no sampler, and would get the engine's",
+    ),
+    (
+        schedule(A, options=EngineOptions(processors=(Processor("library"),))),
+        "schedule 's', request 'a': it names no processors, and would get the engine's",
     ),
     (
         schedule(Request("b", (1,), 1, continues=Continuation("a")), A),
@@ -195,3 +204,12 @@ def test_a_schedule_cannot_be_changed():
     with pytest.raises(AttributeError):
         FULL.name = "other"
     assert msgspec.structs.replace(FULL, name="other").name == "other"
+
+
+def test_what_the_engine_has_anyway_is_not_a_request_s_own():
+    sampler, processors = Sampler("library", {"temp": 1.0}), (Processor("library"),)
+    given = Request("a", (1,), 1, sampler, processors)
+    for options in (EngineOptions(), EngineOptions(sampler=sampler, processors=processors)):
+        same = options != EngineOptions()
+        assert own_sampler(given, options) == (None if same else sampler)
+        assert own_processors(given, options) == (() if same else processors)

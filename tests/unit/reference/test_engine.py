@@ -4,7 +4,8 @@ import pytest
 
 from conformance.core.engine import Submission
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Request, Sampler, Stage
+from conformance.core.schedule import Request, Stage
+from conformance.core.token_choice import Sampler
 from conformance.reference.engine import Makers
 from conformance.reference.prefill import Padded
 

@@ -11,7 +11,8 @@ from miniatures.library import (
 )
 
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Arrival, Continuation, Processor, Request, Sampler, Schedule
+from conformance.core.schedule import Arrival, Continuation, Request, Schedule
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason, Stream
 from conformance.reference.oracle import MIN_STEPS, Oracle, cut
 

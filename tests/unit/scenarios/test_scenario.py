@@ -16,6 +16,7 @@ from miniatures.right import ContinuousBatching
 from msgspec.structs import replace
 
 from conformance.core.schedule import Arrival, Request, Schedule
+from conformance.core.token_choice import Sampler
 from conformance.core.verdict import Verdict
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios import LADDER, Scenario, Witness
@@ -42,10 +43,24 @@ def all_at_once(schedule):
     return replace(schedule, arrivals=(Arrival(schedule.requests),))
 
 
+def without_samplers(schedule):
+    """Nobody has a sampler, the engine neither."""
+    edited = changed(lambda r: replace(r, sampler=None))(schedule)
+    return replace(edited, options=replace(schedule.options, sampler=None))
+
+
+def greedy(schedule):
+    """The likeliest token wherever there was a sampler, the engine's own too."""
+    plain = Sampler("library", {})
+    edit = changed(lambda r: replace(r, sampler=plain if r.sampler else None))
+    options = schedule.options
+    changed_options = replace(options, sampler=plain if options.sampler else None)
+    return replace(edit(schedule), options=changed_options)
+
+
 short_prompts = changed(lambda r: replace(r, prompt=r.prompt[:8]))
 short_outputs = changed(lambda r: replace(r, max_tokens=min(r.max_tokens, 4)))
 without_processors = changed(lambda r: replace(r, processors=()))
-without_samplers = changed(lambda r: replace(r, sampler=None))
 without_stops = changed(lambda r: replace(r, stop=()))
 without_continuations = changed(lambda r: None if r.continues else r)
 
@@ -77,16 +92,20 @@ PROOFS = {
         "4 rows in one decode call": ONE_BY_ONE,
         "4 prompts in one prefill call": NEVER_PADS,
         "padding in prefill": NEVER_PADS,
+        "a prompt of more than 512 tokens": Fake(schedules=short_prompts),
+        "an output of 40 tokens": Fake(schedules=short_outputs),
     },
     "chunked": {
         "4 rows in one decode call": ONE_BY_ONE,
         "padding in prefill": NEVER_PADS,
         "a prompt in 3 pieces": PREFILLS_WHOLE,
+        "a prompt of more than 512 tokens": Fake(schedules=short_prompts),
     },
     "staggered": LATE_JOIN | {"3 rows in one decode call": ONE_BY_ONE},
     "early_finish": {
         "4 rows in one decode call": ONE_BY_ONE,
         "a row that ends before others": ONE_BY_ONE,
+        "a row that ends before others of 7": ONE_BY_ONE,
     },
     "slot_reuse": {
         "a request that waits for a slot": MORE_SLOTS,
@@ -104,6 +123,7 @@ PROOFS = {
         "a removal in prefill among 4": ONE_BY_ONE,
         "a removal in decode": AT_ONCE,
         "a removal in decode among 5": ONE_BY_ONE,
+        "a removal in decode among 8": ONE_BY_ONE,
         "a row whose longer neighbour was removed in prefill": ONE_BY_ONE,
         "a row whose longer neighbour was removed in decode": ONE_BY_ONE,
         "a follow-up request that ends": AT_ONCE,
@@ -143,10 +163,17 @@ PROOFS = {
     },
     "kept": {"a kept cache of one of several rows that was weighed": Fake(weighing.KeepsNoCache)},
     "stop_sequences": LATE_JOIN
-    | {"rows that stop beside rows that do not": Fake(schedules=without_stops)},
+    | {
+        "rows that stop beside rows that do not": Fake(schedules=without_stops),
+        "a row that stops at its first token": Fake(schedules=without_stops),
+    },
     "samplers": LATE_JOIN
     | {
         "other samplers beside none": Fake(schedules=without_samplers),
+        "a row with its own processors beside one with the engine's": ONE_BY_ONE,
+        "a token that the engine's sampler chose": Fake(schedules=greedy),
+        "processors that join after all others have left": ONE_BY_ONE,
+        "a history of more than 256 tokens": Fake(schedules=short_prompts),
         "a penalty over a prompt in pieces": PREFILLS_WHOLE,
     },
     "structured": {
@@ -167,6 +194,7 @@ PROOFS = {
     },
     "prefix_caching": {
         "a prefix that is reused": Fake(caching.NeverReuses),
+        "processors over a reused prefix": Fake(caching.NeverReuses),
         "a prefix that ends within a block": Fake(caching.ReusesWholePrompts),
         "a reused prefix beside a prompt without one": Fake(caching.AdmitsOne),
         "a reused prefix while another request decodes": Fake(caching.ReusesWhenIdle),

@@ -7,10 +7,11 @@ from typing import Any
 
 from conformance.backend.shared_faults import OUTPUT, kept_by_place
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, after
+from conformance.core.faults.patching import Patch, Right, after, wrap
 from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
 
 _BATCH = generate.GenerationBatch
+_EDGES = ("stop_sequences/edges",)
 _fault = partial(
     mlx_lm_fault,
     fault_class="stop sequences",
@@ -35,3 +36,64 @@ def match_begins_anew_at_a_join(hits: Hits) -> Patch:
         self._matchers = [stop.matcher() for stop in self.stop_sequences]
 
     return after(_BATCH, "extend", forget)
+
+
+_edge = partial(_fault, source="no report: StopSequences guards against it", kills=_EDGES)
+
+
+@_edge("G6.empty-sequence-matches")
+def empty_sequence_matches(hits: Hits) -> Patch:
+    """An empty sequence matches wherever no other one has begun."""
+
+    def trie(right: Right, sequences: Any) -> Any:
+        made = right(sequences)
+        if any(not len(sequence) for sequence in sequences):
+            hits.hit()
+            made["__match__"] = ((), 0)
+        return made
+
+    return wrap(generate, "_build_trie", trie)
+
+
+@_edge("G6.first-token-ends-nothing")
+def first_token_ends_nothing(hits: Hits) -> Patch:
+    """A sequence that is complete with a request's first token does not end it."""
+
+    def advance(right: Right, self: Any, token: int) -> bool:
+        first = not hasattr(self, "_moved")
+        self._moved = True
+        matched = bool(right(self, token))
+        hits.hit_if(first and matched)
+        return matched and not first
+
+    return wrap(generate.StopSequences.Matcher, "advance", advance)
+
+
+@_edge("G6.begun-in-the-prompt")
+def begun_in_the_prompt(hits: Hits) -> Patch:
+    """The prompt's last token counts as part of a sequence."""
+
+    def begin(_: None, self: Any, *args: Any, **options: Any) -> None:
+        inputs = options["inputs"] if "inputs" in options else args[2]
+        for matcher, token in zip(self._matchers, inputs.tolist(), strict=True):
+            matcher.advance(token)
+            hits.hit_if(matcher._node is not matcher._root)
+
+    return after(_BATCH, "__init__", begin)
+
+
+@_edge("G6.begun-at-the-limit")
+def begun_at_the_limit(hits: Hits) -> Patch:
+    """A request that reaches its limit in the middle of a sequence is reported as stopped."""
+
+    def begun(right: Right, self: Any) -> Any:
+        matchers = dict(zip(self.uids, self._matchers, strict=True))
+        responses = right(self)
+        for response in responses:
+            matcher = matchers[response.uid]
+            if response.finish_reason == "length" and matcher._node is not matcher._root:
+                hits.hit()
+                response.finish_reason = "stop"
+        return responses
+
+    return wrap(_BATCH, "next", begun)

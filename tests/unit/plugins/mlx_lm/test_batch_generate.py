@@ -1,11 +1,13 @@
 """``batch_generate`` as an engine: one call is one step."""
 
 import pytest
+from msgspec.structs import replace
 
 from conformance.core.engine import Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Request, Stage
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason
 from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
 from conformance.plugins.mlx_lm.library import MlxLm
@@ -69,3 +71,16 @@ def test_it_has_no_probes(engine):
     assert engine.probes() == ()
     with pytest.raises(Unsupported, match="mlx_lm_batch_generate has no probe 'x'"):
         engine.probe("x")
+
+
+def test_all_rows_get_the_sampler_and_processors_of_the_options(model):
+    sampler, bias = Sampler("rank", {"rank": 1}), Processor("library", {"logit_bias": {"7": 1.0}})
+    options = EngineOptions(sampler=sampler, processors=(bias,))
+    rows = [replace(request, sampler=sampler, processors=(bias,)) for request in (LONG, SHORT)]
+    engine = MlxLmBatchGenerate(model, options)
+    engine.insert([Submission(row) for row in rows])
+    events = engine.step().events
+    for row in rows:
+        tokens = tuple(e.token for e in events if e.request_id == row.request_id)
+        assert tokens == solo(model, row).tokens
+    assert solo(model, rows[0]).tokens != solo(model, LONG).tokens

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from conformance.core.engine import Capability, Submission
 from conformance.core.engine_options import EngineOptions
@@ -10,11 +11,11 @@ from conformance.core.schedule import (
     Continuation,
     Removal,
     Request,
-    Sampler,
     Schedule,
     Stage,
     Trigger,
 )
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.plugins.mlx_lm.library import MlxLm
@@ -212,3 +213,39 @@ def test_an_unknown_id_is_not_hidden(model):
     engine.close()
     assert len(names) == 1
     assert names.pop().startswith("unknown uid ")
+
+
+SECOND = Sampler("rank", {"rank": 1})
+BIAS = (Processor("library", {"logit_bias": {"7": 1.0}}),)
+DEFAULTS = EngineOptions(sampler=SECOND, processors=BIAS)
+
+
+def with_defaults(request):
+    return replace(request, sampler=SECOND, processors=BIAS)
+
+
+def test_rows_without_their_own_get_the_generators_sampler_and_processors(model, solo, inserted):
+    requests = [with_defaults(LONG), with_defaults(SHORT)]
+    trace = run(model, Arrival(tuple(requests)), options=DEFAULTS)
+    for request in requests:
+        assert trace.stream(request.request_id).tokens == solo(request).tokens
+    assert solo(requests[0]).tokens != solo(LONG).tokens
+
+
+def test_what_equals_the_generators_own_is_left_out(model, monkeypatch):
+    calls = []
+    engine = MlxLmEngine(model, DEFAULTS)
+    insert = engine._generator.insert
+    monkeypatch.setattr(
+        engine._generator, "insert", lambda *a, **o: calls.append(o) or insert(*a, **o)
+    )
+    engine.insert([Submission(with_defaults(LONG))])
+    assert calls[0].keys() & {"samplers", "logits_processors"} == set()
+    # Beside one with its own, all of a call have theirs.
+    other = replace(with_defaults(SHORT), processors=())
+    engine.insert([Submission(with_defaults(replace(LONG, request_id="x"))), Submission(other)])
+    assert "logits_processors" not in calls[1]
+    own = replace(with_defaults(SHORT), request_id="y", processors=BIAS * 2)
+    engine.insert([Submission(with_defaults(replace(LONG, request_id="z"))), Submission(own)])
+    assert [len(each) for each in calls[2]["logits_processors"]] == [1, 2]
+    engine.close()

@@ -8,7 +8,8 @@ import pytest
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError
-from conformance.core.schedule import Processor, Request, Sampler
+from conformance.core.schedule import Request
+from conformance.core.token_choice import Processor, Sampler
 from conformance.plugins.mlx_lm.library import MlxLm
 
 PROMPT = tuple(range(1, 12))

@@ -8,7 +8,7 @@ import pytest
 from conformance.backend.sampling import ForcedSampler, SeededSampler
 from conformance.core.errors import ScheduleError
 from conformance.core.grammar import Grammar
-from conformance.core.schedule import Processor, Sampler
+from conformance.core.token_choice import Processor, Sampler
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 FLAT = mx.zeros((1, 64))
@@ -70,7 +70,7 @@ def test_a_stateful_sampler_is_made_anew():
 def test_an_unknown_sampler_is_reported_with_the_known_ones():
     with pytest.raises(ScheduleError) as raised:
         make_sampler(Sampler("beam"))
-    assert str(raised.value) == "mlx_lm: no sampler of kind 'beam'; there are seeded, library"
+    assert str(raised.value) == "mlx_lm: no sampler of kind 'beam'; there are seeded, library, rank"
 
 
 def test_processors_are_made_by_the_library_with_integer_tokens():
@@ -111,3 +111,12 @@ def test_each_request_has_a_grammar_of_its_own():
     wanted = (Processor("grammar", {"seed": 1, "states": 11}),)
     (one,), (other,) = make_processors(wanted), make_processors(wanted)
     assert one.grammar is not other.grammar
+
+
+def test_a_rank_counts_from_the_likeliest_in_each_row():
+    rows = mx.array([[0.1, 0.7, 0.2], [0.6, 0.1, 0.3]])
+    assert [make_sampler(Sampler("rank", {"rank": r}))(rows).tolist() for r in range(3)] == [
+        [1, 0],
+        [2, 2],
+        [0, 1],
+    ]

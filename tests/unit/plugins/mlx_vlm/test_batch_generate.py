@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from conformance.core.engine import Capability, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Media, Request, Stage
+from conformance.core.token_choice import Processor, Sampler
 from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
 from conformance.plugins.mlx_vlm.inputs import compose
 
@@ -74,3 +76,20 @@ def test_an_image_where_the_function_would_not_put_it_is_refused(model):
     prompt, media = compose(model, middle)
     with pytest.raises(Unsupported, match="one image beside the text"):
         decode(model, Request("middle", prompt, 2, media=media))
+
+
+def test_all_rows_get_the_sampler_and_processors_of_the_options(library, model):
+    sampler, bias = Sampler("rank", {"rank": 1}), Processor("library", {"logit_bias": {"7": 1.0}})
+    rows = [replace(request, sampler=sampler, processors=(bias,)) for request in (ONE, TWO)]
+    engine = MlxVlmBatchGenerate(model, EngineOptions(sampler=sampler, processors=(bias,)))
+    engine.insert([Submission(row) for row in rows])
+    output = engine.step()
+
+    def alone(request):
+        options = EngineOptions()
+        found = library.single_stream(model, request, options=options, steps=request.max_tokens)
+        return found.stream.tokens
+
+    for row in rows:
+        assert tuple(e.token for e in of(output, row.request_id)) == alone(row)
+    assert alone(rows[0]) != alone(ONE)

@@ -2,19 +2,12 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from conformance.core.engine import Capability, Submission
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import (
-    Arrival,
-    Media,
-    Processor,
-    Removal,
-    Request,
-    Schedule,
-    Stage,
-    Trigger,
-)
+from conformance.core.schedule import Arrival, Media, Removal, Request, Schedule, Stage, Trigger
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
@@ -147,3 +140,16 @@ def test_options_that_a_release_does_not_take_are_refused():
 
     with pytest.raises(compat.Unsupported, match="completion_batch_size"):
         compat._check(Old, {"prefill_step_size": 1, "completion_batch_size": 2}, "BatchGenerator")
+
+
+def test_rows_without_their_own_get_the_generators_sampler_and_processors(library, model):
+    sampler, bias = Sampler("rank", {"rank": 1}), Processor("library", {"logit_bias": {"7": 1.0}})
+    given = {"sampler": sampler, "processors": (bias,)}
+    rows = [replace(LONG, **given), replace(SHORT, **given)]
+    own = Request("own", (30, 31, 32), 3, sampler, (bias, bias))
+    options = EngineOptions(sampler=sampler, processors=(bias,))
+    late = Arrival((own,), Trigger("long", Stage.DECODE, 1))
+    trace = run(library, model, Arrival(tuple(rows)), late, options=options)
+    for row in (*rows, own):
+        assert trace.stream(row.request_id).tokens == solo(library, model, row).tokens
+    assert solo(library, model, rows[0]).tokens != solo(library, model, LONG).tokens

@@ -5,7 +5,7 @@ import pytest
 from mlx_lm.models.cache import ArraysCache
 
 from conformance.core.engine import Capability
-from conformance.core.schedule import Sampler
+from conformance.core.token_choice import Sampler
 from conformance.plugins.reference_engine.plugin import (
     ReferencePadded,
     ReferenceSolo,

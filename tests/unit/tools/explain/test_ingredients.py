@@ -9,12 +9,12 @@ from conformance.core.schedule import (
     Media,
     Removal,
     Request,
-    Sampler,
     Schedule,
     Stage,
     Trigger,
     validate,
 )
+from conformance.core.token_choice import Sampler
 from conformance.tools.explain.ingredients import switches, without
 
 LATE = Trigger("a", Stage.DECODE, 2)

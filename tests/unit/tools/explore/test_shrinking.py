@@ -9,11 +9,11 @@ from conformance.core.schedule import (
     Continuation,
     Removal,
     Request,
-    Sampler,
     Schedule,
     Trigger,
     validate,
 )
+from conformance.core.token_choice import Sampler
 from conformance.scenarios.build import gone, produced
 from conformance.tools.explore.shrinking import size, smallest
 from conformance.tools.explore.variants import without

@@ -3,16 +3,8 @@
 import itertools
 
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import (
-    Arrival,
-    Media,
-    Removal,
-    Request,
-    Sampler,
-    Schedule,
-    Trigger,
-    Weigh,
-)
+from conformance.core.schedule import Arrival, Media, Removal, Request, Schedule, Trigger, Weigh
+from conformance.core.token_choice import Sampler
 from conformance.tools.repro.minimal_schedule import candidates, smallest
 
 

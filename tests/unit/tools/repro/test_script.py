@@ -8,7 +8,8 @@ import pytest
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
 from conformance.core.errors import NoScriptError
 from conformance.core.family import Recipe
-from conformance.core.schedule import Arrival, Probe, Processor, Request, Schedule, Trigger, Weigh
+from conformance.core.schedule import Arrival, Probe, Request, Schedule, Trigger, Weigh
+from conformance.core.token_choice import Processor
 from conformance.core.verdict import CaseId, Verdict
 from conformance.tools.repro.found import Found, Joined, Kind, Symptom
 from conformance.tools.repro.refusing import Reason

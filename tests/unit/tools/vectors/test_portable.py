@@ -8,15 +8,14 @@ from conformance.core.schedule import (
     Continuation,
     Media,
     Probe,
-    Processor,
     Removal,
     Request,
-    Sampler,
     Schedule,
     Stage,
     Trigger,
     Weigh,
 )
+from conformance.core.token_choice import Processor, Sampler
 from conformance.tools.vectors.portable import portable
 
 SEEDED = Sampler("seeded", {"temperature": 0.8, "seed": 1})

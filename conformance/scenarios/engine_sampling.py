@@ -1,0 +1,213 @@
+"""A sampler and processors of the engine itself, for requests that bring none; and processors.
+
+An engine keeps a row's own sampler and processors beside those of the engine. Rows of both kinds
+join each other here in both orders, and rows with processors leave. All prompts have one length:
+padding has scenarios of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Arrival, Request, Schedule, Stage
+from conformance.core.token_choice import Processor, Sampler
+from conformance.core.trace import Trace
+from conformance.scenarios.build import (
+    LASTING,
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    gone,
+    produced,
+    text_request,
+    together,
+)
+from conformance.scenarios.scenario import Brief
+
+# Takes the second likeliest token: never at random, and never what an engine takes by itself.
+SECOND = Sampler("rank", {"rank": 1})
+# Of the likely tokens it takes the least likely one, each row by itself.
+UNLIKELY = Sampler(
+    "library", {"temp": 0.7, "xtc_probability": 1.0, "xtc_threshold": 0.05, "top_k": 1}
+)
+# The smallest nucleus holds only the best token; another row's would hold more, or none.
+NUCLEUS = Sampler("library", {"temp": 0.7, "top_p": 0.01})
+# Buffers of a row's tokens grow by so many (mlx_lm/models/cache.py:1469).
+STEP = 256
+OF_DEFAULTS = frozenset({Capability.DEFAULTS, Capability.PROCESSORS, Capability.LATE_JOIN})
+
+
+def default_schedules(brief: Brief) -> list[Schedule]:
+    """Those for the scenario ``samplers`` that the engine can play."""
+    found: list[Schedule] = []
+    if brief.capabilities >= OF_DEFAULTS:
+        found += [_own_joins_defaults(brief), _defaults_join_own(brief)]
+    if {Capability.PROCESSORS, Capability.LATE_JOIN} <= brief.capabilities:
+        found += [_processors_leave(brief), _penalties(brief)]
+    if Capability.SAMPLERS in brief.capabilities:
+        found.append(_history_grows(brief))
+    elif Capability.DEFAULTS in brief.capabilities:
+        found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
+        # Where tokens are much alike, the smallest nucleus has several.
+        best = replace(NUCLEUS, args=NUCLEUS.args | {"top_k": 1})
+        found += [_of_engine(brief, "engines_top_p", best)]
+    return found
+
+
+def ends_apart(brief: Brief) -> Schedule:
+    """Rows that end at different steps, all with the engine's own sampler and processors."""
+    options, given = _defaults(brief)
+    outputs = {LONG: 2, SHORT: 6, MEDIUM: 1, TWO: 4}
+    rows = [text_request(brief, f"r{n}", n, max_tokens=out, **given) for n, out in outputs.items()]
+    return Schedule("defaults", (together(*rows),), options=options)
+
+
+def bias(brief: Brief, number: int) -> Processor:
+    """A processor that looks at no history: it favours some tokens, others for other numbers."""
+    low, high = brief.tokens
+    count = high - low
+    liked = {low + (count * part // 16 + number) % count for part in range(16)}
+    return Processor("library", {"logit_bias": {str(token): 4.0 for token in sorted(liked)}})
+
+
+def _defaults(brief: Brief) -> tuple[EngineOptions, dict[str, Any]]:
+    """The options of an engine with a sampler and a processor, and what its rows are to have."""
+    given = {"sampler": SECOND, "processors": (bias(brief, 0),)}
+    return EngineOptions(sampler=SECOND, processors=(bias(brief, 0),)), given
+
+
+def _plain(brief: Brief, given: dict[str, Any]) -> tuple[Request, ...]:
+    return tuple(
+        text_request(brief, f"engines_{n}", MEDIUM, variant=n, max_tokens=LASTING, **given)
+        for n in range(2)
+    )
+
+
+def _own(brief: Brief, given: dict[str, Any]) -> list[Request]:
+    """A request with processors of its own and, where engines take one, one with a sampler."""
+    own = {"processors": (bias(brief, 1),)}
+    found = [
+        text_request(brief, "processors", MEDIUM, variant=2, max_tokens=LASTING, **given | own)
+    ]
+    if Capability.SAMPLERS in brief.capabilities:
+        seeded = {"sampler": Sampler("seeded", {"temperature": 0.8, "seed": 4})}
+        found.append(
+            text_request(brief, "sampler", MEDIUM, variant=3, max_tokens=LASTING, **given | seeded)
+        )
+    return found
+
+
+def _of_engine(brief: Brief, name: str, sampler: Sampler) -> Schedule:
+    """Rows that all have a sampler that filters by what is likely in its own row; no padding."""
+    rows = [
+        text_request(brief, f"r{variant}", MEDIUM, variant=variant, max_tokens=3, sampler=sampler)
+        for variant in range(3)
+    ]
+    return Schedule(name, (together(*rows),), options=EngineOptions(sampler=sampler))
+
+
+def _own_joins_defaults(brief: Brief) -> Schedule:
+    options, given = _defaults(brief)
+    late = [
+        together(request, when=produced("engines_0", after))
+        for after, request in enumerate(_own(brief, given), start=1)
+    ]
+    arrivals = (together(*_plain(brief, given)), *late)
+    return Schedule("own_joins_defaults", arrivals, options=options)
+
+
+def _defaults_join_own(brief: Brief) -> Schedule:
+    options, given = _defaults(brief)
+    # Each in a call of its own: see the adapter of mlx-lm.
+    first: list[Arrival] = [together(request) for request in _own(brief, given)]
+    late = together(*_plain(brief, given), when=produced("processors", 2))
+    return Schedule("defaults_join_own", (*first, late), options=options)
+
+
+def _processors_leave(brief: Brief) -> Schedule:
+    """Rows with processors leave one by one, from between rows without; then another one joins."""
+    outputs = {"a": 2, "plain": LASTING, "b": 4, "other": LASTING}
+    given = {"a": (bias(brief, 1),), "b": (bias(brief, 2),)}
+    rows = [
+        text_request(brief, name, MEDIUM, variant=n, max_tokens=out, processors=given.get(name, ()))
+        for n, (name, out) in enumerate(outputs.items())
+    ]
+    own = (bias(brief, 3),)
+    late = text_request(brief, "late", MEDIUM, variant=4, max_tokens=3, processors=own)
+    return Schedule("processors_leave", (together(*rows), together(late, when=gone("b"))))
+
+
+def _penalties(brief: Brief) -> Schedule:
+    """Penalties count the tokens of their own row, its prompt's too; other rows have none."""
+    repeated = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 12})
+    counted = Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3})
+    # Right even where a single stream shows processors the last token of a prompt alone.
+    last = Processor("library", {"repetition_penalty": 3.0, "repetition_context_size": 1})
+    own = {"repeated": (repeated,), "plain": (), "counted": (counted,), "last": (last,)}
+    rows = [
+        text_request(brief, name, MEDIUM, variant=variant, max_tokens=2 + variant, processors=given)
+        for variant, (name, given) in enumerate(own.items())
+    ]
+    return Schedule("penalties", (together(*rows),))
+
+
+def _history_grows(brief: Brief) -> Schedule:
+    """A penalty's tokens need a second step of their buffer while it decodes."""
+    penalty = {"repetition_penalty": 1.4, "repetition_context_size": 2 * STEP}
+    processors = (Processor("library", penalty),)
+    rows = (
+        text_request(brief, "long", STEP - 2, max_tokens=LASTING, processors=processors),
+        text_request(brief, "short", SHORT, max_tokens=LASTING, processors=processors),
+    )
+    return Schedule("history_grows", (together(*rows),))
+
+
+def joined_either_way(trace: Trace) -> bool:
+    """Whether a row with processors of its own decoded beside one with the engine's."""
+    options = trace.schedule.options
+    names = {r.request_id: r.processors != options.processors for r in trace.schedule.requests}
+    for step in trace.steps:
+        if len({names[name] for name in step.in_stage(Stage.DECODE)}) > 1:
+            return bool(options.processors)
+    return False
+
+
+def chose_second(trace: Trace) -> bool:
+    """Whether the engine's sampler took another token than the likeliest."""
+    options = trace.schedule.options
+    own = {r.request_id for r in trace.schedule.requests if r.sampler == options.sampler}
+    return options.sampler is not None and any(
+        event.request_id in own
+        and event.logprobs is not None
+        and event.token != int(np.argmax(event.logprobs))
+        for step in trace.steps
+        for event in step.output.events
+    )
+
+
+def last_processor_left(trace: Trace) -> bool:
+    """Whether a row with processors decoded beside a row that had seen all other ones leave."""
+    has = {r.request_id for r in trace.schedule.requests if r.processors}
+    decoding = [set(step.in_stage(Stage.DECODE)) for step in trace.steps]
+    for index, rows in enumerate(decoding):
+        before = any(rows & earlier and earlier & has for earlier in decoding[:index])
+        after = any(rows & later and later & has for later in decoding[index + 1 :])
+        if rows and not rows & has and before and after:
+            return True
+    return False
+
+
+def history_of(count: int, trace: Trace) -> bool:
+    """Whether a row with processors came to have more than ``count`` tokens while it decoded."""
+    return any(
+        request.processors
+        and len(request.prompt) <= count < len(request.prompt) + len(stream.tokens)
+        for request in trace.schedule.requests
+        if (stream := trace.stream(request.request_id))
+    )

@@ -1,0 +1,83 @@
+"""Schedules that go on for long: prompts, outputs and batches past the sizes of storage.
+
+Caches grow by 256 slots, scans of recurrent layers go in pieces of 256, buffers of tokens by 256.
+"""
+
+from __future__ import annotations
+
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Removal, Request, Schedule
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    PIECE,
+    SHORT,
+    TWO,
+    gone,
+    produced,
+    text_request,
+    together,
+)
+from conformance.scenarios.scenario import Brief
+
+STEP = 256
+# Output tokens of a request that goes on for long.
+MANY = 40
+# The rows of a large batch: lengths of prompts, and how many tokens each produces.
+_LENGTHS = (MEDIUM, LONG, SHORT, TWO, LONG, SHORT, MEDIUM, TWO)
+_ENDS = (1, 3, 9, 2, 7, 4, 12, 5)
+
+
+def long_prompts(brief: Brief) -> Schedule:
+    """Prompts past two steps of storage, of one step exactly, and short; then many tokens.
+
+    The last token of a prompt is processed by itself.
+    """
+    lengths = (2 * STEP + 8, STEP + 1, SHORT)
+    rows = [text_request(brief, f"r{n}", n, max_tokens=MANY) for n in lengths]
+    return Schedule("long", (together(*rows),))
+
+
+def long_pieces(brief: Brief) -> Schedule:
+    """Pieces as long as a step of storage: two whole ones, one and a part, less than one."""
+    lengths = (2 * STEP + 1, STEP + STEP // 4, SHORT)
+    rows = [text_request(brief, f"r{n}", n, max_tokens=3) for n in lengths]
+    return Schedule("long", (together(*rows),), options=EngineOptions(prefill_step_size=STEP))
+
+
+def of_eight(brief: Brief) -> Schedule:
+    """Eight rows, each of which ends at another step."""
+    return Schedule("of_eight", (together(*_rows(brief, _ENDS)),))
+
+
+def decode_of_eight(brief: Brief) -> Schedule:
+    """Of eight decoding rows two, then three, then two are removed; one joins those left."""
+    rows = _rows(brief, (12,) * len(_ENDS))
+    late = text_request(brief, "next", MEDIUM, variant=2, max_tokens=3)
+    return Schedule(
+        "decode_of_eight",
+        (together(*rows), together(late, when=gone("r3", removed=True))),
+        (
+            Removal(("r0", "r5"), produced("r2", 2)),
+            Removal(("r1", "r3", "r7"), produced("r2", 4)),
+            Removal(("r4", "r6"), produced("r2", 7)),
+        ),
+    )
+
+
+def turns(brief: Brief, window: int) -> Schedule:
+    """A prompt and outputs of several windows, in pieces; a row joins when storage has wrapped."""
+    rows = [
+        text_request(brief, "long", 4 * window + 1, max_tokens=3 * window + 1),
+        text_request(brief, "short", TWO, max_tokens=2 * window + 3),
+    ]
+    late = text_request(brief, "late", 2 * window, variant=1, max_tokens=window + 2)
+    arrivals = (together(*rows), together(late, when=produced("short", window + 1)))
+    return Schedule("turns", arrivals, options=EngineOptions(prefill_step_size=PIECE))
+
+
+def _rows(brief: Brief, ends: tuple[int, ...]) -> list[Request]:
+    return [
+        text_request(brief, f"r{i}", n, variant=i // 4, max_tokens=out)
+        for i, (n, out) in enumerate(zip(_LENGTHS, ends, strict=True))
+    ]
