@@ -10,7 +10,7 @@ from mlx_vlm.models.cache import KVCache
 
 from conformance.backend.block_sparse import blocks_of_positions
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, together, wrap
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
 
 _SCALED = {
@@ -100,3 +100,15 @@ def the_best_keys_of_any_length(hits: Hits) -> Patch:
     return together(
         wrap(module, "_partition_scores", partition), wrap(KVCache, "prefix_cache_merge", merged)
     )
+
+
+@mend("glm-moe-dsa-cast-predicate", single_stream=True)
+def the_predicate_of_casts_is_read(hits: Hits) -> Patch:
+    """Which parameters keep their dtype is a property, read as DeepSeek-V3.2's is."""
+    module = _language("glm_moe_dsa")
+
+    def predicate(model: Any) -> Any:
+        hits.hit()
+        return module.DSV32Model.cast_predicate.fget(model)
+
+    return replace(module.LanguageModel, "cast_predicate", property(predicate))
