@@ -144,6 +144,11 @@ PAIRS = [
         alone=True,
     ),
     Pair("positions-of-padding", "mlx_vlm/glm4v/ragged", "mlx_vlm/C4.mrope-columns-at-prefill"),
+    Pair(
+        "unlimited-ocr-window-in-batches",
+        "mlx_vlm/unlimited_ocr/equal_length",
+        "mlx_vlm/B13.embeddings-of-another-row",
+    ),
     Pair("requests-without-work", "mlx_vlm/llama/invalid", "mlx_vlm/B1.first-token-lost"),
     Pair("insert-lists-of-other-lengths", "mlx_vlm/llama/invalid", refused_calls_leave_a_request),
     Pair("generator-takes-any-size", "mlx_vlm/llama/invalid", "mlx_vlm/B9.emptied-batch-reused"),

@@ -16,6 +16,7 @@ import pytest
 
 from conformance.app.pytest_plugin.missing_results import hang, harness_failure
 from conformance.app.pytest_plugin.options import MODULES, PROBLEM, RESULT
+from conformance.app.pytest_plugin.own_process import ends_process, played_apart
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_crashes import (
     TAINTED,
@@ -94,7 +95,7 @@ class CaseItem(SuiteItem):
         error: Exception | None = None
         try:
             with _watchdog(self):
-                result = self.setup_.judged(self.setup_.session.run(self.case))
+                result = self.setup_.judged(self._released())
                 result = self.setup_.mended(self.case, result)
         except pytest.fail.Exception as stopped:
             if not str(stopped).startswith("Timeout"):
@@ -106,8 +107,8 @@ class CaseItem(SuiteItem):
         except Exception as caught:  # noqa: BLE001  (a defect of the harness is reported as one)
             error = caught
             seconds = time.perf_counter() - started
-            found = harness_failure(self.setup_, self.case, caught, seconds)
-            result = self.setup_.judged(found)
+            # Never judged: a known crash of the library is another one.
+            result = harness_failure(self.setup_, self.case, caught, seconds)
         if self.setup_.session.tainted:
             self._taint()
         for line in self.setup_.take_reports():
@@ -121,6 +122,12 @@ class CaseItem(SuiteItem):
         if not result.expected:
             message = failure_message(result, options=self.setup_.settings.rerun_options)
             raise Unexpected(message) from error
+
+    def _released(self) -> CaseResult:
+        """The case without any mend; in a process of its own if it is known to end that."""
+        if ends_process(self.setup_, self.case):
+            return played_apart(self.setup_, self.case, self.config)
+        return self.setup_.session.run(self.case)
 
     def _record_modules(self, result: CaseResult) -> None:
         """Report what the case hung on, so that its result may be used again."""

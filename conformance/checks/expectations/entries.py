@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import msgspec
 from packaging.specifiers import SpecifierSet
 
-from conformance.core.verdict import CaseResult, Finding, Verdict
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 
 NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
 """Numeric verdicts: which of them a defect gets depends on weights, prompts and rounding."""
@@ -48,6 +48,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             where another entry, with this one in ``behind``, is mended.
         schedules: for a scenario, the only schedules that may fail; any if absent. A case that
             plays none of them is not concerned.
+        ends_process: its cases end the process that plays them: as released, each is played in one
+            of its own.
         functions: digests of the upstream functions that it was diagnosed in.
         unchanged_in: the installed code, outside of ``versions``, that has the same functions.
         changed_in: the installed code that has others.
@@ -70,6 +72,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     behind: tuple[str, ...] = ()
     verdicts: dict[str, Verdict | tuple[Verdict, ...]] = {}
     schedules: dict[str, tuple[str, ...]] = {}
+    ends_process: bool = False
     functions: dict[str, str] = {}
     unchanged_in: str = ""
     changed_in: str = ""
@@ -103,6 +106,16 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             matches(engine, self.engines)
             and (matches(family, self.families) or any(has(traits, t) for t in self.traits))
             and not matches(family, self.except_families)
+        )
+
+    def ends(self, case: CaseId, versions: Mapping[str, str]) -> bool:
+        """Whether the defect ends the process that plays the case, by what is known before."""
+        return (
+            self.ends_process
+            and case.scenario in self.verdicts
+            and self.is_about(case.engine, case.family)
+            and matches(case.dtype, (*self.dtypes, *self.may_show_in))
+            and self.active(versions)
         )
 
     def concerns(self, result: CaseResult) -> bool:

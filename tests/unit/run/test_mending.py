@@ -173,6 +173,33 @@ def test_a_mend_without_effect_proves_nothing():
     assert idle.verdict is Verdict.VACUOUS
 
 
+class RefusesLater(AttendsToPadding):
+    """Behind its defect it refuses."""
+
+    def feed(self, row, piece, *, padding):
+        if padding:
+            raise ValueError("padding")
+
+
+def test_a_mend_behind_what_is_refused_need_have_no_effect():
+    @mend("padding-attended")
+    def padding_is_refused(hits):
+        """Padding is refused in clear words."""
+
+        def feed(self, row, piece, *, padding):
+            hits.hit()
+            raise NotImplementedError("padding is not supported")
+
+        return replace(RefusesLater, "feed", feed)
+
+    known = entry("padding-attended", "crash")
+    behind = entry("of-another-kind", "crash")
+    mends = [padding_is_refused, dataclasses.replace(nothing_is_repaired, defects=(behind.id,))]
+    _, found = play(known, behind, mends=mends, engine=RefusesLater)
+    assert found.mended.verdict is Verdict.UNSUPPORTED
+    assert {f.check for f in found.evidence if f.mended}.isdisjoint({CHECK})
+
+
 def test_without_a_mend_the_entry_is_named_as_one_that_hides():
     released, found = play(PADDING, mends=[])
     assert (found.expected, found.mended, found.unmended) == (True, None, (PADDING.id,))

@@ -8,8 +8,9 @@ from typing import Any
 import mlx.core as mx
 from mlx_vlm.models.cache import KVCache
 
+from conformance.backend.block_sparse import blocks_of_positions
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, together, wrap
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
 
 _SCALED = {
@@ -41,6 +42,36 @@ def embeddings_of_ids_are_scaled(hits: Hits) -> Patch:
     )
 
 
+@mend("phi3small-masks-rows", single_stream=True)
+def unused_tokens_are_masked(hits: Hits) -> Patch:
+    """The logits of unused tokens are minus infinity, in every row."""
+    module = _language("phi3small")
+
+    def language(
+        _: Right,
+        self: Any,
+        inputs: mx.array,
+        cache: Any = None,
+        inputs_embeds: Any = None,
+        **__: Any,
+    ) -> Any:
+        hits.hit()
+        hidden = self.model(inputs, cache, inputs_embeds=inputs_embeds)
+        logits = self.model.embed_tokens.as_linear(hidden)
+        if self.mup_width_multiplier:
+            logits = logits / self.mup_width_multiplier
+        logits[..., self._dummy_tokenizer_ids] = -mx.inf
+        return module.LanguageModelOutput(logits=logits)
+
+    return wrap(module.LanguageModel, "__call__", language)
+
+
+@mend("phi3small-block-sparse-scores", single_stream=True)
+def blocks_are_of_positions(hits: Hits) -> Patch:
+    """The causal mask hides the keys where it is false, and blocks are cut over positions."""
+    return blocks_of_positions(_language("phi3small").Attention, hits)
+
+
 @mend("hy-v4-indexer-of-first-length", single_stream=True)
 def the_best_keys_of_any_length(hits: Hits) -> Patch:
     """The best keys are kept, whatever length the process has seen first, and prefixes reused.
@@ -69,3 +100,15 @@ def the_best_keys_of_any_length(hits: Hits) -> Patch:
     return together(
         wrap(module, "_partition_scores", partition), wrap(KVCache, "prefix_cache_merge", merged)
     )
+
+
+@mend("glm-moe-dsa-cast-predicate", single_stream=True)
+def the_predicate_of_casts_is_read(hits: Hits) -> Patch:
+    """Which parameters keep their dtype is a property, read as DeepSeek-V3.2's is."""
+    module = _language("glm_moe_dsa")
+
+    def predicate(model: Any) -> Any:
+        hits.hit()
+        return module.DSV32Model.cast_predicate.fget(model)
+
+    return replace(module.LanguageModel, "cast_predicate", property(predicate))

@@ -49,7 +49,7 @@ def each_row_of_florence2_has_its_encoder(hits: Hits) -> Patch:
     )
 
 
-@mend("nemotron-parse-in-batches", other_pieces=True)
+@mend("nemotron-parse-in-batches", "nemotron-parse-in-batches-invalid", other_pieces=True)
 def each_row_of_nemotron_parse_has_its_image(hits: Hits) -> Patch:
     """Each row's image stays with its cache, and masks are of the rows and of the images."""
     language = _language("nemotron_parse")

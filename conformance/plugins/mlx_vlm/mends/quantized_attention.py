@@ -60,7 +60,7 @@ def padding_of_quantized_rows_is_masked(hits: Hits) -> Patch:
 @mend("gemma2-turboquant-proxy", single_stream=True)
 def codes_are_decoded_for_soft_caps(hits: Hits) -> Patch:
     """What a TurboQuant cache gives is decoded, though it has a shape."""
-    module = importlib.import_module("mlx_vlm.models.gemma2.language")
+    names = (f"mlx_vlm.models.{family}.language" for family in ("gemma2", "phi3small"))
 
     def decoded(right: Right, cache: Any, keys: Any, values: Any) -> Any:
         if isinstance(keys, mx.array) or not hasattr(cache, "dequantize"):
@@ -68,7 +68,7 @@ def codes_are_decoded_for_soft_caps(hits: Hits) -> Patch:
         hits.hit()
         return cache.dequantize(keys, values)
 
-    return wrap(module, "dequantize_kv_state", decoded)
+    return wrap_each(map(importlib.import_module, names), "dequantize_kv_state", decoded)
 
 
 @mend("mllama-quantized-cross-attention", single_stream=True)

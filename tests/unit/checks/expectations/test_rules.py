@@ -4,7 +4,14 @@ import msgspec
 import pytest
 
 from conformance.checks.expectations import Defect, Expectations, Refusal
-from conformance.core.verdict import CaseResult, Finding, MendedResult, ScheduleResult, Verdict
+from conformance.core.verdict import (
+    CaseId,
+    CaseResult,
+    Finding,
+    MendedResult,
+    ScheduleResult,
+    Verdict,
+)
 
 
 def defect(name="lost-state", **changes):
@@ -518,3 +525,23 @@ def test_the_entries_that_a_case_shows():
     assert [entry.id for entry in shown(case("exact"))] == ["lost-state"], "it should show"
     assert shown(case("exact", seed=1)) == ()
     assert shown(case(family="llama")) == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "ends"),
+    [
+        ("mlx_lm/plamo2/ragged/float32/0", {}, True),
+        ("mlx_lm/plamo2/ragged/float32/7", {}, True),
+        ("mlx_lm/plamo2/ragged/float32/0", {"ends_process": False}, False),
+        ("mlx_lm/plamo2/ragged/float32/0", {"versions": "<0.32"}, False),
+        ("mlx_lm/plamo2/ragged/float32/0", {"except_families": ("plamo2",)}, False),
+        ("mlx_lm/plamo2/wide/float32/0", {}, False),
+        ("mlx_lm/llama/ragged/float32/0", {}, False),
+        ("mlx_vlm/plamo2/ragged/float32/0", {}, False),
+        ("mlx_lm/plamo2/ragged/bfloat16/0", {}, False),
+        ("mlx_lm/plamo2/ragged/bfloat16/0", {"may_show_in": ("bfloat16",)}, True),
+    ],
+)
+def test_which_cases_end_their_process_is_known_before(place, changes, ends):
+    entry = defect(**{"ends_process": True, **changes})
+    assert entry.ends(CaseId.parse(place), {"mlx-lm": "0.32.2"}) is ends
