@@ -194,7 +194,8 @@ def _penalised(brief: Brief) -> list[Schedule]:
     if Capability.PROCESSORS not in brief.capabilities:
         return []
     arguments = {"repetition_penalty": 1.4, "repetition_context_size": 2 * LONG}
-    after = _after(brief, "after", SHARED + 2, SHORT, max_tokens=SOME)
+    # All of the first prompt is shared: some caches can't be cut.
+    after = _after(brief, "after", LONG, SHORT, max_tokens=SOME)
     penalised = replace(after, processors=(Processor("library", arguments),))
     return [_one_by_one("penalised", [_first(brief, FEW), penalised])]
 
