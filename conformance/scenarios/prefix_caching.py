@@ -197,7 +197,10 @@ def _penalised(brief: Brief) -> list[Schedule]:
     # All of the first prompt is shared: some caches can't be cut.
     after = _after(brief, "after", LONG, SHORT, max_tokens=SOME)
     penalised = replace(after, processors=(Processor("library", arguments),))
-    return [_one_by_one("penalised", [_first(brief, FEW), penalised])]
+    beside = text_request(brief, "beside", LONG, variant=1, max_tokens=FEW)
+    first = together(_first(brief, FEW), beside)
+    arrivals = (first, together(penalised, when=gone("first")))
+    return [Schedule("penalised", arrivals, options=_options())]
 
 
 def _media(brief: Brief, kind: str) -> Schedule:
