@@ -197,9 +197,9 @@ def _penalised(brief: Brief) -> list[Schedule]:
     # All of the first prompt is shared: some caches can't be cut.
     after = _after(brief, "after", LONG, SHORT, max_tokens=SOME)
     penalised = replace(after, processors=(Processor("library", arguments),))
-    beside = text_request(brief, "beside", LONG, variant=1, max_tokens=FEW)
-    first = together(_first(brief, FEW), beside)
-    arrivals = (first, together(penalised, when=gone("first")))
+    first = _first(brief, FEW)
+    beside = text_request(brief, "beside", LONG, variant=1, max_tokens=FEW, segments=first.segments)
+    arrivals = (together(first, beside), together(penalised, when=gone("first")))
     return [Schedule("penalised", arrivals, options=_options())]
 
 
