@@ -213,9 +213,13 @@ def _penalised(brief: Brief) -> list[Schedule]:
     if Capability.PROCESSORS not in brief.capabilities:
         return []
     arguments = {"repetition_penalty": 1.4, "repetition_context_size": 2 * LONG}
-    after = _after(brief, "after", SHARED + 2, SHORT, max_tokens=SOME)
+    # All of the first prompt is shared: some caches can't be cut.
+    after = _after(brief, "after", LONG, SHORT, max_tokens=SOME)
     penalised = replace(after, processors=(Processor("library", arguments),))
-    return [_one_by_one("penalised", [_first(brief, FEW), penalised])]
+    first = _first(brief, FEW)
+    beside = text_request(brief, "beside", LONG, variant=1, max_tokens=FEW, segments=first.segments)
+    arrivals = (together(first, beside), together(penalised, when=gone("first")))
+    return [Schedule("penalised", arrivals, options=_options())]
 
 
 def _media(brief: Brief, kind: str) -> Schedule:
