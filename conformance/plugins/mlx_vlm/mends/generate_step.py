@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from typing import Any
 
@@ -46,7 +45,7 @@ def _after_prompt(processor: Any, prompt: mx.array, hits: Hits) -> Any:
     return processed
 
 
-@mend("generate-step-names-inputs", single_stream=True)
+@mend("generate-step-names-inputs", "generate-step-names-inputs-quantized", single_stream=True)
 def pieces_are_passed_by_position(hits: Hits) -> Patch:
     """The ids of a piece of the prompt come to the model's parameter of ids, whatever its name."""
 
@@ -59,14 +58,6 @@ def pieces_are_passed_by_position(hits: Hits) -> Patch:
     names = (f"mlx_vlm.models.{name}.language" for name in _OTHER_NAMES)
     models = [importlib.import_module(name).LanguageModel for name in names]
     return together(*(wrap(model, "__call__", call) for model in models))
-
-
-# Behind it, attention of zaya1_vl does not expect what uniform caches give.
-of_quantized_caches = dataclasses.replace(
-    pieces_are_passed_by_position,
-    defects=("generate-step-names-inputs-quantized",),
-    except_families=("zaya1_vl",),
-)
 
 
 @mend("kv-policy-alone-and-batched", single_stream=True)

@@ -88,12 +88,12 @@ def cross_attention_leaves_the_cache_alone(hits: Hits) -> Patch:
     )
 
 
-# Padded rows of paligemma stay wrong from their second token on, in uniform bits, too; florence2's
-# decoder crashes, and that of nemotron_parse stays wrong.
+# The mends of florence2's and nemotron_parse's batches are for batches alone, and this one is for
+# the single stream, too: with both florence2's decoder crashes, and nemotron_parse's is wrong.
 @mend(
     "turboquant-keys-taken-for-arrays",
     single_stream=True,
-    except_families=("florence2", "nemotron_parse", "paligemma"),
+    except_families=("florence2", "nemotron_parse"),
 )
 def quantized_caches_give_arrays(hits: Hits) -> Patch:
     """What a model computes with itself is decoded keys and values, not their codes."""
