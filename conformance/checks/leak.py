@@ -1,4 +1,7 @@
-"""Resources that are not released: caches after the end, rows of no request, graphs, buffers."""
+"""Resources that are not released: caches after the end, rows of no request, graphs, buffers.
+
+What lives beside the caches may not grow while the same rows decode.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ from collections.abc import Iterator
 
 from conformance.checks.play import Play
 from conformance.core.schedule import Stage
-from conformance.core.trace import Step, Trace
+from conformance.core.trace import Alive, Step, Trace
 from conformance.core.verdict import Finding, Verdict
 
 # A cache may hold this multiple of the bytes it reports, plus this many for allocation granularity.
 _SLACK, _ROUNDING = 2, 1024
 # Steps in a row that the graph must grow in.
 _STEPS = 3
+# Parts of a long run after its first steps, each longer than mlx-vlm lets things pile up (50 steps:
+# DEFAULT_CACHE_EVAL_INTERVAL); what grows in fewer steps than one of four is not found.
+_PARTS, _WARM_UP, _LEAST, _RARELY = 3, 20, 170, 0.25
 _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
 
 
@@ -21,7 +27,8 @@ def check_leak(play: Play) -> list[Finding]:
     """``leak`` for memory or work that no request can use any more.
 
     That is: bytes after the last request; rows without a request; buffers that an ended request's
-    cache holds beside its own; graphs that grow from step to step, as nobody computes them.
+    cache holds beside its own; graphs that grow from step to step, as nobody computes them; arrays
+    and bytes beside the caches that grow in a long run of the same rows.
     """
     findings = []
     for trace in play.traces[:2]:
@@ -40,6 +47,7 @@ def check_leak(play: Play) -> list[Finding]:
             )
         findings += _kept(play, trace)
         findings += _growth(play, trace)
+        findings += _piled_up(play, trace)
         if play.staged and (found := _ghost_rows(trace)) is not None:
             step, batch, live = found
             findings.append(
@@ -95,6 +103,48 @@ def _growth(play: Play, trace: Trace) -> list[Finding]:
             cause="an array that is carried from step to step is never evaluated",
         )
     ]
+
+
+def _piled_up(play: Play, trace: Trace) -> list[Finding]:
+    """Whether arrays, or bytes that no cache counts, grew all along a run of the same rows."""
+    found = []
+    for run in _long_runs(trace):
+        for what, counts in (
+            ("live arrays", [one.arrays for one in run]),
+            ("bytes beside the caches", [one.nbytes for one in run]),
+        ):
+            if not (each := _growth_of(counts)):
+                continue
+            finding = _finding(
+                play,
+                trace,
+                f"in {len(run)} steps of the same rows {what} grew by {each:.3g} a step",
+                expected="the same after each step",
+                got=f"{counts[-2]} {what}",
+                cause="something of each step is kept",
+            )
+            found.append(finding)
+    return found
+
+
+def _long_runs(trace: Trace) -> Iterator[list[Alive]]:
+    for _, steps in itertools.groupby(trace.steps, key=_rows):
+        run = [step.alive for step in steps if step.alive is not None]
+        if len(run) >= _LEAST:
+            yield run
+
+
+def _growth_of(counts: list[int]) -> float:
+    """By how much the least of each part grows a step; 0 if not all along, or hardly.
+
+    An engine may let something pile up and clear it now and then; a few steps up or down are no
+    growth either, as buffers are made late and given back.
+    """
+    size = (len(counts) - _WARM_UP) // _PARTS
+    least = [min(counts[_WARM_UP + at * size :][:size]) for at in range(_PARTS)]
+    each = (least[-1] - least[0]) / (size * (_PARTS - 1))
+    rising = all(later > earlier for earlier, later in itertools.pairwise(least))
+    return each if rising and each >= _RARELY else 0.0
 
 
 def _decoding(trace: Trace) -> Iterator[list[int]]:

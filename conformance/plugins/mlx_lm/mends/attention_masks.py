@@ -170,7 +170,7 @@ class _Fetched:
 
 @mend("olmo-mask-by-name", "reference-olmo-mask-by-name", single_stream=True)
 def masks_are_added_as_numbers(hits: Hits) -> Patch:
-    """What is added to the scores is 0 where a key is seen, and the least number where it is not."""
+    """What is added to the scores is 0 where a key is seen, and the least number elsewhere."""
     with found("olmo"):
         olmo = importlib.import_module("mlx_lm.models.olmo")
 
