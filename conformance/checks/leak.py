@@ -6,6 +6,7 @@ What lives beside the caches may not grow while the same rows decode.
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterator
 
 from conformance.checks.play import Play
@@ -17,9 +18,9 @@ from conformance.core.verdict import Finding, Verdict
 _SLACK, _ROUNDING = 2, 1024
 # Steps in a row that the graph must grow in.
 _STEPS = 3
-# Parts of a long run after its first steps, each longer than mlx-vlm lets things pile up (50 steps:
-# DEFAULT_CACHE_EVAL_INTERVAL); what grows in fewer steps than one of four is not found.
-_PARTS, _WARM_UP, _LEAST, _RARELY = 3, 20, 170, 0.25
+# After its first steps a long run is compared with itself, so many steps later as mlx-vlm takes to
+# clear what piles up (DEFAULT_CACHE_EVAL_INTERVAL). Growth is in most of the comparisons.
+_WARM_UP, _PERIOD, _LEAST, _MOST, _FEW = 20, 50, 150, 0.6, 0.1
 _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
 
 
@@ -135,16 +136,23 @@ def _long_runs(trace: Trace) -> Iterator[list[Alive]]:
 
 
 def _growth_of(counts: list[int]) -> float:
-    """By how much the least of each part grows a step; 0 if not all along, or hardly.
+    """By how much they grow a step; 0 if not all along.
 
-    An engine may let something pile up and clear it now and then; a few steps up or down are no
-    growth either, as buffers are made late and given back.
+    Each count is compared with that of a period later: what an engine clears now and then is at the
+    same point there. Comparisons over the largest fall are left out, as a buffer may be given back.
     """
-    size = (len(counts) - _WARM_UP) // _PARTS
-    least = [min(counts[_WARM_UP + at * size :][:size]) for at in range(_PARTS)]
-    each = (least[-1] - least[0]) / (size * (_PARTS - 1))
-    rising = all(later > earlier for earlier, later in itertools.pairwise(least))
-    return each if rising and each >= _RARELY else 0.0
+    counts = counts[_WARM_UP:]
+    falls = [later - earlier for earlier, later in itertools.pairwise(counts)]
+    fall = falls.index(min(falls))
+    more = [
+        counts[at + _PERIOD] - counts[at]
+        for at in range(len(counts) - _PERIOD)
+        if not (min(falls) < 0 and at <= fall < at + _PERIOD)
+    ]
+    up, down = sum(one > 0 for one in more), sum(one < 0 for one in more)
+    if not more or up < _MOST * len(more) or down > _FEW * len(more):
+        return 0.0
+    return statistics.median(more) / _PERIOD
 
 
 def _decoding(trace: Trace) -> Iterator[list[int]]:

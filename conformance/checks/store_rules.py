@@ -36,7 +36,7 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
         for verdict, what, expected, got in problems:
             yield Finding(
                 verdict,
-                "stored",
+                "store_rules",
                 what,
                 schedule=play.schedule.name,
                 mode=trace.mode,

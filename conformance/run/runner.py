@@ -35,6 +35,8 @@ from conformance.core.trace import (
     Trace,
 )
 
+# What is measured after each step, the graph behind the caches with it.
+_EACH_STEP = (Weigh.GRAPH, Weigh.ALIVE)
 # Steps after the end of the last request, in which the engine must produce nothing more.
 _EPILOGUE_STEPS = 2
 
@@ -168,7 +170,7 @@ class Run:
                 removed_from=self._removed_from,
                 rows=rows,
                 layers=tuple(engine.layers()),
-                pending=engine.pending() if self._schedule.weigh is Weigh.GRAPH else None,
+                pending=engine.pending() if self._schedule.weigh in _EACH_STEP else None,
                 alive=alive(held or 0) if self._counts_alive else None,
             )
         )

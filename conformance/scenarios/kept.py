@@ -6,7 +6,16 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Request, Schedule, Stage, Weigh
 from conformance.core.trace import Trace
-from conformance.scenarios.build import LASTING, LONG, MEDIUM, SHORT, gone, text_request, together
+from conformance.scenarios.build import (
+    LASTING,
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    gone,
+    text_request,
+    together,
+)
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 FEW = 2  # output tokens
@@ -35,7 +44,7 @@ def _decoding(brief: Brief) -> Schedule:
 
 def _lasting(brief: Brief) -> Schedule:
     """A request that decodes for long: what lives beside its cache stays the same."""
-    only = text_request(brief, "only", SHORT, max_tokens=STEPS + 1)
+    only = text_request(brief, "only", TWO, max_tokens=STEPS + 1)
     return Schedule("lasting", (together(only),), weigh=Weigh.ALIVE)
 
 
