@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import mlx.core as mx
+
+from conformance.backend.weighing import arrays
+
 
 def leaves(entries: Sequence[Any]) -> Iterator[Any]:
     """All caches, those within lists of caches included."""
@@ -24,3 +28,10 @@ def places(entries: Sequence[Any]) -> Iterator[str]:
             yield from (f"{index}.{rest}" for rest in places(inner))
         elif entry is not None:
             yield str(index)
+
+
+def floating(entry: Any) -> tuple[str, ...]:
+    """The dtypes of a cache's floating arrays, sorted, without those of one axis."""
+    found = (array for array in arrays(entry) if array.ndim > 1)
+    kinds = {array.dtype for array in found if mx.issubdtype(array.dtype, mx.floating)}
+    return tuple(sorted(str(kind).rpartition(".")[2] for kind in kinds))

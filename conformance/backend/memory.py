@@ -1,13 +1,18 @@
-"""How much memory there is, and how to fill the free memory with garbage.
+"""How much memory there is, what lives in it, and how to fill the free memory with garbage.
 
 MLX checks no bounds, so a read past the end returns the garbage.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import mlx.core as mx
+
+from conformance.core.trace import Alive
 
 # Element counts of typical small buffers; a freed buffer is used for the next request of its size.
 _SIZES = (64, 256, 1024, 4096, 12288, 65536)
@@ -20,6 +25,29 @@ def churn(rounds: int = 2) -> None:
         held = [mx.full((size,), value, mx.float32) for size in _SIZES for _ in range(4)]
         mx.eval(held)
         del held
+
+
+@contextlib.contextmanager
+def only_new_objects() -> Iterator[None]:
+    """Inside the block ``alive`` sees what was made in it, and need not look through the rest."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def alive(cache_bytes: int) -> Alive:
+    """What lives when all work is done and all that nobody refers to is freed.
+
+    Args:
+        cache_bytes: what the live caches count, which is left out.
+    """
+    mx.synchronize()
+    gc.collect()
+    arrays = sum(type(found) is mx.array for found in gc.get_objects())
+    return Alive(arrays, int(mx.get_active_memory()) - cache_bytes)
 
 
 def available_bytes() -> int | None:

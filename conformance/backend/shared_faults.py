@@ -45,6 +45,14 @@ def of_row_0(values: mx.array) -> mx.array:
     return mx.broadcast_to(values[:1], values.shape)
 
 
+def cast_down(value: mx.array, hits: Hits) -> mx.array:
+    """The array in bfloat16, if it was in float32."""
+    if value.dtype != mx.float32:
+        return value
+    hits.hit()
+    return value.astype(mx.bfloat16)
+
+
 def masked_with(score: float, hits: Hits) -> Patch:
     """What a boolean mask leaves out gets ``score`` in place of minus infinity."""
 

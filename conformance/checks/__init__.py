@@ -4,6 +4,7 @@ Pure functions of recordings: what needs a model or an engine belongs in ``run/j
 """
 
 from conformance.checks.drafts import check_drafts
+from conformance.checks.dtypes import check_dtypes
 from conformance.checks.failure import check_failure
 from conformance.checks.forced import check_forced
 from conformance.checks.free import check_free
@@ -14,6 +15,7 @@ from conformance.checks.policy import check_policy
 from conformance.checks.probe import check_probes
 from conformance.checks.protocol import check_protocol
 from conformance.checks.stability import check_stability
+from conformance.checks.store_rules import check_stored
 from conformance.checks.twins import check_twins
 
 CHECKS: tuple[Check, ...] = (
@@ -25,7 +27,9 @@ CHECKS: tuple[Check, ...] = (
     check_twins,
     check_drafts,
     check_stability,
+    check_dtypes,
     check_leak,
+    check_stored,
     check_policy,
     check_probes,
 )

@@ -1,19 +1,26 @@
-"""Resources that are not released: caches after the end, rows of no request, graphs, buffers."""
+"""Resources that are not released: caches after the end, rows of no request, graphs, buffers.
+
+What lives beside the caches may not grow while the same rows decode.
+"""
 
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterator
 
 from conformance.checks.play import Play
 from conformance.core.schedule import Stage
-from conformance.core.trace import Step, Trace
+from conformance.core.trace import Alive, Step, Trace
 from conformance.core.verdict import Finding, Verdict
 
 # A cache may hold this multiple of the bytes it reports, plus this many for allocation granularity.
 _SLACK, _ROUNDING = 2, 1024
 # Steps in a row that the graph must grow in.
 _STEPS = 3
+# After its first steps a long run is compared with itself, so many steps later as mlx-vlm takes to
+# clear what piles up (DEFAULT_CACHE_EVAL_INTERVAL). Growth is in most of the comparisons.
+_WARM_UP, _PERIOD, _LEAST, _MOST, _FEW = 20, 50, 150, 0.6, 0.1
 _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
 
 
@@ -21,7 +28,8 @@ def check_leak(play: Play) -> list[Finding]:
     """``leak`` for memory or work that no request can use any more.
 
     That is: bytes after the last request; rows without a request; buffers that an ended request's
-    cache holds beside its own; graphs that grow from step to step, as nobody computes them.
+    cache holds beside its own; graphs that grow from step to step, as nobody computes them; arrays
+    and bytes beside the caches that grow in a long run of the same rows.
     """
     findings = []
     for trace in play.traces[:2]:
@@ -40,6 +48,7 @@ def check_leak(play: Play) -> list[Finding]:
             )
         findings += _kept(play, trace)
         findings += _growth(play, trace)
+        findings += _piled_up(play, trace)
         if play.staged and (found := _ghost_rows(trace)) is not None:
             step, batch, live = found
             findings.append(
@@ -95,6 +104,55 @@ def _growth(play: Play, trace: Trace) -> list[Finding]:
             cause="an array that is carried from step to step is never evaluated",
         )
     ]
+
+
+def _piled_up(play: Play, trace: Trace) -> list[Finding]:
+    """Whether arrays, or bytes that no cache counts, grew all along a run of the same rows."""
+    found = []
+    for run in _long_runs(trace):
+        for what, counts in (
+            ("live arrays", [one.arrays for one in run]),
+            ("bytes beside the caches", [one.nbytes for one in run]),
+        ):
+            if not (each := _growth_of(counts)):
+                continue
+            finding = _finding(
+                play,
+                trace,
+                f"in {len(run)} steps of the same rows {what} grew by {each:.3g} a step",
+                expected="the same after each step",
+                got=f"{counts[-2]} {what}",
+                cause="something of each step is kept",
+            )
+            found.append(finding)
+    return found
+
+
+def _long_runs(trace: Trace) -> Iterator[list[Alive]]:
+    for _, steps in itertools.groupby(trace.steps, key=_rows):
+        run = [step.alive for step in steps if step.alive is not None]
+        if len(run) >= _LEAST:
+            yield run
+
+
+def _growth_of(counts: list[int]) -> float:
+    """By how much they grow a step; 0 if not all along.
+
+    Each count is compared with that of a period later: what an engine clears now and then is at the
+    same point there. Comparisons over the largest fall are left out, as a buffer may be given back.
+    """
+    counts = counts[_WARM_UP:]
+    falls = [later - earlier for earlier, later in itertools.pairwise(counts)]
+    fall = falls.index(min(falls))
+    more = [
+        counts[at + _PERIOD] - counts[at]
+        for at in range(len(counts) - _PERIOD)
+        if not (min(falls) < 0 and at <= fall < at + _PERIOD)
+    ]
+    up, down = sum(one > 0 for one in more), sum(one < 0 for one in more)
+    if not more or up < _MOST * len(more) or down > _FEW * len(more):
+        return 0.0
+    return statistics.median(more) / _PERIOD
 
 
 def _decoding(trace: Trace) -> Iterator[list[int]]:

@@ -29,6 +29,8 @@ class Play:
             difference requires (``numerics.settle``).
         full_logprobs: whether the engine declares logprobs over the whole vocabulary.
         staged: whether the engine reports the stage of each request.
+        dtypes: for each layer the floating dtypes of the single stream's cache, as
+            ``CachedLayer.dtypes``; empty if they are not known.
         policy: for a batch of one with quantized caches, the logprobs of the library's own single
             stream at the oracle's tokens, or its failure; see ``Library.policy_stream``.
     """
@@ -41,6 +43,7 @@ class Play:
     wider: Callable[[str], Sequence[Callable[[], Envelope]]]
     full_logprobs: bool = True
     staged: bool = True
+    dtypes: tuple[tuple[str, ...], ...] = ()
     policy: np.ndarray | Failure | None = None
 
     def row(self, trace: Trace, request_id: str, step: int) -> int | None:

@@ -44,6 +44,7 @@ class Capability(enum.StrEnum):
     QUANTIZED = "quantized"  # keys and values in fewer bits
     SPECULATIVE = "speculative"  # a drafter guesses tokens, the model verifies several at once
     PREFIX_CACHING = "prefix_caching"  # equal prefixes of prompts are computed once
+    STORED = "stored"  # steps report the calls of the store of kept sequences
     WEIGHED = "weighed"  # pending() and give_up() report the memory of its caches
     PROBES = "probes"  # probe() makes invalid calls
     THREADS = "threads"  # may be driven from another thread than the loader's

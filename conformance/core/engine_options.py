@@ -44,7 +44,8 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``blocks`` of ``block_size`` tokens are kept or, for models whose caches can't be cut into
     blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its end.
-    ``max_bytes`` bounds kept and live caches together, for engines with such an option.
+    ``max_bytes`` bounds kept and live caches together, for engines with such an option;
+    ``times_first`` bounds kept ones alone, as a multiple of the bytes of the first one kept.
     """
 
     blocks: int = 64
@@ -52,6 +53,7 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     snapshots: int = 8
     interval: int = 4
     max_bytes: int | None = None
+    times_first: float | None = None
 
 
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -120,6 +120,7 @@ class Weigh(enum.StrEnum):
     """Which memory of a run is measured. Measuring takes time and extends lifetimes."""
 
     GRAPH = "graph"  # after each step, the unevaluated graph behind the live caches
+    ALIVE = "alive"  # the same, and the arrays and bytes that live beside the caches
     KEPT = "kept"  # at the end, the memory of the first request's cache, as it is
     COMPUTED = "computed"  # the same, after evaluating that cache
 

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from conformance.core.schedule import Schedule, Stage
+from conformance.core.stored import Stored
 
 
 class FinishReason(enum.StrEnum):
@@ -86,12 +87,14 @@ class StepOutput:
         reused: for each request that left the queue, the number of prompt tokens not processed
             because their cache was kept from an earlier request.
         drafted: for each request, the number of tokens drafted and then verified in this step.
+        stored: calls of the store of kept sequences since the step before, where it is known.
     """
 
     events: tuple[TokenEvent, ...] = ()
     processed: Mapping[str, int] = field(default_factory=dict)
     reused: Mapping[str, int] = field(default_factory=dict)
     drafted: Mapping[str, int] = field(default_factory=dict)
+    stored: tuple[Stored, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,30 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class CachedLayer:
-    """The size in bytes of one layer's cache of the decoding rows, and whether it is quantized."""
+    """One layer's cache of the decoding rows.
+
+    Attributes:
+        nbytes: its size.
+        quantized: whether it is quantized.
+        dtypes: of its floating arrays, sorted; empty if it holds none, or they are not known.
+    """
 
     nbytes: int
     quantized: bool
+    dtypes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Alive:
+    """What lives after a step.
+
+    Attributes:
+        arrays: how many array objects were made since the run began, those of caches included.
+        nbytes: of arrays, without those that the live caches count.
+    """
+
+    arrays: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -142,6 +165,7 @@ class Step:
         layers: each layer's cache of the decoding rows after the step, where known.
         pending: edges of the unevaluated graph behind the live caches after the step; ``None`` if
             the schedule does not request it or the engine does not know it.
+        alive: what lives after the step; ``None`` if the schedule does not request it.
     """
 
     index: int
@@ -154,6 +178,7 @@ class Step:
     rows: Mapping[str, int] = field(default_factory=dict)
     layers: tuple[CachedLayer, ...] = ()
     pending: int | None = None
+    alive: Alive | None = None
 
     def in_stage(self, stage: Stage) -> tuple[str, ...]:
         """The requests that were in ``stage`` when the step began."""

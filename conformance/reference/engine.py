@@ -60,6 +60,7 @@ class ReferenceEngine(Engine):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.MEDIA,
         Capability.PREFIX_CACHING,
+        Capability.STORED,
     }
     makers: ClassVar[Makers]
     whole_prompt: ClassVar[bool] = False

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from conformance.backend.cache_entries import floating
 from conformance.core import numerics
 from conformance.core.engine_options import EngineOptions
 from conformance.core.library import Library, Solo
@@ -66,6 +67,7 @@ class Oracle:
         self._meter = meter
         self.calls = 0
         self._checks: dict[Any, OracleCheck | None] = {}
+        self._dtypes: dict[Any, tuple[tuple[str, ...], ...]] = {}
 
     def solo(self, request: Request, options: EngineOptions, schedule: Schedule | None) -> Stream:
         """The single stream of ``request``, with stop sequences and ``max_tokens`` applied.
@@ -87,6 +89,18 @@ class Oracle:
                 self._stored[key, steps] = stream
             self._streams[key] = stream
         return cut(stream, request)
+
+    def dtypes(self, request: Request, options: EngineOptions) -> tuple[tuple[str, ...], ...]:
+        """The floating dtypes of each layer's cache in the single stream of such a request.
+
+        They are looked up once for text and once for prompts with media, after two tokens.
+        """
+        key = (options.max_kv_size, bool(request.media))
+        if key not in self._dtypes:
+            with self._counted():
+                cache = self._decode(request, options, None, 2).cache
+            self._dtypes[key] = tuple(floating(entry) for entry in cache)
+        return self._dtypes[key]
 
     def envelope(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlx_lm.models.cache import CacheList, KVCache
 
-from conformance.backend.cache_entries import leaves
+from conformance.backend.cache_entries import floating, leaves
 from conformance.core.engine_options import KvQuant
 from conformance.core.errors import Unsupported
 from conformance.core.trace import CachedLayer
@@ -32,7 +32,9 @@ def described(caches: Sequence[Any]) -> CachedLayer:
     """The bytes of one layer's ``caches``, and whether they are quantized."""
     held = [leaf for leaf in leaves(caches) if not leaf.empty()]
     return CachedLayer(
-        nbytes=sum(leaf.nbytes for leaf in held), quantized=any(hasattr(c, "bits") for c in held)
+        nbytes=sum(leaf.nbytes for leaf in held),
+        quantized=any(hasattr(c, "bits") for c in held),
+        dtypes=floating(held),
     )
 
 

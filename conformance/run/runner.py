@@ -6,9 +6,11 @@ call ``engine.step()``, record its output and its model calls.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from conformance.backend.memory import alive, only_new_objects
 from conformance.core.engine import Engine, Submission
 from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
@@ -33,6 +35,8 @@ from conformance.core.trace import (
     Trace,
 )
 
+# What is measured after each step, the graph behind the caches with it.
+_EACH_STEP = (Weigh.GRAPH, Weigh.ALIVE)
 # Steps after the end of the last request, in which the engine must produce nothing more.
 _EPILOGUE_STEPS = 2
 
@@ -104,7 +108,8 @@ class Run:
         failure, out_of_steps, engine, held, kept = None, False, None, None, None
         try:
             engine = self._engine_class(self._model, self._schedule.options)
-            out_of_steps = self._loop(engine)
+            with only_new_objects() if self._counts_alive else contextlib.nullcontext():
+                out_of_steps = self._loop(engine)
             held = engine.cache_bytes()
             kept = self._weigh(engine)
         except Exception as error:
@@ -153,22 +158,28 @@ class Run:
         self._doing = f"step {index}"
         output = engine.step()
         self._note(output)
+        held = engine.cache_bytes()
         self.steps.append(
             Step(
                 index=index,
                 stages=before,
                 output=output,
                 forwards=tuple(self._meter[mark:]),
-                cache_bytes=engine.cache_bytes(),
+                cache_bytes=held,
                 probes=probes,
                 removed_from=self._removed_from,
                 rows=rows,
                 layers=tuple(engine.layers()),
-                pending=engine.pending() if self._schedule.weigh is Weigh.GRAPH else None,
+                pending=engine.pending() if self._schedule.weigh in _EACH_STEP else None,
+                alive=alive(held or 0) if self._counts_alive else None,
             )
         )
         self._removed_from = {}
         self._look(engine)
+
+    @property
+    def _counts_alive(self) -> bool:
+        return self._schedule.weigh is Weigh.ALIVE
 
     def _look(self, engine: Engine) -> None:
         ended = self._ended()

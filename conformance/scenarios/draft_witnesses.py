@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from conformance.core.engine import Capability
 from conformance.core.schedule import Stage
-from conformance.core.trace import Trace
+from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios.scenario import Witness
 
 
@@ -17,6 +18,8 @@ class _Round:
     drafted: int
     given: int = 0
     last: bool = False
+    request_id: str = ""
+    reason: FinishReason | None = None
 
 
 def accepted_all() -> Witness:
@@ -38,6 +41,31 @@ def rejected() -> Witness:
     """A draft's first token was rejected."""
     return Witness(
         "a draft rejected", lambda t: any(r.given == 1 and not r.last for r in _rounds(t))
+    )
+
+
+def stopped_within() -> Witness:
+    """A request ended with a stop sequence before the end of what its draft could have given."""
+    return Witness(
+        "a stop within a draft",
+        lambda t: any(
+            r.reason is FinishReason.STOP and 0 < r.given <= r.drafted for r in _rounds(t)
+        ),
+        needs=frozenset({Capability.STOP}),
+    )
+
+
+def sampled_in_part() -> Witness:
+    """Of a draft for a request with a sampler some first tokens were accepted, but not all."""
+    return Witness(
+        "a sampled draft accepted in part",
+        lambda t: any(
+            1 < r.given <= r.drafted
+            and not r.last
+            and t.schedule.request(r.request_id).sampler is not None
+            for r in _rounds(t)
+        ),
+        needs=frozenset({Capability.SAMPLERS}),
     )
 
 
@@ -72,11 +100,13 @@ def _rounds(trace: Trace) -> Iterator[_Round]:
             if name in step.output.drafted:
                 if current is not None:
                     yield current
-                current = _Round(step.output.drafted[name])
+                current = _Round(step.output.drafted[name], request_id=name)
             if current is not None:
                 mine = [event for event in step.output.events if event.request_id == name]
                 current.given += len(mine)
                 current.last = any(event.finish_reason for event in mine) or current.last
+                ends = (event.finish_reason for event in mine if event.finish_reason)
+                current.reason = next(ends, current.reason)
         if current is not None:
             current.last = True
             yield current

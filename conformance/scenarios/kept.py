@@ -6,16 +6,29 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Request, Schedule, Stage, Weigh
 from conformance.core.trace import Trace
-from conformance.scenarios.build import LASTING, LONG, MEDIUM, SHORT, gone, text_request, together
+from conformance.scenarios.build import (
+    LASTING,
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    gone,
+    text_request,
+    together,
+)
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 FEW = 2  # output tokens
+# Steps in which rows decode and nothing may grow.
+STEPS = 200
 # Rows of a batch whose buffers one short row might keep alive. The first is measured.
 LENGTHS = (SHORT, LONG, MEDIUM, LONG, MEDIUM, LONG, MEDIUM, LONG)
 
 
 def _held(brief: Brief) -> list[Schedule]:
-    return [_decoding(brief), _ended(brief, "computed", Weigh.COMPUTED)]
+    if Capability.WEIGHED not in brief.capabilities:
+        return [_lasting(brief)]
+    return [_decoding(brief), _ended(brief, "computed", Weigh.COMPUTED), _lasting(brief)]
 
 
 def _kept(brief: Brief) -> list[Schedule]:
@@ -27,6 +40,12 @@ def _decoding(brief: Brief) -> Schedule:
     lengths = (MEDIUM, SHORT)
     rows = [text_request(brief, f"of_{n}", n, max_tokens=LASTING) for n in lengths]
     return Schedule("decoding", (together(*rows),), weigh=Weigh.GRAPH)
+
+
+def _lasting(brief: Brief) -> Schedule:
+    """A request that decodes for long: what lives beside its cache stays the same."""
+    only = text_request(brief, "only", TWO, max_tokens=STEPS + 1)
+    return Schedule("lasting", (together(only),), weigh=Weigh.ALIVE)
 
 
 def _ended(brief: Brief, name: str, weigh: Weigh) -> Schedule:
@@ -54,21 +73,33 @@ def _counted(trace: Trace) -> bool:
     return len(steps) > SHORT
 
 
+def _lasted(trace: Trace) -> bool:
+    steps = [s for s in trace.steps if s.alive is not None and s.in_stage(Stage.DECODE)]
+    return len(steps) >= STEPS
+
+
 def _weighed(trace: Trace) -> bool:
     several = any(len(step.in_stage(Stage.DECODE)) > 1 for step in trace.steps)
     return several and trace.kept is not None and trace.kept.counted > 0
 
 
-_WEIGHED = Witness("a kept cache of one of several rows that was weighed", _weighed)
+_WEIGHS = frozenset({Capability.WEIGHED})
 HELD = Scenario(
     "held",
     125,
-    "the graph behind rows that decode, and the memory of a cache that outlives its batch",
-    frozenset({Capability.WEIGHED}),
+    "what rows that decode pile up, and the memory of a cache that outlives its batch",
+    frozenset({Capability.STAGES}),
     _held,
     (
-        Witness("steps of several rows whose graph was counted", _counted).shown_in("decoding"),
-        _WEIGHED.shown_in("computed"),
+        Witness("steps of several rows whose graph was counted", _counted, needs=_WEIGHS).shown_in(
+            "decoding"
+        ),
+        Witness(
+            "a kept cache of one of several rows that was weighed", _weighed, needs=_WEIGHS
+        ).shown_in("computed"),
+        Witness(f"{STEPS} steps after which all that lives was counted", _lasted).shown_in(
+            "lasting"
+        ),
     ),
 )
 KEPT = Scenario(
@@ -77,5 +108,9 @@ KEPT = Scenario(
     "the memory of a cache as it was left, and a prompt that is a kept sequence to its end",
     frozenset({Capability.WEIGHED, Capability.PREFIX_CACHING}),
     _kept,
-    (_WEIGHED.shown_in("as_left"),),
+    (
+        Witness("a kept cache of one of several rows that was weighed", _weighed).shown_in(
+            "as_left"
+        ),
+    ),
 )

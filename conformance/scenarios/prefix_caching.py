@@ -16,6 +16,7 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.family import Family
 from conformance.core.schedule import Media, Removal, Request, Schedule, Stage
+from conformance.core.stored import StoreCall
 from conformance.core.token_choice import Processor
 from conformance.scenarios import reuse_witnesses as reuse
 from conformance.scenarios import witnesses as seen
@@ -53,6 +54,7 @@ def _prefix_caching(brief: Brief) -> list[Schedule]:
         _cancelled(brief),
         *_no_room(brief),
         *_penalised(brief),
+        *_by_kind(brief),
         *(_media(brief, kind) for kind in brief.modalities if kind != "text"),
     ]
 
@@ -222,6 +224,29 @@ def _penalised(brief: Brief) -> list[Schedule]:
     return [Schedule("penalised", arrivals, options=_options())]
 
 
+def _by_kind(brief: Brief) -> list[Schedule]:
+    """Conversations of three pieces, kept in kinds of their own: there is room for some of them.
+
+    The last of them come once more. Bounded by number and by bytes; only for engines that keep the
+    cache at the end of each piece, and report what they keep.
+    """
+    if not {Capability.SEGMENTS, Capability.STORED} <= brief.capabilities:
+        return []
+    system = brief.prompt(SHARED)
+    turns = [brief.prompt(SHORT, variant=8 + number) for number in range(4)]
+    asked = [(system, turns[0]), (system, turns[1]), (turns[2], turns[0]), (system, turns[0])]
+    requests = [
+        Request(f"r{place}", sum(pieces, ()), FEW, segments=tuple(map(len, pieces)))
+        for place, pieces in enumerate((*first, turns[3]) for first in asked)
+    ]
+    # A prompt that parts from others after their first piece, and one that goes on from another.
+    requests.append(Request("shorter", (*system, turns[2][0]), FEW))
+    requests.append(Request("longer", (*requests[1].prompt, *turns[2]), FEW))
+    bounds = {"by_number": PrefixCaching(snapshots=3), "by_bytes": PrefixCaching(times_first=2.5)}
+    made = {name: EngineOptions(prefix_caching=bound) for name, bound in bounds.items()}
+    return [replace(_one_by_one(name, requests), options=made[name]) for name in made]
+
+
 def _media(brief: Brief, kind: str) -> Schedule:
     """The same text around the same and another medium of equal size; then other text after it."""
     size = brief.sizes[kind][0]
@@ -269,6 +294,9 @@ PREFIX_CACHING = Scenario(
         reuse.late_hit().shown_in("late"),
         reuse.evicted().shown_in("evicted"),
         reuse.hit_with_processors().shown_in("penalised"),
+        reuse.given_up(StoreCall.INSERT).shown_in("by_number"),
+        reuse.given_up(StoreCall.BOUND).shown_in("by_bytes"),
+        reuse.kinds_kept(2).shown_in("by_number", "by_bytes"),
         reuse.removed(Stage.PREFILL).shown_in("cancelled"),
         reuse.removed(Stage.DECODE).shown_in("cancelled"),
         seen.follow_up().shown_in("cancelled"),

@@ -7,9 +7,12 @@ from itertools import pairwise
 
 from conformance.core.engine import Capability
 from conformance.core.schedule import Stage
+from conformance.core.stored import StoreCall, Stored
 from conformance.core.trace import Step, Trace
 from conformance.scenarios import foreseen
 from conformance.scenarios.scenario import Witness
+
+_STORED = frozenset({Capability.STORED})
 
 
 def hit() -> Witness:
@@ -88,6 +91,37 @@ def evicted() -> Witness:
         return False
 
     return Witness("a prompt that comes again after its prefix was given up", seen)
+
+
+def given_up(call: StoreCall) -> Witness:
+    """A kept sequence was given up at such a call, for what was kept or for room."""
+
+    def seen(trace: Trace) -> bool:
+        calls = [made for step in trace.steps for made in step.output.stored]
+        return any(
+            after.call is call and {one.tokens for one in before.kept} - _or_prefixes(after)
+            for before, after in pairwise(calls)
+        )
+
+    return Witness(f"a sequence given up at a call {call}", seen, needs=_STORED)
+
+
+def kinds_kept(count: int) -> Witness:
+    """Sequences of several kinds were kept, at once or one after the other."""
+    return Witness(
+        f"sequences of {count} kinds",
+        lambda trace: (
+            len({made.kind for step in trace.steps for made in step.output.stored if made.kind})
+            >= count
+        ),
+        needs=_STORED,
+    )
+
+
+def _or_prefixes(call: Stored) -> set[tuple[int, ...]]:
+    """What is kept after a call, and all prefixes of it: a longer sequence may take their place."""
+    kept = {one.tokens for one in call.kept} | {call.tokens}
+    return {tokens[:count] for tokens in kept for count in range(len(tokens) + 1)}
 
 
 def removed(stage: Stage) -> Witness:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from conformance.core.engine import Capability
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.family import Family
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
+from conformance.core.token_choice import Sampler
 from conformance.scenarios import draft_witnesses as drafts
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
@@ -38,7 +41,7 @@ MANY = 10
 
 
 def _speculative(brief: Brief) -> list[Schedule]:
-    makers = (_alone, _ragged, _waiting, _cancelled, _image)
+    makers = (_alone, _ragged, _waiting, _cancelled, _image, _stopped, _sampled)
     return [s for kind in brief.drafters for make in makers for s in make(brief, kind)]
 
 
@@ -118,6 +121,33 @@ def _image(brief: Brief, kind: str) -> Iterator[Schedule]:
         yield Schedule(f"{kind}_image_beside_text", (rows,), options=_drafting(kind, *RIGHT))
 
 
+def _stopped(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """Stop sequences that end within a draft whose further tokens are right, and across two."""
+    if Capability.STOP not in brief.capabilities:
+        return
+    options = _drafting(kind, BLOCK)
+    rows = _rows(brief, MANY, MANY, MANY)
+    one, other = (brief.solo(row, options).tokens for row in rows[:2])
+    stops = ((one[1:3],), (other[BLOCK : BLOCK + 2],), ())
+    stopped = [
+        msgspec.structs.replace(row, stop=stop) for row, stop in zip(rows, stops, strict=True)
+    ]
+    yield Schedule(f"{kind}_stopped", (together(*stopped),), options=options)
+
+
+def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """Rows with a sampler of their own beside a greedy one; rejected tokens must not move it on."""
+    if Capability.SAMPLERS not in brief.capabilities:
+        return
+    samplers = [Sampler("seeded", {"temperature": 0.8, "seed": seed}) for seed in (1, 2)]
+    rows = _rows(brief, MANY, MANY, MANY)
+    sampled = [
+        msgspec.structs.replace(row, sampler=sampler)
+        for row, sampler in zip(rows, (*samplers, None), strict=True)
+    ]
+    yield Schedule(f"{kind}_sampled", (together(*sampled),), options=_drafting(kind, *RIGHT))
+
+
 def _has_drafter(family: Family) -> str:
     return "" if family.facts.drafters else "it has no drafter"
 
@@ -143,6 +173,8 @@ SPECULATIVE = Scenario(
         drafts.rejected().shown_in("*_of_one", "*_ragged"),
         drafts.verified_together(4).shown_in("*_cancelled"),
         drafts.waits_while_drafting().shown_in("*_slot_reuse", "*_cancelled"),
+        drafts.stopped_within().shown_in("*_stopped"),
+        drafts.sampled_in_part().shown_in("*_sampled"),
         seen.removed_from(Stage.DECODE, among=4).shown_in("*_cancelled"),
         seen.follow_up().shown_in("*_cancelled"),
     ),

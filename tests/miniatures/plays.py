@@ -62,6 +62,9 @@ class Moment:
     removed_from: dict = field(default_factory=dict)
     drafted: dict = field(default_factory=dict)
     pending: int | None = None
+    alive: object = None
+    layers: tuple = ()
+    stored: tuple = ()
     processed: dict = field(default_factory=dict)
 
 
@@ -110,12 +113,16 @@ class Take:
                 Step(
                     index=index,
                     stages=m.stages,
-                    output=StepOutput(tuple(m.events), m.processed, drafted=m.drafted),
+                    output=StepOutput(
+                        tuple(m.events), m.processed, drafted=m.drafted, stored=m.stored
+                    ),
                     forwards=tuple(m.forwards),
                     probes=tuple(m.probes),
                     removed_from=m.removed_from,
                     rows=m.rows,
                     pending=m.pending,
+                    alive=m.alive,
+                    layers=m.layers,
                 )
                 for index, m in enumerate(self.moments)
             ),

@@ -41,6 +41,7 @@ class ContinuousBatching(Engine):
     capabilities = frozenset(Capability) - {
         Capability.SPECULATIVE,
         Capability.PREFIX_CACHING,
+        Capability.STORED,
         Capability.WEIGHED,
     }
 

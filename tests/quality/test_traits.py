@@ -16,7 +16,7 @@ from conformance.core.faults.traits import code_traits
 from conformance.run.registry import build_registry
 
 ALL = os.environ.get("CONFORMANCE_QUALITY") == "all"
-# Their models run on Metal alone, or need a package of their own.
+# Their models run on Metal alone, or fail at every prompt of two tokens.
 UNKNOWN = {"bitnet", "muse_spark", "olmo"}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from mlx_lm.generate import BatchGenerator
 
+from conformance.backend.cache_entries import leaves
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage
@@ -96,6 +97,11 @@ def decode_caches(generator: Any) -> list[Any]:
 def cache_bytes(generator: Any) -> int:
     """Bytes of all caches of the generator: queued, in prefill and in decode."""
     return int(generator.prompt_cache_nbytes)
+
+
+def nbytes(cache: Any) -> int:
+    """Bytes of a cache by its own count; 0 of one that holds nothing yet."""
+    return sum(int(leaf.nbytes) for leaf in leaves([cache]) if not leaf.empty())
 
 
 def digest(generator: Any) -> dict[str, Any]:

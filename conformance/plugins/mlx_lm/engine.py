@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import mlx.core as mx
 import numpy as np
 
+from conformance.backend.cache_entries import floating
 from conformance.backend.sampling import ForcedSampler, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.engine import Capability, Engine, Submission
@@ -15,7 +16,14 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Request, Stage, own_processors, own_sampler
 from conformance.core.token_choice import Sampler
-from conformance.core.trace import FinishReason, KeptCache, ProbeResult, StepOutput, TokenEvent
+from conformance.core.trace import (
+    CachedLayer,
+    FinishReason,
+    KeptCache,
+    ProbeResult,
+    StepOutput,
+    TokenEvent,
+)
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.prefix_caching import PrefixCache, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
@@ -118,7 +126,9 @@ class MlxLmEngine(Engine):
         if self._prefix_cache is not None:
             self._prefix_cache.store_segments(self._generator, prompt_responses)
             self._prefix_cache.store_finished(responses)
-        return StepOutput(tuple(self._event(r) for r in responses), processed, reused=reused)
+        stored = self._prefix_cache.calls() if self._prefix_cache is not None else ()
+        events = tuple(self._event(r) for r in responses)
+        return StepOutput(events, processed, reused=reused, stored=stored)
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """One call of ``remove`` with all their uids."""
@@ -143,6 +153,13 @@ class MlxLmEngine(Engine):
     def cache_bytes(self) -> int | None:
         """From the generator's own count."""
         return compat.cache_bytes(self._generator)
+
+    def layers(self) -> Sequence[CachedLayer]:
+        """Of the batch that decodes."""
+        return [
+            CachedLayer(compat.nbytes(entry), quantized=False, dtypes=floating(entry))
+            for entry in compat.decode_caches(self._generator)
+        ]
 
     def pending(self) -> int:
         """Of the batch that decodes."""

@@ -25,7 +25,7 @@ from conformance.backend.checkpoint import draw, library_errors, verify
 from conformance.backend.outline import outline
 from conformance.core.family import Family
 from conformance.core.library import Outline
-from conformance.plugins.mlx_lm import checkpoints
+from conformance.plugins.mlx_lm import checkpoints, probed_packages
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ def _skeleton(config: dict[str, Any], folder: Path) -> Module:
         spec.loader.exec_module(module)
         model_class, args_class = module.Model, module.ModelArgs
     else:
-        model_class, args_class = utils._get_classes(config=dict(config))
+        with probed_packages.found(str(config.get("model_type"))):
+            model_class, args_class = utils._get_classes(config=dict(config))
     # A deep copy, because some ``from_dict`` write into their argument.
     model: Module = model_class(args_class.from_dict(json.loads(json.dumps(config))))
     return model

@@ -11,7 +11,13 @@ from typing import Any
 
 from conformance.core.engine_options import PrefixCaching
 from conformance.core.schedule import Request
+from conformance.core.stored import StoreCall, Stored
 from conformance.plugins.mlx_lm.compat import prompt_caches
+from conformance.plugins.mlx_lm.stored_sequences import (
+    can_be_cut,
+    held_bytes,
+    stored_sequences,
+)
 
 # The server's names for the segments of a chat's prompt; a prompt in one segment has the last.
 _KINDS = ("system", "user", "assistant")
@@ -38,7 +44,11 @@ class PrefixCache:
 
     def __init__(self, caching: PrefixCaching) -> None:
         self._stored = prompt_caches()(caching.snapshots)
+        self._most = caching.snapshots
         self._max_bytes = caching.max_bytes
+        self._times_first = caching.times_first
+        self._first_bytes: int | None = None
+        self._calls: list[Stored] = []
         # For each live request, the kinds of the segments that are still to be stored.
         self._kinds: dict[int, list[str]] = {}
 
@@ -47,6 +57,7 @@ class PrefixCache:
         prompt = list(request.prompt)
         cache, rest = self._stored.fetch_nearest_cache(_MODEL, prompt)
         count = len(prompt) - len(rest)
+        self._note(StoreCall.FETCH, prompt, found=count)
         pieces = [list(segment) for segment in segments]
         kinds = list(_KINDS[: len(pieces)] if len(pieces) > 1 else _KINDS[-1:])
         left = count
@@ -60,8 +71,10 @@ class PrefixCache:
     def inserted(self, uid: int, start: Start, active_bytes: int) -> None:
         """Register the new request; evict what has no room beside the caches in use."""
         self._kinds[uid] = start.kinds
-        if self._max_bytes is not None:
-            self._stored.trim_to(n_bytes=self._max_bytes - active_bytes)
+        bound = self._bound(active_bytes)
+        if bound is not None:
+            self._stored.trim_to(n_bytes=bound)
+            self._note(StoreCall.BOUND, most=max(0, bound))
 
     def store_segments(self, generator: Any, responses: Sequence[Any]) -> None:
         """Store the caches of prompts at the end of a segment that is not their last."""
@@ -73,14 +86,36 @@ class PrefixCache:
         for uid, (cache, tokens) in generator.extract_cache(ended).items():
             kind = self._kinds[uid].pop(0)
             self._stored.insert_cache(_MODEL, tokens[:], cache, cache_type=kind)
+            self._note_insert(tokens, cache, kind)
 
     def store_finished(self, responses: Sequence[Any]) -> None:
         """Store the caches of finished requests: prompt and output."""
         for response in responses:
             if response.finish_reason is None:
                 continue
-            self._stored.insert_cache(_MODEL, response.all_tokens[:], response.prompt_cache)
+            tokens, cache = response.all_tokens, response.prompt_cache
+            self._stored.insert_cache(_MODEL, tokens[:], cache)
+            self._note_insert(tokens, cache, _KINDS[-1])
             self._kinds.pop(response.uid, None)
+
+    def calls(self) -> tuple[Stored, ...]:
+        """The calls since this was called before."""
+        made, self._calls = tuple(self._calls), []
+        return made
+
+    def _bound(self, active_bytes: int) -> int | None:
+        if self._times_first is not None and self._first_bytes is not None:
+            return int(self._times_first * self._first_bytes)
+        return None if self._max_bytes is None else self._max_bytes - active_bytes
+
+    def _note_insert(self, tokens: Sequence[int], cache: Any, kind: str) -> None:
+        self._first_bytes = self._first_bytes or held_bytes(cache)
+        self._note(StoreCall.INSERT, tokens, kind=kind, cut=can_be_cut(cache), most=self._most)
+
+    def _note(self, call: StoreCall, tokens: Sequence[int] = (), **more: Any) -> None:
+        if (seen := stored_sequences(self._stored)) is not None:
+            kept, counted = seen
+            self._calls.append(Stored(call, tuple(tokens), kept=kept, counted=counted, **more))
 
     def forget(self, uids: Sequence[int]) -> None:
         """Store nothing more of requests that were removed."""

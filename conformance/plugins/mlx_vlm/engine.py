@@ -43,6 +43,7 @@ class MlxVlmEngine(Engine):
         Capability.SEGMENTS,
         Capability.PREFIX,
         Capability.WEIGHED,
+        Capability.STORED,
     }
 
     def __init__(self, model: LoadedModel, options: EngineOptions) -> None:

@@ -24,7 +24,7 @@ def make_manager(caching: PrefixCaching) -> Any:
     Raises:
         Unsupported: the options bound the bytes of all caches, or the library takes no settings.
     """
-    if caching.max_bytes is not None:
+    if caching.max_bytes is not None or caching.times_first is not None:
         raise Unsupported("mlx-vlm's prefix caching has no bound that the caches at work count to")
     settings = {
         "enabled": True,

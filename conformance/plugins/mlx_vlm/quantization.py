@@ -20,6 +20,7 @@ from mlx.utils import tree_flatten
 from mlx_vlm.models import cache as caches
 from mlx_vlm.turboquant import TurboQuantKVCache, turboquant_enabled
 
+from conformance.backend.cache_entries import floating
 from conformance.core.engine_options import KvQuant
 from conformance.core.trace import CachedLayer
 from conformance.plugins.mlx_vlm import compat
@@ -67,9 +68,13 @@ def head_sizes(used: list[Any]) -> frozenset[int]:
 
 
 def layers(entries: list[Any]) -> tuple[CachedLayer, ...]:
-    """Bytes of each layer's cache, as far as it is in use, and whether it is quantized."""
+    """Bytes of each layer's cache, as far as it is in use, whether it is quantized, its dtypes."""
     return tuple(
-        CachedLayer(nbytes(entry), any(hasattr(leaf, "bits") for leaf in _leaves(entry)))
+        CachedLayer(
+            nbytes(entry),
+            any(hasattr(leaf, "bits") for leaf in _leaves(entry)),
+            floating(entry),
+        )
         for entry in entries
     )
 

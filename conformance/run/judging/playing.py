@@ -101,6 +101,7 @@ def play_schedule(
             wider=noise.wider,
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
+            dtypes=_dtypes(subject, schedule, traces[0]),
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
         )
 
@@ -134,6 +135,14 @@ def _follows(play: Play) -> bool:
         if found is not None and not found[0].within_noise:
             return False
     return True
+
+
+def _dtypes(subject: Subject, schedule: Schedule, trace: Trace) -> tuple[tuple[str, ...], ...]:
+    """The dtypes to compare those of the batch with, if there are any; not of quantized caches."""
+    if schedule.options.kv is not None or not any(step.layers for step in trace.steps):
+        return ()
+    with subject.phases("single stream"):
+        return subject.oracle.dtypes(schedule.requests[0], schedule.options)
 
 
 def _policy(

@@ -4,7 +4,7 @@ import mlx.core as mx
 import pytest
 
 from conformance.backend import memory
-from conformance.backend.memory import available_bytes, churn
+from conformance.backend.memory import alive, available_bytes, churn, only_new_objects
 
 
 def test_no_memory_is_held_afterwards():
@@ -61,3 +61,19 @@ def test_a_gpu_says_it_itself(info, bytes_, monkeypatch):
     monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.DeviceType.gpu))
     monkeypatch.setattr(mx, "device_info", lambda device: info)
     assert available_bytes() == bytes_
+
+
+def test_arrays_that_live_are_counted_since_the_block_began():
+    old = mx.ones(3)
+    mx.eval(old)
+    with only_new_objects():
+        before = alive(0)
+        kept = [mx.ones(8), mx.ones(8)]
+        mx.eval(kept)
+        after = alive(0)
+        assert after.arrays - before.arrays == 2
+        # Beside their 64 bytes those of the numbers that they were filled with.
+        assert 64 <= after.nbytes - before.nbytes < 128
+        assert alive(64).nbytes == after.nbytes - 64
+        kept.clear()
+        assert alive(0).arrays == before.arrays

@@ -1,5 +1,7 @@
 """Memory held after the end, and rows of no request."""
 
+import dataclasses
+
 import msgspec
 import pytest
 from miniatures.plays import Script
@@ -7,7 +9,7 @@ from miniatures.plays import Script
 from conformance.checks.leak import check_leak
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.schedule import Stage
-from conformance.core.trace import Failure, ForwardCall, KeptCache
+from conformance.core.trace import Alive, Failure, ForwardCall, KeptCache
 from conformance.core.verdict import Verdict
 
 
@@ -110,6 +112,55 @@ def test_a_graph_that_grows_while_the_same_rows_decode():
 @pytest.mark.parametrize("edges", [(10, 10, 10, 10), (10, 14, 18, 18), (10, 14, 10, 14)])
 def test_a_graph_that_stays_or_is_computed_now_and_then(edges):
     assert alone(edges) == []
+
+
+def lasting(counts, bytes_of=lambda count: 0):
+    """One request that decodes; what lives after each of its steps."""
+    script = Script(alone=True)
+    moment = next(m for m in script.free.moments if Stage.DECODE in m.stages.values())
+    script.free.moments = [
+        dataclasses.replace(moment, events=[], alive=Alive(count, bytes_of(count)))
+        for count in counts
+    ]
+    return [found.what for found in check_leak(script.play(staged=False))]
+
+
+def test_a_list_that_keeps_an_array_of_each_step():
+    grown = lasting(range(100, 300), bytes_of=lambda count: 64 * count)
+    assert grown == [
+        "in 200 steps of the same rows live arrays grew by 1 a step",
+        "in 200 steps of the same rows bytes beside the caches grew by 64 a step",
+    ]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [100] * 200,
+        [*range(100, 120), *[120] * 180],  # the first steps make what is kept
+        [100 + step % 50 for step in range(200)],  # what piles up is cleared now and then
+        [100] * 90 + [400] * 110,  # a buffer is made late
+        [100 + step % 2 + (step > 100) for step in range(200)],
+        list(range(100, 249)),  # too short a run to say
+        [100 + 544 * (step % 2) + 9 * (step // 97) for step in range(200)],
+        list(range(300, 100, -1)),
+    ],
+)
+def test_what_stays_or_is_cleared_is_no_growth(counts):
+    assert lasting(counts) == []
+
+
+def test_growth_that_is_cleared_in_part_is_growth():
+    grown = lasting([1000 + step - 600 * (step // 100) for step in range(200)])
+    assert grown == ["in 200 steps of the same rows live arrays grew by 1 a step"]
+
+
+def test_what_lives_is_compared_while_the_same_rows_decode():
+    script = Script()
+    script.free.moments = [
+        dataclasses.replace(m, alive=Alive(step, 0)) for step, m in enumerate(script.free.moments)
+    ]
+    assert check_leak(script.play(staged=False)) == []
 
 
 def test_a_graph_grows_with_the_rows():

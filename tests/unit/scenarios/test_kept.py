@@ -1,5 +1,6 @@
 """Memory is looked at where a schedule asks, of rows that were together, or nothing is proved."""
 
+import mlx.core as mx
 import msgspec
 import pytest
 from miniatures.fakes import OneByOne
@@ -63,6 +64,15 @@ class Grows(Weighs):
         return 5 * self.steps
 
 
+class KeepsEachStep(Weighs):
+    """A list gets an array in each step."""
+
+    def step(self):
+        self.kept = [*getattr(self, "kept", ()), mx.ones(4)]
+        mx.eval(self.kept[-1])
+        return super().step()
+
+
 class KeepsTheBatch(Weighs):
     """What it keeps of a row is computed, and then a view."""
 
@@ -96,6 +106,7 @@ def verdict(toy, engine, scenario):
         (KeepsEmptyCaches, Verdict.VACUOUS, Verdict.VACUOUS),
         (WeighsOneByOne, Verdict.VACUOUS, Verdict.VACUOUS),
         (Grows, Verdict.LEAK, Verdict.EXACT),
+        (KeepsEachStep, Verdict.LEAK, Verdict.EXACT),
         (KeepsTheBatch, Verdict.LEAK, Verdict.EXACT),
         (NeverCutsOut, Verdict.EXACT, Verdict.LEAK),
     ],
@@ -103,6 +114,22 @@ def verdict(toy, engine, scenario):
 def test_what_is_held_is_reported_or_nothing_is_proved(toy, engine, held, kept):
     assert verdict(toy, engine, HELD) is held
     assert verdict(toy, engine, KEPT) is kept
+
+
+class NotWeighed(KeepsEachStep):
+    """Measures nothing itself."""
+
+    capabilities = Weighs.capabilities - {Capability.WEIGHED}
+
+
+def test_what_lives_is_counted_of_engines_that_measure_nothing(toy):
+    (lasting,) = HELD.make(brief_for(toy, NotWeighed, 0))
+    outcome = judge_batched(toy, NotWeighed, HELD, [lasting])
+    assert {finding.what for finding in outcome.findings} == {
+        "in 201 steps of the same rows live arrays grew by 1 a step",
+        # Of the 16 bytes its own count takes away 4: a token more.
+        "in 201 steps of the same rows bytes beside the caches grew by 12 a step",
+    }
 
 
 def test_memory_is_looked_at_only_where_a_schedule_asks(toy):

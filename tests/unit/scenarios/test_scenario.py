@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import pytest
-from miniatures import caching, drafting, fakes, weighing
+from miniatures import caching, drafting, fakes, storing, weighing
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 from msgspec.structs import replace
@@ -160,6 +160,7 @@ PROOFS = {
     "held": {
         "steps of several rows whose graph was counted": Fake(weighing.CountsNoGraph),
         "a kept cache of one of several rows that was weighed": Fake(weighing.WeighsOneByOne),
+        "200 steps after which all that lives was counted": Fake(schedules=short_outputs),
     },
     "kept": {"a kept cache of one of several rows that was weighed": Fake(weighing.KeepsNoCache)},
     "stop_sequences": LATE_JOIN
@@ -188,6 +189,8 @@ PROOFS = {
         "a draft accepted in part": Fake(drafting.TakesDraftsWhole),
         "a draft rejected": Fake(drafting.GuessesTheFirst),
         "drafts for 4 rows at once": Fake(drafting.DraftsForThree),
+        "a stop within a draft": Fake(schedules=without_stops),
+        "a sampled draft accepted in part": Fake(schedules=without_samplers),
         "a request that waits while others draft": Fake(drafting.DraftsAlone),
         "a removal in decode among 4": Fake(drafting.DraftsOneByOne),
         "a follow-up request that ends": Fake(drafting.DraftsWithoutStages),
@@ -199,6 +202,9 @@ PROOFS = {
         "a reused prefix beside a prompt without one": Fake(caching.AdmitsOne),
         "a reused prefix while another request decodes": Fake(caching.ReusesWhenIdle),
         "a prompt that comes again after its prefix was given up": Fake(caching.NeverForgets),
+        "a sequence given up at a call insert": Fake(storing.StoresAll),
+        "a sequence given up at a call bound": Fake(storing.StoresWithoutABound),
+        "sequences of 2 kinds": Fake(storing.StoresAnswersAlone),
         "a removal in prefill of a request that reused a prefix": Fake(caching.ReusesAtOnce),
         "a removal in decode of a request that reused a prefix": Fake(caching.ReusesAtOnce),
         "a follow-up request that ends": Fake(caching.ReusesAtOnce),
@@ -265,7 +271,7 @@ def test_a_fake_comes_out_vacuous_by_the_name_of_the_witness(toy, scenario, name
 
 RIGHT = {
     "speculative": drafting.Drafting,
-    "prefix_caching": caching.KeepsPrefixes,
+    "prefix_caching": storing.StoresSequences,
     "held": weighing.Weighs,
     "kept": weighing.Weighs,
 }

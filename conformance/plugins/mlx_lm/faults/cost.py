@@ -104,6 +104,24 @@ def chain_of_sums(hits: Hits) -> Patch:
     return before(_BATCH, "_step", count)
 
 
+@_leak(
+    "D5.outputs-of-all-steps-kept",
+    source="issue trackers: memory grows with every token",
+    kills=("held/lasting",),
+)
+def outputs_of_all_steps_kept(hits: Hits) -> Patch:
+    """A list keeps what each step gave, and nobody empties it."""
+    kept: list[mx.array] = []
+
+    def keep(responses: Any, *_: Any) -> Any:
+        for response in responses:
+            hits.hit()
+            kept.append(response.logprobs)
+        return responses
+
+    return after(_BATCH, "next", keep)
+
+
 @_cost("D7.history-made-anew", source="a Swift engine's fork", kills=("samplers",))
 def history_made_anew(hits: Hits) -> Patch:
     """The tokens that penalties count are read and copied whole in each step."""

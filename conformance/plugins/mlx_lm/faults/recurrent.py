@@ -6,10 +6,11 @@ import sys
 from functools import partial
 from typing import Any
 
+import mlx.core as mx
 from mlx_lm.models import cache as caches
 from mlx_lm.models.cache import ArraysCache
 
-from conformance.backend.shared_faults import differs
+from conformance.backend.shared_faults import cast_down, differs
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, wrap
 from conformance.plugins.mlx_lm.faults.tools import RECURRENT, mlx_lm_fault
@@ -75,3 +76,20 @@ def filter_keeps_the_first_states(hits: Hits) -> Patch:
                 self.cache[index] = old[: len(keep)]
 
     return wrap(ArraysCache, "filter", filter_rows)
+
+
+# In half precision what is lost is within the noise: only the dtypes show it.
+@_fault(
+    "A9.states-in-half-precision",
+    fault_class="cache merge",
+    source="issue trackers: recurrent state in the precision of the weights",
+    kills=("identical", "ragged"),
+)
+def states_in_half_precision(hits: Hits) -> Patch:
+    """A batch keeps its states in half precision, where the single stream keeps float32."""
+
+    def put(right: Right, self: Any, index: int, value: Any) -> None:
+        many = isinstance(value, mx.array) and value.shape[0] > 1
+        right(self, index, cast_down(value, hits) if many else value)
+
+    return wrap(ArraysCache, "__setitem__", put)

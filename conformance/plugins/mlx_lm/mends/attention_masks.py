@@ -11,6 +11,7 @@ from conformance.backend.block_sparse import blocks_of_positions
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_lm.probed_packages import found
 
 
 @mend("gemma2-mask-of-kv-heads", "reference-gemma2-mask-of-kv-heads")
@@ -111,3 +112,19 @@ class _Fetched:
     def update_and_fetch(self, _: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """All keys of the row."""
         return self._keys, values
+
+
+@mend("olmo-mask-by-name", "reference-olmo-mask-by-name", single_stream=True)
+def masks_are_added_as_numbers(hits: Hits) -> Patch:
+    """What is added to the scores is 0 where a key is seen, and the least number elsewhere."""
+    with found("olmo"):
+        olmo = importlib.import_module("mlx_lm.models.olmo")
+
+    def create(right: Right, h: mx.array, cache: Any = None) -> Any:
+        seen = right(h, cache, return_array=True)
+        if seen is None:
+            return None
+        hits.hit()
+        return mx.where(seen, mx.array(0, h.dtype), mx.array(mx.finfo(h.dtype).min, h.dtype))
+
+    return wrap(olmo, "create_attention_mask", create)

@@ -60,7 +60,7 @@ def finished_caches_are_computed(hits: Hits) -> Patch:
 
 @mend("server-exact-prompt")
 def a_kept_prompt_leaves_a_token(hits: Hits) -> Patch:
-    """Of a prompt that is kept as a whole the last token is computed again, or all of them."""
+    """Of a prompt that is kept as a whole the last token is computed again, and more if it must."""
 
     def fetch(right: Right, self: Any, model: Any, tokens: list[int]) -> Any:
         cache, rest = right(self, model, tokens)
@@ -68,7 +68,8 @@ def a_kept_prompt_leaves_a_token(hits: Hits) -> Patch:
             return cache, rest
         hits.hit()
         if not caches.can_trim_prompt_cache(cache):
-            return None, tokens
+            cache, rest = right(self, model, tokens[:-1])
+            return cache, [*rest, tokens[-1]]
         caches.trim_prompt_cache(cache, 1)
         return cache, tokens[-1:]
 

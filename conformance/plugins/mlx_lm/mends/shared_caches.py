@@ -38,6 +38,18 @@ def offsets_are_computed_with_the_keys(hits: Hits) -> Patch:
     return after(caches.BatchKVCache, "update_and_fetch", depending)
 
 
+@mend("arrays-cache-padding-never-computed")
+def padding_is_computed_at_each_step(hits: Hits) -> Patch:
+    """What is left of the rows' padding is computed at each step, also where no layer reads it."""
+
+    def computed(_: None, self: Any, *__: Any) -> None:
+        if self.left_padding is not None:
+            hits.hit()
+            mx.async_eval(self.left_padding)
+
+    return after(caches.ArraysCache, "advance", computed)
+
+
 @mend("bounded-cache-keep", single_stream=True)
 def bounded_caches_keep_no_first_tokens(hits: Hits) -> Patch:
     """A bounded cache of a single stream slides from the first token on, as a batch's does."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from conformance.backend.shared_faults import cast_down
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.plugins.mlx_vlm.faults.tools import ARRAYS, cache_class, mlx_vlm_fault
@@ -89,3 +90,19 @@ def state_of_another_row_on_join(hits: Hits) -> Patch:
         self.cache = [mx.roll(state, 1, 0) if state is not None else None for state in self.cache]
 
     return after(cache_class("ArraysCache"), "extend", roll)
+
+
+# In half precision what is lost is within the noise: only the dtypes show it.
+@_join(
+    "A9.states-in-half-precision",
+    source="issue trackers: recurrent state in the precision of the weights",
+    kills=("identical", "ragged"),
+)
+def states_in_half_precision(hits: Hits) -> Patch:
+    """A batch keeps its states in half precision, where the single stream keeps float32."""
+
+    def put(right: Right, self: Any, index: int, value: Any) -> None:
+        many = isinstance(value, mx.array) and value.shape[0] > 1
+        right(self, index, cast_down(value, hits) if many else value)
+
+    return wrap(cache_class("ArraysCache"), "__setitem__", put)

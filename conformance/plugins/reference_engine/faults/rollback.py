@@ -8,12 +8,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import mlx.core as mx
+import msgspec
 
 from conformance.backend.cache_entries import leaves
 from conformance.backend.sampling import GrammarProcessor
 from conformance.backend.shared_faults import OUTPUT
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
+from conformance.core.trace import FinishReason
 from conformance.plugins.reference_engine.faults.tools import reference_fault
 from conformance.reference import drafting
 from conformance.reference.forward import Feed
@@ -168,3 +170,38 @@ def window_not_rolled_back(hits: Hits) -> Patch:
         return True
 
     return _not_rolled_back(spoil, hits)
+
+
+_asked = partial(reference_fault, fault_class="speculative", source="tokenspeed #205", where=OUTPUT)
+
+
+@_asked("E6.stop-at-the-end-of-a-draft", kills=("speculative/draft_model_stopped",))
+def stop_at_the_end_of_a_draft(hits: Hits) -> Patch:
+    """A stop sequence is looked for behind all accepted tokens of a draft, not behind each."""
+
+    def accepted(right: Right, row: Any, draft: Sequence[int], logits: mx.array) -> Any:
+        request = row.request
+        row.request = msgspec.structs.replace(request, stop=())
+        chosen = right(row, draft, logits)
+        row.request = request
+        token, logprobs, reason = chosen[-1]
+        hits.hit_if(len(chosen) > 1 and request.stop)
+        ended = any(tuple(row.produced[-len(stop) :]) == stop for stop in request.stop)
+        return [*chosen[:-1], (token, logprobs, FinishReason.STOP if ended else reason)]
+
+    return wrap(drafting, "_accepted", accepted)
+
+
+@_asked("E6.sampler-moved-on-by-rejected-tokens", kills=("speculative/draft_model_sampled",))
+def sampler_moved_on_by_rejected_tokens(hits: Hits) -> Patch:
+    """A row's sampler is called for the tokens of its draft that were rejected, too."""
+
+    def accepted(right: Right, row: Any, draft: Sequence[int], logits: mx.array) -> Any:
+        chosen = right(row, draft, logits)
+        for index in range(len(chosen), len(draft) + 1):
+            if row.sampler is not None:
+                hits.hit()
+                row.sampler(logits[index][None])
+        return chosen
+
+    return wrap(drafting, "_accepted", accepted)

@@ -11,6 +11,8 @@ from conformance.plugins.mlx_lm.faults import FAULTS
 from conformance.plugins.mlx_lm.faults.padding_nan import harmless
 from conformance.run.registry import build_registry
 from conformance.tools.mutation.killing import killed
+from conformance.tools.mutation.power import Unit
+from conformance.tools.mutation.power import trials as try_all
 
 # The cheapest first; between them they have all traits that faults need.
 FAMILIES = ("llama", "mamba2", "gemma3_text", "qwen3_next", "deepseek_v32")
@@ -77,3 +79,11 @@ def test_no_fault_leaves_a_trace():
     for fault, inside, afterwards in traces(FAULTS, "mlx_lm", ["models.qwen3_next"]):
         assert inside, fault.name
         assert not afterwards, fault.name
+
+
+def test_states_in_half_precision_show_in_their_dtypes_alone():
+    """In bfloat16 what is lost is within the noise, so that no other check sees it."""
+    (fault,) = (f for f in FAULTS if f.name == "A9.states-in-half-precision")
+    unit = Unit("mlx_lm", "mamba2", "bfloat16", 0, (fault.key,), every_scenario=False)
+    ((kill,),) = (trial.kills for trial in try_all(trials().registry, unit))
+    assert (kill.scenario, kill.checks) == ("identical", ("dtypes",))

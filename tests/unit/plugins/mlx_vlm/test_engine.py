@@ -54,6 +54,7 @@ def test_it_lacks_what_the_library_lacks_and_does_not_weigh_memory():
         Capability.SEGMENTS,
         Capability.PREFIX,
         Capability.WEIGHED,
+        Capability.STORED,
     }
 
 

@@ -1,0 +1,41 @@
+"""What the server's store of sequences holds, and what it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlx_lm.models.cache import can_trim_prompt_cache
+
+from conformance.backend.weighing import arrays
+from conformance.core.stored import KeptSequence
+
+Counts = Mapping[str, tuple[int, int]]
+
+
+def stored_sequences(store: Any) -> tuple[tuple[KeptSequence, ...], Counts] | None:
+    """All kept sequences, of each kind the oldest first, and the store's own counts by kind.
+
+    ``None`` of a release whose store counts nothing by kind: up to 0.31.1.
+    """
+    if not hasattr(store, "stats_by_type"):
+        return None
+    kept = []
+    for kind, sequences in store._lru._lrus.items():
+        for model, tokens in sequences:
+            entry = store._trie.get(model, tokens)
+            nbytes = int(entry.nbytes)
+            kept.append(KeptSequence(kind, tuple(tokens), nbytes, held_bytes(entry.prompt_cache)))
+    stats = store.stats_by_type()
+    counted = {kind: (int(of["n_sequences"]), int(of["n_bytes"])) for kind, of in stats.items()}
+    return tuple(kept), counted
+
+
+def held_bytes(cache: Sequence[Any]) -> int:
+    """Bytes of all arrays of a sequence's caches, without those of one axis."""
+    return sum(int(array.nbytes) for array in arrays(list(cache)) if array.ndim > 1)
+
+
+def can_be_cut(cache: Sequence[Any]) -> bool:
+    """Whether all of a sequence's caches can be cut at any token."""
+    return bool(can_trim_prompt_cache(list(cache)))
