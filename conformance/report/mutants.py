@@ -188,4 +188,5 @@ def _decode(line: str, where: str) -> MutantResult:
     try:
         return msgspec.json.decode(line, type=MutantResult)
     except msgspec.MsgspecError as error:
-        raise ResultError(f"{where}: not a result of `conformance audit mutants`: {error}") from error
+        what = "not a result of `conformance audit mutants`"
+        raise ResultError(f"{where}: {what}: {error}") from error

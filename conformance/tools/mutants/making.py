@@ -101,8 +101,8 @@ class _Visitor(cst.CSTVisitor):
     def _enter(self, node: cst.CSTNode) -> None:
         if isinstance(node, cst.FunctionDef | cst.ClassDef):
             function = isinstance(node, cst.FunctionDef)
-            lines = _lines(self._position(node))
-            self._scopes.append(_Scope(node.name.value, function, bool(node.decorators), lines))
+            whole = _lines(self._position(node))
+            self._scopes.append(_Scope(node.name.value, function, bool(node.decorators), whole))
             self._kinds.append(Kind.BODY if self._in_function() else None)
         elif isinstance(node, cst.Param) and self._outermost_function():
             self._kinds.append(Kind.DEFAULT)

@@ -1,4 +1,4 @@
-"""What to do about a library's mutants: which are tried, and what is known of the others at once."""
+"""What is done about a library's mutants: which are tried, and what is known of the others."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ class Recording:
             ModelError: the family's model can't be loaded.
         """
         key = self._key(registry)
-        found = reach_of(
-            registry, self.library, self.family, self.files, key=key, seed=self.seed
-        )
+        found = reach_of(registry, self.library, self.family, self.files, key=key, seed=self.seed)
         ReachFolder().write(found)
         return found
 

@@ -65,7 +65,7 @@ class PutIn:
         else:
             self._changes = tuple(_constants(module, mutant.function, right, wrong))
         if not self._changes:
-            raise InvalidMutantError("what it changes is not there when the library has been loaded")
+            raise InvalidMutantError("what it changes is not there in the loaded library")
         self._package = module.__name__.partition(".")[0]
 
     def active(self) -> AbstractContextManager[None]:

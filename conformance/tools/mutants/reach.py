@@ -16,6 +16,15 @@ from conformance.core.verdict import CaseId
 from conformance.report.mutants import Mutant
 from conformance.run.reuse.digests import digest, family_digest, file_digest, package_digest
 
+_DECIDING = [
+    "backend",
+    "core",
+    "plugins",
+    "reference",
+    "run",
+    "scenarios",
+    "tools/mutants/recording.py",
+]
 _SUFFIX = ".reach.json"
 
 
@@ -116,20 +125,27 @@ def span(first: int, last: int) -> int:
 
 
 def reach_key(family: Family, files: Mapping[str, Path], seed: int) -> str:
-    """A hash of what a family's reach hangs on: both packages, these files, the family.
+    """A hash of what a family's reach hangs on: its library, these files, how cases are played.
 
     Args:
         files: the modules whose lines are recorded, and where they are.
     """
-    own = Path(str(conformance.__file__)).parent.name
     parts = [
-        package_digest(own),
+        *_own(),
         package_digest(family.facts.library),
         family_digest(family),
         str(seed),
         *(f"{module} {file_digest(path)}" for module, path in sorted(files.items())),
     ]
     return digest(part.encode() for part in parts)
+
+
+def _own() -> Iterator[str]:
+    """Of this package what decides which cases there are and how they are played."""
+    root = Path(str(conformance.__file__)).parent
+    for name in _DECIDING:
+        paths = [root / name] if name.endswith(".py") else sorted((root / name).rglob("*.py"))
+        yield from (f"{path.relative_to(root)} {file_digest(path)}" for path in paths)
 
 
 class ReachFolder:

@@ -49,13 +49,11 @@ def reach_of(
             session.subject(case)
             recorder.case = case
             result = session.run(case, around=recorder.around)
-            good = {s.name: s.verdict.good for s in result.schedules}
-            places += [
-                Place(str(case), schedule.name, round(recorder.seconds[name], 4), good[schedule.name])
-                for schedule in result.schedules
-                if (name := _context(case, schedule.name)) in recorder.seconds
-                and schedule.verdict is not Verdict.UNSUPPORTED
-            ]
+            for schedule in result.schedules:
+                seconds = recorder.seconds.get(_context(case, schedule.name))
+                if seconds is not None and schedule.verdict is not Verdict.UNSUPPORTED:
+                    good = schedule.verdict.good
+                    places.append(Place(str(case), schedule.name, round(seconds, 4), good))
     return recorder.reach(places, key=key, library=library, family=family)
 
 

@@ -1,4 +1,4 @@
-"""The reviewed file: mutants that nothing can distinguish, and code that no run reaches, with reasons.
+"""The reviewed file: mutants that nothing can distinguish, code that no run reaches, and why.
 
 An entry names a mutant by the text of the lines that it changes, so that it holds as long as these
 stay the same.

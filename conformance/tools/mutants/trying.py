@@ -99,9 +99,7 @@ class Trials:
             return self._in_both(fault, put_in, task, number, kill)
         return Fate.SURVIVED, None, len(task.places), ""
 
-    def _kill(
-        self, fault: Fault, put_in: PutIn, place: Place, *, alone: bool
-    ) -> MutantKill | None:
+    def _kill(self, fault: Fault, put_in: PutIn, place: Place, *, alone: bool) -> MutantKill | None:
         """How the place detects the mutant in the engine's runs; ``None`` if it does not."""
         right = self._right_result(place)
         if (place.case, place.schedule) in self._unsteady:
@@ -199,9 +197,7 @@ def as_fault(mutant: Mutant, put_in: PutIn | None = None) -> Fault:
     return Fault(mutant.name, "mutant", "", "", "", (), (), inject, crash=True)
 
 
-def _kill_of(
-    fault: Fault, right: CaseResult, wrong: CaseResult, place: Place
-) -> MutantKill | None:
+def _kill_of(fault: Fault, right: CaseResult, wrong: CaseResult, place: Place) -> MutantKill | None:
     found = [f for f in new_findings(right, wrong.evidence) if detected(fault, right, [f])]
     if found or killed(fault, right, wrong):
         worst = max(found, key=lambda f: f.verdict.severity, default=None)

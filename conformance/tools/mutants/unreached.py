@@ -16,15 +16,15 @@ class Gap(NamedTuple):
 
     Attributes:
         lines: the first and last of each run of neighbours.
-        count: of its lines with code that does not run.
-        of: of all its lines with code.
+        missing: how many of its lines do not run.
+        of: how many lines with code it has.
         reason: of a reviewed entry; empty if there is none.
     """
 
     module: str
     function: str
     lines: tuple[tuple[int, int], ...]
-    count: int
+    missing: int
     of: int
     reason: str
 
@@ -44,7 +44,8 @@ def gaps(module: str, text: str, where: Map, reviewed: Reviewed) -> Iterator[Gap
     run = where.lines(module)
     of_function: dict[str, int] = {}
     for line in _statements(ast.parse(text)):
-        of_function[name] = of_function.get(name := function_at(text, line), 0) | 1 << line
+        function = function_at(text, line)
+        of_function[function] = of_function.get(function, 0) | 1 << line
     for name, lines in of_function.items():
         missing = lines & ~run
         if name and missing:

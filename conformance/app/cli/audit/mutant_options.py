@@ -51,7 +51,7 @@ _OPTIONS = (
     _names(
         "--module",
         "modules",
-        "Files to change, as 'mlx_lm/models/cache.py'. Default: those of batching. May be repeated.",
+        "Files to change, as 'mlx_lm/models/cache.py'. Default: those of batching.",
     ),
     _names("--function", "functions", "Only these functions, as 'BatchKVCache.*'. Default: all."),
     globs("family", "Families whose cases are played. Default: one of each kind of cache."),

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -69,7 +69,9 @@ class _Worker:
             self.pipe.send(item.task)
 
 
-def tried(tasks: Sequence[Task], *, jobs: int, seconds: float | None) -> Iterator[MutantResult]:
+def tried(
+    tasks: Sequence[Task], *, jobs: int, seconds: float | None
+) -> Generator[MutantResult, None, None]:
     """The result of each mutant, as soon as it is there.
 
     A crash, a hang or a wrong result that an earlier mutant of the process may have caused is not
@@ -138,8 +140,8 @@ def _message(worker: _Worker, workers: list[_Worker]) -> Iterator[MutantResult]:
             _end(worker)
             workers.remove(worker)
         yield result
-    else:
-        worker.active = True  # an earlier mutant, or this one, left traces
+    else:  # an earlier mutant left traces, or this one
+        worker.active = True
         yield from _lost(worker, workers, Verdict.UNSTABLE, content[0])
 
 
@@ -164,7 +166,9 @@ def _lost(
         yield _result(item.task, Fate.INVALID, why=f"{why}, before the mutant was put in")
 
 
-def _result(task: Task, fate: Fate, *, kill: MutantKill | None = None, why: str = "") -> MutantResult:
+def _result(
+    task: Task, fate: Fate, *, kill: MutantKill | None = None, why: str = ""
+) -> MutantResult:
     versions = versions_of(task.library.replace("_", "-"))
     return MutantResult(
         task.mutant, task.library, fate, versions, kill, reaching=task.reaching, why=why
@@ -194,9 +198,12 @@ def _memory(worker: _Worker) -> int:
 
 
 def _work(pipe: Connection[Any, Any], parent: int) -> None:
-    """In a process: try what comes."""
+    """In a process: try what comes. What the libraries print then is of no use."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
     trials = Trials(build_registry(), partial(_announce, pipe))
     while True:
         try:
@@ -207,6 +214,8 @@ def _work(pipe: Connection[Any, Any], parent: int) -> None:
             result = trials.play(task)
         except TaintedError as error:
             pipe.send(("tainted", str(error)))
+        except Exception as error:  # noqa: BLE001 - of the mutant, or ours: it is in the results
+            pipe.send(("tainted", f"raised {error!r}"))
         else:
             pipe.send(("done", result, trials.tainted))
 

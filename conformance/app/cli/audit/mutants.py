@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from conformance.tools.mutants.planning import Plan, Recording, families_of, lis
 from conformance.tools.mutants.reach import Map, Reach
 from conformance.tools.mutants.reviewed import Reviewed, read_reviewed
 from conformance.tools.mutants.targets import BATCHING, files_of, mutants_in
-from conformance.tools.mutants.unreached import gaps
+from conformance.tools.mutants.unreached import Gap, gaps
 
 EXIT_UNFINISHED = 2
 # Compiled functions would run what was traced before; the results are the same without.
@@ -79,9 +79,7 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
 class _Library:
     """A library's mutants, and which schedules run which of its lines."""
 
-    def __init__(
-        self, registry: Registry, name: str, wanted: Wanted, console: Console
-    ) -> None:
+    def __init__(self, registry: Registry, name: str, wanted: Wanted, console: Console) -> None:
         self._registry, self._name, self._wanted = registry, name, wanted
         own = [glob for glob in wanted.modules if glob.startswith(f"{name}/")]
         self._files = files_of(name, own)
@@ -109,7 +107,7 @@ class _Library:
             done={result.mutant.key for result in before},
         )
 
-    def gaps(self) -> list:
+    def gaps(self) -> list[Gap]:
         """The lines that no schedule runs."""
         return [
             gap
@@ -164,9 +162,9 @@ def _try_all(
         if file is not None:
             file.add(result)
 
-    for result in (*before, *(result for plan in plans for result in plan.decided)):
+    for result in (*before, *(result for one in plans for result in one.decided)):
         add(result)
-    tasks: list[Task] = [task for plan in plans for task in plan.tasks]
+    tasks: list[Task] = [task for one in plans for task in one.tasks]
     count = len(found) + len(tasks)
     seconds = wanted.minutes * 60 if wanted.minutes is not None else None
     jobs = min(wanted.jobs or cores(), max(len(tasks), 1))

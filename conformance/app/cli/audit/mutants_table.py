@@ -74,10 +74,10 @@ def print_gaps(console: Console, found: Sequence[Gap], *, every: bool) -> None:
     for gap in found:
         if not gap.reason or every:
             why = f": {gap.reason}" if gap.reason else ""
-            where = f"{gap.module} {gap.function}: {gap.count} of {gap.of} lines: {gap.text}"
+            where = f"{gap.module} {gap.function}: {gap.missing} of {gap.of} lines: {gap.text}"
             console.print(f"unreached: {where}{why}", soft_wrap=True, markup=False)
-    with_reason = sum(gap.count for gap in found if gap.reason)
-    total = sum(gap.count for gap in found)
+    with_reason = sum(gap.missing for gap in found if gap.reason)
+    total = sum(gap.missing for gap in found)
     console.print(
         f"{total} lines are not reached in {len(found)} functions; {with_reason} have a reason",
         soft_wrap=True,
