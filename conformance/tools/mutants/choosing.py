@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
 
@@ -76,5 +75,10 @@ def sample(
         return tuple(mutants)
     drawn = list(mutants)
     random.Random(seed).shuffle(drawn)
-    taken = itertools.accumulate(map(reached, drawn), initial=0)
-    return tuple(mutant for mutant, before in zip(drawn, taken, strict=False) if before < number)
+    taken: list[Mutant] = []
+    for mutant in drawn:
+        if number == 0:
+            break
+        taken.append(mutant)
+        number -= reached(mutant)
+    return tuple(taken)

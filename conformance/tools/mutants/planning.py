@@ -118,5 +118,5 @@ def _known(mutant: Mutant, reached: bool, reviewed: Reviewed) -> tuple[Fate | No
 
 
 def listed(results: Sequence[MutantResult], library: str) -> Iterator[Mutant]:
-    """The mutants of a library in earlier results, to be tried again."""
-    return (result.mutant for result in results if result.library == library)
+    """The mutants of a library that survived in earlier results, to be tried again."""
+    return (r.mutant for r in results if r.library == library and r.fate is Fate.SURVIVED)

@@ -93,16 +93,20 @@ class Map:
     def __init__(self, reaches: Sequence[Reach]) -> None:
         self._reaches = reaches
         self._sets: dict[str, list[tuple[Place, int]]] = {}
+        self._known: dict[tuple[str, tuple[int, int]], Reached] = {}
 
     def reached(self, mutant: Mutant) -> Reached:
         """Where the mutant's code runs."""
-        bits = span(*mutant.reached_by)
+        key = (mutant.module, mutant.reached_by)
+        if key not in self._known:
+            self._known[key] = self._reached(mutant.module, span(*mutant.reached_by))
+        return self._known[key]
+
+    def _reached(self, module: str, bits: int) -> Reached:
         single = frozenset(
-            reach.family
-            for reach in self._reaches
-            if int(reach.single.get(mutant.module, "0"), 16) & bits
+            reach.family for reach in self._reaches if int(reach.single.get(module, "0"), 16) & bits
         )
-        pairs = self._pairs(mutant.module)
+        pairs = self._pairs(module)
         return Reached(tuple(place for place, lines in pairs if lines & bits), single)
 
     def lines(self, module: str) -> int:

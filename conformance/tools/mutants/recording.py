@@ -11,6 +11,7 @@ import coverage
 
 from conformance.core.engine import Engine
 from conformance.core.verdict import CaseId, Verdict
+from conformance.reference.engine import ReferenceEngine
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.tools.mutants.reach import Place, Reach
@@ -60,7 +61,7 @@ def reach_of(
 def engines_of(registry: Registry, library: str) -> Iterator[type[Engine]]:
     """The engines that decode with the library's own batching."""
     for engine in registry.engines.values():
-        if engine.library == library and not engine.__module__.startswith("conformance.reference"):
+        if engine.library == library and not issubclass(engine, ReferenceEngine):
             yield engine
 
 

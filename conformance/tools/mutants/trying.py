@@ -6,38 +6,42 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import NamedTuple
 
-from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault
 from conformance.core.faults.costs import costlier
-from conformance.core.user_cache import user_cache
-from conformance.core.verdict import CaseId, CaseResult
-from conformance.reference.family_store import FamilyStore
-from conformance.reference.oracle_key import oracle_key
+from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.report.mutants import Fate, Mutant, MutantKill, MutantResult
+from conformance.run.judging.witnessed import WITNESS
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.tools.mutants.choosing import Task
 from conformance.tools.mutants.putting_in import InvalidMutantError, PutIn, SameCodeError
 from conformance.tools.mutants.reach import Place
+from conformance.tools.mutants.unmutated import TaintedError, Unmutated
 from conformance.tools.mutation.killing import detected, killed, new_findings
 
-# Models that stay loaded in a process; a tiny one takes up to 100 MB.
-_KEPT = 6
 # Cases that are played with the mutant in both streams, after the one that detected it.
 _BOTH_MOST = 6
+# Whole cases that are played to see whether a witness is missing.
+_WITNESS_MOST = 8
 # How long a run may take: so many times what it took without the mutant, and so many seconds.
 _TIMES, _SECONDS = 20.0, 30.0
-# Making a model and its single streams anew may take so much longer.
-_SECONDS_ANEW = 90.0
+# Making a model and its single streams anew, or playing a whole case, may take so much longer.
+_SECONDS_MORE = 90.0
 _ORACLE = "repeat"
 
 # Called before each run: the place, the seconds that it may take, whether the mutant is in.
 Announce = Callable[[Place, float, bool], None]
 
 
-class TaintedError(ConformanceError):
-    """What was right before is not right any more without a mutant: an earlier one left traces."""
+class _End(NamedTuple):
+    """What came of a mutant."""
+
+    fate: Fate
+    kill: MutantKill | None = None
+    played: int = 0
+    why: str = ""
 
 
 class Trials:
@@ -50,13 +54,9 @@ class Trials:
     def __init__(self, registry: Registry, announce: Announce) -> None:
         self._registry = registry
         self._announce = announce
-        store = FamilyStore(user_cache() / "mutants" / "families", oracle_key)
-        self._session = Session(registry, store=store, kept=_KEPT)
-        self._right: dict[tuple[str, str], CaseResult] = {}
-        self._unsteady: set[tuple[str, str]] = set()
-        # The mutant that was put in first; none of another can have left traces before it.
+        self._unmutated = Unmutated(registry)
+        # The mutant that was put in first: none of another can have left traces before it.
         self._first: Mutant | None = None
-        self._used = False
         self.tainted = False
 
     def play(self, task: Task) -> MutantResult:
@@ -66,138 +66,126 @@ class Trials:
             TaintedError: what was seen may come from an earlier mutant; try it in a new process.
         """
         start = time.perf_counter()
-        found = self._play(task)
+        try:
+            end = self._play(task, PutIn(task.mutant))
+        except SameCodeError as error:
+            end = _End(Fate.EQUIVALENT, why=str(error))
+        except InvalidMutantError as error:
+            end = _End(Fate.INVALID, why=str(error))
         return MutantResult(
             task.mutant,
             task.library,
-            found[0],
+            end.fate,
             versions=self._registry.libraries[task.library].versions(),
-            kill=found[1],
-            played=found[2],
+            kill=end.kill,
+            played=end.played,
             reaching=task.reaching,
-            unplayed=task.unplayed if found[0] is Fate.SURVIVED else 0,
-            why=found[3],
+            unplayed=task.unplayed if end.fate is Fate.SURVIVED else 0,
+            why=end.why,
             seconds=round(time.perf_counter() - start, 3),
         )
 
-    def _play(self, task: Task) -> tuple[Fate, MutantKill | None, int, str]:
-        try:
-            put_in = PutIn(task.mutant)
-        except SameCodeError as error:
-            return Fate.EQUIVALENT, None, 0, str(error)
-        except InvalidMutantError as error:
-            return Fate.INVALID, None, 0, str(error)
-        fault = as_fault(task.mutant, put_in)
+    def _play(self, task: Task, put_in: PutIn) -> _End:
+        fault = as_fault(task.mutant)
         self._first = self._first or task.mutant
-        alone = self._first is task.mutant
+        lost: dict[str, Place] = {}
         for number, place in enumerate(task.places, start=1):
-            kill = self._kill(fault, put_in, place, alone=alone)
-            if kill is None:
-                continue
-            if place.id.family not in task.shared:
-                return Fate.KILLED, kill, number, ""
-            return self._in_both(fault, put_in, task, number, kill)
-        return Fate.SURVIVED, None, len(task.places), ""
-
-    def _kill(self, fault: Fault, put_in: PutIn, place: Place, *, alone: bool) -> MutantKill | None:
-        """How the place detects the mutant in the engine's runs; ``None`` if it does not."""
-        right = self._right_result(place)
-        if (place.case, place.schedule) in self._unsteady:
-            return None
-        self._say(place, active=True)
-        self._used = True
-        wrong = self._session.run(
-            place.id,
-            around=lambda _: put_in.active(),
-            only=(place.schedule,),
-            until=partial(detected, fault, right),
-        )
-        kill = _kill_of(fault, right, wrong, place)
-        if kill is not None:
-            self._check_afterwards(place, right, alone=alone)
-        return kill
-
-    def _right_result(self, place: Place) -> CaseResult:
-        """The result without a mutant.
-
-        Raises:
-            TaintedError: it is not what it was when the lines were recorded.
-        """
-        key = (place.case, place.schedule)
-        if key not in self._right:
             self._say(place, anew=True)
-            found = self._session.run(place.id, only=(place.schedule,))
-            if _good(found) != place.good:
-                if self._used:
-                    raise TaintedError(f"{place.case}, {place.schedule}: {found.verdict} by itself")
-                self._unsteady.add(key)  # wrong in some runs: nothing can be seen there
-            self._right[key] = found
-        return self._right[key]
+            right = self._unmutated.right(place)
+            if right is None:
+                continue
+            self._say(place, active=True)
+            self._unmutated.used = True
+            until = partial(detected, fault, right)
+            wrong = self._unmutated.run(place, put_in.active, until)
+            kill = kill_of(fault, right, wrong, place)
+            if kill is None:
+                if _lost_witness(right, wrong):
+                    lost.setdefault(place.case, place)
+                continue
+            self._check_afterwards(task, place, right)
+            if place.id.family in task.shared:
+                return self._in_both(fault, put_in, task, number, kill)
+            return _End(Fate.KILLED, kill, number)
+        return self._by_witness(put_in, list(lost.values()), len(task.places))
 
-    def _check_afterwards(self, place: Place, right: CaseResult, *, alone: bool) -> None:
+    def _by_witness(self, put_in: PutIn, places: list[Place], played: int) -> _End:
+        """Whether whole cases do not show any more what they are made to show.
+
+        Args:
+            places: one of each case in which a schedule did not show what it showed before.
+        """
+        for place in places[:_WITNESS_MOST]:
+            self._say(place, anew=True)
+            right = self._unmutated.right_case(place.id)
+            self._say(place, anew=True, active=True)
+            wrong = self._unmutated.run_case(place.id, put_in.active)
+            had = {finding.what for finding in right.evidence}
+            for found in wrong.evidence:
+                new = found.verdict is Verdict.VACUOUS and found.what not in had
+                if new and found.check == WITNESS:
+                    verdict = Verdict.VACUOUS.value
+                    kill = MutantKill(place.case, "", verdict, (WITNESS,), found.what)
+                    return _End(Fate.KILLED, kill, played)
+        return _End(Fate.SURVIVED, None, played)
+
+    def _check_afterwards(self, task: Task, place: Place, right: CaseResult) -> None:
         """Without the mutant the place must be as before; else this process is ``tainted``.
 
         Raises:
             TaintedError: it is not, and an earlier mutant may be the reason.
         """
-        self._say(place)
-        again = self._session.run(place.id, only=(place.schedule,))
-        if _good(again) != _good(right) or new_findings(right, again.evidence):
-            if not alone:
-                raise TaintedError(f"{place.case}, {place.schedule}: {again.verdict} afterwards")
-            self.tainted = True
+        self._say(place, anew=True)
+        if self._unmutated.holds(place, right):
+            return
+        if self._first is not task.mutant:
+            raise TaintedError(f"{place.case}, {place.schedule}: not as before afterwards")
+        self.tainted = True
 
     def _in_both(
         self, fault: Fault, put_in: PutIn, task: Task, number: int, kill: MutantKill
-    ) -> tuple[Fate, MutantKill | None, int, str]:
+    ) -> _End:
         """The fate where the single stream runs the code, too: a defect of the library is in both.
 
         A few cases are played with single streams that are made anew with the mutant, among them
         the one that compares the single stream with the pass without a cache.
         """
         first = task.places[number - 1]
-        others = [p for p in task.places if p.id.family == first.id.family and p != first]
-        tried = 0
-        for place in (first, None, *others[: _BOTH_MOST - 1]):
-            case = first.id if place is None else place.id
-            only = () if place is None else (place.schedule,)
-            if place is None:
-                case = CaseId(case.engine, case.family, _ORACLE, case.dtype, case.seed)
-            right = self._right_oracle(case) if place is None else self._right_result(place)
-            self._say(place or first, anew=True, active=True)
+        case = first.id
+        oracle = CaseId(case.engine, case.family, _ORACLE, case.dtype, case.seed)
+        more = [p for p in task.places if p.id.family == case.family and p != first]
+        places = (first, Place(str(oracle), "", 0.0, good=True), *more[: _BOTH_MOST - 1])
+        for tried, place in enumerate(places, start=number + 1):
+            self._say(place, anew=True)
+            only = (place.schedule,) if place.schedule else ()
+            right = self._unmutated.right(place) if only else self._unmutated.right_case(oracle)
+            self._say(place, anew=True, active=True)
             with put_in.active():
-                wrong = Session(self._registry).run(case, only=only)
-            tried += 1
-            at = place or Place(str(case), "", 0.0, good=_good(right))
-            found = _kill_of(fault, right, wrong, at)
-            if found is not None:
-                alone = self._first is task.mutant
-                self._check_afterwards(first, self._right_result(first), alone=alone)
-                return Fate.KILLED, found, number + tried, ""
+                wrong = Session(self._registry).run(place.id, only=only)
+            if right is not None and (found := kill_of(fault, right, wrong, place)):
+                return _End(Fate.KILLED, found, tried)
         why = f"{kill.case} detects it only if the single stream is without it"
-        return Fate.SAME, kill, number + tried, why
-
-    def _right_oracle(self, case: CaseId) -> CaseResult:
-        key = (str(case), "")
-        if key not in self._right:
-            self._right[key] = self._session.run(case)
-        return self._right[key]
+        return _End(Fate.SAME, kill, number + len(places), why)
 
     def _say(self, place: Place, *, anew: bool = False, active: bool = False) -> None:
-        more = _SECONDS_ANEW if anew else 0.0
+        more = _SECONDS_MORE if anew else 0.0
         self._announce(place, _SECONDS + more + _TIMES * place.seconds, active)
 
 
-def as_fault(mutant: Mutant, put_in: PutIn | None = None) -> Fault:
+def as_fault(mutant: Mutant) -> Fault:
     """The mutant as the checks of faults know one: any crash or hang is its doing."""
 
     def inject(_: object) -> AbstractContextManager[None]:
-        return put_in.active() if put_in is not None else nullcontext()
+        return nullcontext()
 
     return Fault(mutant.name, "mutant", "", "", "", (), (), inject, crash=True)
 
 
-def _kill_of(fault: Fault, right: CaseResult, wrong: CaseResult, place: Place) -> MutantKill | None:
+def kill_of(fault: Fault, right: CaseResult, wrong: CaseResult, place: Place) -> MutantKill | None:
+    """How the run with a mutant differs from that without; ``None`` if no check sees it.
+
+    As with faults, a run that only costs more is one that a check of costs sees.
+    """
     found = [f for f in new_findings(right, wrong.evidence) if detected(fault, right, [f])]
     if found or killed(fault, right, wrong):
         worst = max(found, key=lambda f: f.verdict.severity, default=None)
@@ -210,6 +198,7 @@ def _kill_of(fault: Fault, right: CaseResult, wrong: CaseResult, place: Place) -
     return None
 
 
-def _good(result: CaseResult) -> bool:
-    """Whether its schedules are right; what a case lacks for the others being left out is not."""
-    return all(s.verdict.good for s in result.schedules) and bool(result.schedules)
+def _lost_witness(right: CaseResult, wrong: CaseResult) -> bool:
+    """Whether the schedule does not show any more what it showed without the mutant."""
+    shown = {witness.name for witness in wrong.witnesses if witness.schedules}
+    return any(witness.schedules and witness.name not in shown for witness in right.witnesses)

@@ -81,7 +81,7 @@ _OPTIONS = (
         type=EXISTING_FILE,
         multiple=True,
         metavar="FILE",
-        help="Try the mutants of these results again, instead of making some; may be repeated.",
+        help="Try the survivors of these results again, instead of making mutants.",
     ),
     click.option(
         "--resume",

@@ -29,7 +29,8 @@ from conformance.report.mutants import Fate, MutantKill, MutantResult
 from conformance.run.registry import build_registry
 from conformance.tools.mutants.choosing import Task
 from conformance.tools.mutants.reach import Place
-from conformance.tools.mutants.trying import TaintedError, Trials
+from conformance.tools.mutants.trying import Trials
+from conformance.tools.mutants.unmutated import TaintedError
 
 _CONTEXT = multiprocessing.get_context("spawn")
 _LOOK_SECONDS = 0.25

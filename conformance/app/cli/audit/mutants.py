@@ -84,7 +84,9 @@ class _Library:
         own = [glob for glob in wanted.modules if glob.startswith(f"{name}/")]
         self._files = files_of(name, own)
         families = families_of(registry, name, wanted.families)
-        recordings = [Recording(name, family, self._files) for family in families]
+        # What is recorded of the files of batching serves other runs, too.
+        files = (files_of(name, ()) if name in BATCHING else {}) | self._files
+        recordings = [Recording(name, family, files) for family in families]
         self._map = Map(_reaches(registry, recordings, console, jobs=wanted.jobs))
         self._reviewed: Reviewed = read_reviewed(wanted.reviewed)
 
