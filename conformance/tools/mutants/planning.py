@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,8 @@ from conformance.report.mutants import Fate, Mutant, MutantResult
 from conformance.run.registry import Registry, select
 from conformance.tools.mutants.choosing import Task, sample, task_for
 from conformance.tools.mutants.reach import Map, Reach, ReachFolder, reach_key
-from conformance.tools.mutants.recording import reach_of
 from conformance.tools.mutants.reviewed import Reviewed
+from conformance.tools.mutants.targets import needing_extra
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,14 @@ class Recording:
 
         Raises:
             ModelError: the family's model can't be loaded.
+            ConformanceError: coverage.py is not installed.
         """
         key = self._key(registry)
-        found = reach_of(registry, self.library, self.family, self.files, key=key, seed=self.seed)
+        with needing_extra():
+            recording = importlib.import_module("conformance.tools.mutants.recording")
+        found: Reach = recording.reach_of(
+            registry, self.library, self.family, self.files, key=key, seed=self.seed
+        )
         ReachFolder().write(found)
         return found
 

@@ -114,7 +114,7 @@ def _codes(file: str, right: str, wrong: str) -> Iterator[_Change]:
     pairs = list(_differing(compile(right, file, "exec"), compile(wrong, file, "exec")))
     if not pairs:
         raise SameCodeError("it compiles to the same code")
-    missing = {old.co_name: _lost(old, new) for old, new in pairs if _lost(old, new)}
+    missing = {new.co_firstlineno: _lost(old, new) for old, new in pairs if _lost(old, new)}
     if missing:
         kept = _mentioning(ast.parse(wrong), missing)
         pairs = list(_differing(compile(right, file, "exec"), compile(kept, file, "exec")))
@@ -128,19 +128,26 @@ def _codes(file: str, right: str, wrong: str) -> Iterator[_Change]:
         yield _Change(function, "__code__", function.__code__, new)
 
 
+def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
 def _lost(old: CodeType, new: CodeType) -> set[str]:
     """Outer variables that the mutant does not use any more; a function must keep them."""
     return set(old.co_freevars) - set(new.co_freevars)
 
 
-def _mentioning(tree: ast.Module, names: dict[str, set[str]]) -> ast.Module:
-    """The tree with these outer variables named in functions of these names, where nothing runs."""
+def _mentioning(tree: ast.Module, names: dict[int, set[str]]) -> ast.Module:
+    """The tree with these outer variables named in the functions of these lines.
+
+    What names them never runs.
+    """
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in names:
-            uses: list[ast.stmt] = [
-                ast.Expr(ast.Name(name, ast.Load())) for name in sorted(names[node.name])
-            ]
-            node.body.append(ast.If(ast.Constant(value=False), uses, []))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            wanted = names.get(_first_line(node), set())
+            uses: list[ast.stmt] = [ast.Expr(ast.Name(n, ast.Load())) for n in sorted(wanted)]
+            if uses:
+                node.body.append(ast.If(ast.Constant(value=False), uses, []))
     return ast.fix_missing_locations(tree)
 
 
@@ -200,7 +207,7 @@ def _defaults(module: ModuleType, name: str, right: str, wrong: str) -> Iterator
     if old is None or new is None:
         raise InvalidMutantError(f"{name} is not there")
     path = str(module.__file__)
-    first = min([old.lineno, *(decorator.lineno for decorator in old.decorator_list)])
+    first = _first_line(old)
     for function in _functions_of(path):
         if _place(function.__code__) != (name, first):
             continue

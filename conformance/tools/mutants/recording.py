@@ -10,6 +10,7 @@ from pathlib import Path
 import coverage
 
 from conformance.core.engine import Engine
+from conformance.core.errors import ModelError
 from conformance.core.verdict import CaseId, Verdict
 from conformance.reference.engine import ReferenceEngine
 from conformance.run.registry import Registry
@@ -47,9 +48,10 @@ def reach_of(
     places: list[Place] = []
     with recorder.recording():
         for case in cases:
-            session.subject(case)
             recorder.case = case
             result = session.run(case, around=recorder.around)
+            if session.failed(case):
+                raise ModelError(result.evidence[0].what)
             for schedule in result.schedules:
                 seconds = recorder.seconds.get(_context(case, schedule.name))
                 if seconds is not None and schedule.verdict is not Verdict.UNSUPPORTED:

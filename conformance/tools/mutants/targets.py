@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -14,7 +17,6 @@ import msgspec
 from conformance.core.errors import ConformanceError
 from conformance.core.user_cache import user_cache
 from conformance.report.mutants import Mutant
-from conformance.tools.mutants.making import mutants_of
 
 BATCHING = {
     "mlx_lm": (
@@ -90,30 +92,62 @@ def mutants_in(files: dict[str, Path], functions: Sequence[str] = ()) -> tuple[M
     return kept
 
 
+class _Made(msgspec.Struct, frozen=True):
+    """What is kept of a file: its mutants, and the release of mutmut that made them."""
+
+    mutmut: str
+    mutants: tuple[Mutant, ...]
+
+
 def _kept(module: str, path: Path) -> tuple[Mutant, ...]:
+    """The mutants of a file, made anew unless they are kept; for that alone mutmut is needed."""
     text = path.read_text(encoding="utf-8")
-    made_by = f"{importlib.metadata.version('mutmut')} {_digest(_own())}"
-    name = f"{path.stem}-{_digest(f'{module} {made_by} {text}')}.json"
+    name = f"{path.stem}-{_digest(f'{module} {_maker()} {text}')}.json"
     kept = user_cache() / "mutants" / "made" / name
+    release = _release()
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        made = msgspec.json.decode(kept.read_bytes(), type=_Made)
+        if release in ("", made.mutmut):
+            return made.mutants
+    with needing_extra():
+        making = importlib.import_module("conformance.tools.mutants.making")
     try:
-        return msgspec.json.decode(kept.read_bytes(), type=tuple[Mutant, ...])
-    except (OSError, msgspec.MsgspecError):
-        pass
-    try:
-        found = mutants_of(module, text)
+        found: tuple[Mutant, ...] = making.mutants_of(module, text)
     except Exception as error:
         raise ConformanceError(f"{path} is not Python: {error}") from error
-    try:
+    with contextlib.suppress(OSError):  # else they are made anew the next time
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_bytes(msgspec.json.encode(found))
-    except OSError:
-        pass  # made anew the next time
+        kept.write_bytes(msgspec.json.encode(_Made(release, found)))
     return found
 
 
-def _own() -> str:
-    """The text of the module that makes them."""
-    return Path(str(mutants_of.__code__.co_filename)).read_text(encoding="utf-8")
+@contextlib.contextmanager
+def needing_extra() -> Iterator[None]:
+    """Imports what only this command needs.
+
+    Raises:
+        ConformanceError: it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConformanceError(
+            f"conformance audit mutants needs {error.name}: pip install 'mlx-conformance[mutants]'"
+        ) from error
+
+
+def _release() -> str:
+    """Of mutmut; empty where it is not installed."""
+    try:
+        return importlib.metadata.version("mutmut")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _maker() -> str:
+    """A hash of the module that makes them."""
+    file = resources.files("conformance.tools.mutants") / "making.py"
+    return _digest(file.read_text(encoding="utf-8"))
 
 
 def _digest(text: str) -> str:
