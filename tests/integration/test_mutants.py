@@ -7,10 +7,10 @@ import pytest
 from conformance.report.mutants import Fate
 from conformance.run.registry import build_registry
 from conformance.tools.mutants.choosing import task_for
+from conformance.tools.mutants.line_recording import reach_of
+from conformance.tools.mutants.mutant_trials import Trials
 from conformance.tools.mutants.reach import Map
-from conformance.tools.mutants.recording import reach_of
 from conformance.tools.mutants.targets import files_of, mutants_in
-from conformance.tools.mutants.trying import Trials
 
 FILES = (
     "mlx_lm/models/cache.py",
@@ -76,8 +76,8 @@ def test_what_crashes_the_batch_is_killed_and_the_next_mutant_is_judged_alike(tr
 def test_what_single_streams_do_too_is_the_same_in_both(tried):
     found = tried(
         "mlx_lm/sample_utils.py",
-        "categorical_sampling",
-        "return mx.random.categorical(logits * (2 / temp))",
+        "make_repetition_penalty.repetition_penalty_processor",
+        "selected_logits / penalty,",
     )
     assert found.fate is Fate.SAME
     assert "only if the single stream is without it" in found.why

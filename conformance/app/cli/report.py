@@ -174,12 +174,7 @@ def command(
     to = writable(to, "--to") if to else None
     junit = writable(junit, "--junit") if junit else None
     json_file = writable(json_file, "--json") if json_file else None
-    if folder is not None:
-        check_place(folder)
-    elif power_files or mutant_files or releases or scripts:
-        raise ConformanceError(
-            "--power, --mutants, --release and --scripts add to the pages: name --html DIR, too"
-        )
+    _check_pages(folder, power_files, mutant_files, releases, scripts)
     results, old = _joined(files), _joined(against)
     found = compare(old, results) if old else None
     stale = _stale(results, expectations) if whole else ()
@@ -219,6 +214,20 @@ def command(
         )
         click.echo(f"{write_site(folder, material)} pages: {folder / 'index.html'}")
     ctx.exit(0 if outcome.ok and not (found and found.regressed) else 1)
+
+
+def _check_pages(folder: Path | None, *of_pages: object) -> None:
+    """The pages can be written there.
+
+    Raises:
+        ConformanceError: they can't, or something is to be added to pages that nobody wants.
+    """
+    if folder is not None:
+        check_place(folder)
+    elif any(of_pages):
+        raise ConformanceError(
+            "--power, --mutants, --release and --scripts add to the pages: name --html DIR, too"
+        )
 
 
 def _joined(files: tuple[Path, ...]) -> tuple[CaseResult, ...]:

@@ -23,7 +23,7 @@ _DECIDING = [
     "reference",
     "run",
     "scenarios",
-    "tools/mutants/recording.py",
+    "tools/mutants/line_recording.py",
 ]
 _SUFFIX = ".reach.json"
 

@@ -110,9 +110,9 @@ def _kept(module: str, path: Path) -> tuple[Mutant, ...]:
         if release in ("", made.mutmut):
             return made.mutants
     with needing_extra():
-        making = importlib.import_module("conformance.tools.mutants.making")
+        mutating = importlib.import_module("conformance.tools.mutants.mutating")
     try:
-        found: tuple[Mutant, ...] = making.mutants_of(module, text)
+        found: tuple[Mutant, ...] = mutating.mutants_of(module, text)
     except Exception as error:
         raise ConformanceError(f"{path} is not Python: {error}") from error
     with contextlib.suppress(OSError):  # else they are made anew the next time
@@ -146,7 +146,7 @@ def _release() -> str:
 
 def _maker() -> str:
     """A hash of the module that makes them."""
-    file = resources.files("conformance.tools.mutants") / "making.py"
+    file = resources.files("conformance.tools.mutants") / "mutating.py"
     return _digest(file.read_text(encoding="utf-8"))
 
 

@@ -28,8 +28,8 @@ from conformance.core.verdict import Verdict
 from conformance.report.mutants import Fate, MutantKill, MutantResult
 from conformance.run.registry import build_registry
 from conformance.tools.mutants.choosing import Task
+from conformance.tools.mutants.mutant_trials import Trials
 from conformance.tools.mutants.reach import Place
-from conformance.tools.mutants.trying import Trials
 from conformance.tools.mutants.unmutated import TaintedError
 
 _CONTEXT = multiprocessing.get_context("spawn")

@@ -21,7 +21,7 @@ from conformance.report.jsonl import ResultFile
 from conformance.report.mutants import Fate, MutantResult, encode, read_mutants
 from conformance.run.registry import Registry, build_registry, select
 from conformance.tools.mutants.choosing import Task
-from conformance.tools.mutants.planning import Plan, Recording, families_of, listed, plan
+from conformance.tools.mutants.mutant_plan import Plan, Recording, families_of, listed, plan
 from conformance.tools.mutants.reach import Map, Reach
 from conformance.tools.mutants.reviewed import Reviewed, read_reviewed
 from conformance.tools.mutants.targets import BATCHING, files_of, mutants_in

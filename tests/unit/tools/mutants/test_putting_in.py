@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from conformance.report.mutants import Kind
-from conformance.tools.mutants.making import mutants_of
+from conformance.tools.mutants.mutating import mutants_of
 from conformance.tools.mutants.putting_in import InvalidMutantError, PutIn, SameCodeError
 
 SOURCE = """\

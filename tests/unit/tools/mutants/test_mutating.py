@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from conformance.report.mutants import Kind
-from conformance.tools.mutants.making import mutants_of
+from conformance.tools.mutants.mutating import mutants_of
 
 TEXT = '''\
 """Text of the module."""

@@ -38,7 +38,7 @@ class Recording:
         """
         key = self._key(registry)
         with needing_extra():
-            recording = importlib.import_module("conformance.tools.mutants.recording")
+            recording = importlib.import_module("conformance.tools.mutants.line_recording")
         found: Reach = recording.reach_of(
             registry, self.library, self.family, self.files, key=key, seed=self.seed
         )
