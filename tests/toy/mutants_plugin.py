@@ -15,6 +15,7 @@ from toy_plugin import (
 
 from conformance.core.verdict import Finding, Verdict
 from conformance.run.session import Session
+from conformance.tools.mutants import mutant_trials
 
 __all__ = [
     "ToyEngine",
@@ -28,8 +29,10 @@ __all__ = [
 def run(session, case, *, around=contextlib.nullcontext, until=None, only=()):
     with around("long_and_short"):
         try:
-            found = batching.longest([1, 3, 2])
+            batching.mark()
+            found = batching.longest([1, 3, 2]) + len(batching.MARKS)
             batching.finish()
+            batching.wait()
         except TypeError as error:
             return wrong(case, Verdict.CRASH, repr(error))
     return exact(case) if found == 3 else wrong(case, Verdict.DIVERGED, str(found))
@@ -41,3 +44,5 @@ def wrong(case, verdict, got):
 
 
 Session.run = run
+# A hang is not waited for as long as with models, which are slower.
+mutant_trials._SECONDS = 2.0

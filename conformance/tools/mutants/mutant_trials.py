@@ -16,7 +16,8 @@ from conformance.run.judging.witnessed import WITNESS
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.tools.mutants.choosing import Task
-from conformance.tools.mutants.putting_in import InvalidMutantError, PutIn, SameCodeError
+from conformance.tools.mutants.live_changes import InvalidMutantError, SameCodeError
+from conformance.tools.mutants.putting_in import PutIn
 from conformance.tools.mutants.reach import Place
 from conformance.tools.mutants.unmutated import TaintedError, Unmutated
 from conformance.tools.mutation.killing import detected, killed, new_findings

@@ -1,6 +1,15 @@
 """Code to be changed by mutants: what is wrong with it is a finding, a crash, or the end of all."""
 
 import os
+import time
+
+MARKS = []
+
+
+def mark():
+    left = False
+    if left:
+        MARKS.append(1)
 
 
 def longest(lengths):
@@ -15,6 +24,12 @@ def finish():
     stop = False
     if stop:
         os._exit(3)
+
+
+def wait():
+    waiting = False
+    while waiting:
+        time.sleep(0.01)
 
 
 def unused():

@@ -18,7 +18,7 @@ def fates(done, name="r.jsonl"):
     }
 
 
-def test_each_mutant_has_its_fate(mutants):
+def test_each_mutant_has_its_fate_and_one_that_ends_or_holds_its_process_costs_no_other(mutants):
     done = mutants("--json", "r.jsonl")
     assert done.code == 1, done
     found = fates(done)
@@ -26,17 +26,14 @@ def test_each_mutant_has_its_fate(mutants):
     assert found["best = 0", "best = 1"] == "survived"
     assert found["return 1", "return 2"] == "unreached"
     assert found["if length > best:", "if length >= best:"] == "survived"
-    assert "survived: toy/batching.py:7 longest (number)" in done.out
+    assert "survived: toy/batching.py:16 longest (number)" in done.out
     assert "FAILED: toy: " in done.out
-
-
-def test_a_mutant_that_ends_its_process_is_killed_and_costs_no_other(mutants):
-    done = mutants("--function", "finish", "--json", "r.jsonl")
-    lines = {line["mutant"]["after"]: line for line in done.results()}
-    kill = lines["stop = True"]["kill"]
-    assert (lines["stop = True"]["fate"], kill["verdict"]) == ("killed", "crash")
-    assert kill["what"] == "its process ended with exit code 3"
-    assert lines["stop = None"]["fate"] == "survived"
+    # It leaves something behind, which must be held against no later mutant.
+    assert found["left = False", "left = True"] == "killed"
+    kills = {line["mutant"]["after"]: line.get("kill") for line in done.results()}
+    crash, hang = kills["stop = True"], kills["waiting = True"]
+    assert (crash["verdict"], crash["what"]) == ("crash", "its process ended with exit code 3")
+    assert (hang["verdict"], hang["what"]) == ("hang", "it took more than 2 s")
 
 
 def test_a_reviewed_mutant_is_equivalent_and_a_reason_is_given(mutants, tmp_path):
@@ -55,26 +52,27 @@ def test_a_reviewed_mutant_is_equivalent_and_a_reason_is_given(mutants, tmp_path
 def test_unreached_lines_are_listed(mutants):
     done = mutants("--unreached")
     assert done.code == 0, done
-    assert "unreached: toy/batching.py finish: 1 of 3 lines: 17" in done.out
-    assert "unreached: toy/batching.py unused: 1 of 1 lines: 21" in done.out
-    assert "2 lines are not reached in 2 functions; 0 have a reason" in done.out
+    assert "unreached: toy/batching.py finish: 1 of 3 lines: 26" in done.out
+    assert "unreached: toy/batching.py unused: 1 of 1 lines: 36" in done.out
+    assert "4 lines are not reached in 4 functions; 0 have a reason" in done.out
 
 
 def test_a_run_goes_on_where_it_stopped(mutants, tmp_path):
-    stopped = mutants("--json", "r.jsonl", "--minutes", "0")
+    more = ("--function", "longest", "--function", "unused", "--json", "r.jsonl")
+    stopped = mutants(*more, "--minutes", "0")
     assert stopped.code == 2, stopped
     assert "r.jsonl.partial has it: --resume goes on" in stopped.out
     assert not (tmp_path / "r.jsonl").exists()
     before = stopped.results("r.jsonl.partial")
     assert {line["fate"] for line in before} == {"unreached"}
-    done = mutants("--json", "r.jsonl", "--resume")
+    done = mutants(*more, "--resume")
     assert done.code == 1, done
     assert len(done.results()) > len(before)
     assert not (tmp_path / "r.jsonl.partial").exists()
 
 
 def test_survivors_are_tried_again_and_files_are_merged(mutants, conformance):
-    first = mutants("--json", "r.jsonl")
+    first = mutants("--function", "longest", "--json", "r.jsonl")
     again = mutants("--again", "r.jsonl", "--json", "again.jsonl")
     survived = [line for line in first.results() if line["fate"] == "survived"]
     assert len(again.results("again.jsonl")) == len(survived)
@@ -84,8 +82,9 @@ def test_survivors_are_tried_again_and_files_are_merged(mutants, conformance):
 
 
 def test_a_sample_is_the_same_for_the_same_seed(mutants):
-    one = mutants("--sample", "3", "--seed", "7", "--json", "one.jsonl").results("one.jsonl")
-    two = mutants("--sample", "3", "--seed", "7", "--json", "two.jsonl").results("two.jsonl")
+    drawn = ("--function", "longest", "--function", "unused", "--sample", "3", "--seed", "7")
+    one = mutants(*drawn, "--json", "one.jsonl").results("one.jsonl")
+    two = mutants(*drawn, "--json", "two.jsonl").results("two.jsonl")
     assert sum(line["fate"] != "unreached" for line in one) == 3
     assert {str(line["mutant"]) for line in one} == {str(line["mutant"]) for line in two}
 

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from conformance.report.mutants import Kind
+from conformance.tools.mutants.live_changes import InvalidMutantError, SameCodeError
 from conformance.tools.mutants.mutating import mutants_of
-from conformance.tools.mutants.putting_in import InvalidMutantError, PutIn, SameCodeError
+from conformance.tools.mutants.putting_in import PutIn
 
 SOURCE = """\
 import functools
@@ -32,6 +33,10 @@ def maker(n):
     return inner
 
 
+def limited(n=LIMIT):
+    return n
+
+
 class Base:
     def start(self):
         self.value = 1
@@ -52,7 +57,15 @@ class Cache(Base):
     def bound():
         return LIMIT
 """
-OTHER = "from planted.code import LIMIT, add\nheld = add\n"
+OTHER = """\
+from planted.code import LIMIT, add
+
+held = add
+
+
+def limited_too(*, n=LIMIT):
+    return n
+"""
 
 
 @pytest.fixture
@@ -139,6 +152,10 @@ def test_constants_are_changed_where_they_were_imported_too(planted):
     with PutIn(mutant("", "LIMIT = 4")).active():
         assert (code.LIMIT, other.LIMIT, code.Cache.bound()) == (4, 4, 4)
     assert (code.LIMIT, other.LIMIT) == (3, 3)
+    with PutIn(mutant("", "LIMIT = 4")).active():
+        assert code.limited() == 4
+        assert other.limited_too() == 4
+    assert (code.limited(), other.limited_too()) == (3, 3)
     with PutIn(mutant("Cache", "step = 5")).active():
         assert code.Cache().step == 5
     assert code.Cache().step == 4
