@@ -81,6 +81,17 @@ def test_survivors_are_tried_again_and_files_are_merged(mutants, conformance):
     assert fates(both, "both.jsonl") == fates(first)
 
 
+def test_a_report_has_a_page_of_mutants(mutants, conformance, toy_run, tmp_path):
+    mutants("--function", "unused", "--function", "finish", "--json", "r.jsonl")
+    toy_run("--family", "calm", "--json", "results.jsonl")
+    assert conformance("report", "results.jsonl", "--mutants", "r.jsonl").code == 2
+    done = conformance("report", "results.jsonl", "--mutants", "r.jsonl", "--html", "pages")
+    assert done.code == 0, done
+    page = (tmp_path / "pages" / "mutants.html").read_text()
+    assert "1 of 2 mutants that are reached and not equivalent were killed" in page
+    assert 'href="mutants.html">Mutants</a>' in (tmp_path / "pages" / "index.html").read_text()
+
+
 def test_a_sample_is_the_same_for_the_same_seed(mutants):
     drawn = ("--function", "longest", "--function", "unused", "--sample", "3", "--seed", "7")
     one = mutants(*drawn, "--json", "one.jsonl").results("one.jsonl")
