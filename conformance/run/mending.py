@@ -133,6 +133,12 @@ class Mending:
         mended = dict.fromkeys(named)
         return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(shown), seen)
 
+    def mends_of(
+        self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect] = ()
+    ) -> tuple[Mend, ...]:
+        """The mends with which ``play`` plays the case again; none where it does not."""
+        return self._plan(result, entries, also).mends
+
     def _mends_for(self, entry: Defect, family: str) -> list[Mend]:
         """The entry's mend and those of what it hides there; none if any of them is missing."""
         hidden = [self._whole_mend(name, family) for name in entry.hides(family)]

@@ -36,6 +36,7 @@ class Session:
         evaluate: compute each model call inside the call, so that the seconds of calls hold all
             of their cost. For benchmarks.
         store: where oracles of tiny families are kept from run to run.
+        kept: how many models stay loaded.
 
     Attributes:
         tainted: a case leaked threads; what comes after it belongs in another process.
@@ -48,13 +49,14 @@ class Session:
         tier: Tier = WHOLE,
         evaluate: bool = False,
         store: FamilyStore | None = None,
+        kept: int = _KEPT,
     ) -> None:
         self.registry = registry
         self.tier = tier
         self.phases = Phases()
         self.tainted = False
         self._evaluate = evaluate
-        self._store = store
+        self._store, self._kept = store, kept
         self._subjects: OrderedDict[tuple[str, str, str, int], Subject | ModelError] = OrderedDict()
         self._traits: dict[tuple[str, str], tuple[str, ...]] = {}
         self._facts: dict[str, tuple[dict[str, str], str]] = {}
@@ -160,7 +162,7 @@ class Session:
                 )
             except ModelError as error:
                 self._subjects[key] = error
-            while len(self._subjects) > _KEPT:
+            while len(self._subjects) > self._kept:
                 self._subjects.popitem(last=False)
         found = self._subjects[key]
         if isinstance(found, ModelError):

@@ -38,6 +38,9 @@ PLACES = {
     "rich": "report app",
     "jinja2": "report/pages tools/new_engine tools/repro",
     "hypothesis": "tools/caches tools/explore app/pytest_plugin app/suite",
+    "mutmut": "tools/mutants",
+    "libcst": "tools/mutants",
+    "coverage": "tools/mutants",
     "torch": "tools/golden/transformers_check",
     "transformers": "tools/golden/transformers_check plugins",
 }

@@ -16,6 +16,8 @@ NOT_RUN = {
     "bash ci/run.sh": "the main job: half an hour",
     "bash ci/test.sh": "it is what runs this test",
     "conformance audit tiers --power": "it writes; test_tiers.py of its command runs it",
+    "conformance audit mutants": "it takes minutes; test_mutants.py of its command runs it",
+    "conformance report results.jsonl --mutants": "test_mutants.py of that command runs it",
     "conformance releases": "it installs releases; tests/integration/test_releases.py runs it",
 }
 

@@ -45,7 +45,7 @@ def in_processes(
 
 def as_they_come(
     work: Callable[[T], R], items: Sequence[T], *, jobs: int | None, on_crash: Callable[[T], R]
-) -> Iterator[tuple[int, R]]:
+) -> Generator[tuple[int, R], None, None]:
     """The index of each item and ``work`` of it, as soon as it is there.
 
     Left early, as by Ctrl-C, it ends its processes at once. A process that takes more than its

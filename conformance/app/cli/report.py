@@ -26,6 +26,7 @@ from conformance.report.comparison import Comparison, compare
 from conformance.report.job_summary import MOST_BYTES, job_summary
 from conformance.report.jsonl import read_results, write_lines
 from conformance.report.junit import junit_xml
+from conformance.report.mutants import read_mutants
 from conformance.report.pages.extras import read_explanations, read_scripts
 from conformance.report.pages.material import Material, merged
 from conformance.report.pages.place import check_place
@@ -96,6 +97,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @power_files_option("Pages: add what `conformance audit power --json` wrote")
 @click.option(
+    "--mutants",
+    "mutant_files",
+    type=EXISTING_FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Pages: add what `conformance audit mutants --json` wrote; may be repeated.",
+)
+@click.option(
     "--release",
     "releases",
     type=EXISTING_FILE,
@@ -144,6 +153,7 @@ def command(
     expectations: Path | None,
     folder: Path | None,
     power_files: tuple[Path, ...],
+    mutant_files: tuple[Path, ...],
     releases: tuple[Path, ...],
     explained: Path | None,
     explain_seconds: float,
@@ -164,12 +174,7 @@ def command(
     to = writable(to, "--to") if to else None
     junit = writable(junit, "--junit") if junit else None
     json_file = writable(json_file, "--json") if json_file else None
-    if folder is not None:
-        check_place(folder)
-    elif power_files or releases or scripts:
-        raise ConformanceError(
-            "--power, --release and --scripts add to the pages: name --html DIR, too"
-        )
+    _check_pages(folder, power_files, mutant_files, releases, scripts)
     results, old = _joined(files), _joined(against)
     found = compare(old, results) if old else None
     stale = _stale(results, expectations) if whole else ()
@@ -200,6 +205,7 @@ def command(
         material = Material(
             results=ordered,
             trials=read_trials(power_files),
+            mutants=read_mutants(mutant_files),
             before=merged([old]) if old else (),
             runs=tuple((path.stem, read_results(path)) for path in releases),
             explanations=outcome.explanations,
@@ -208,6 +214,20 @@ def command(
         )
         click.echo(f"{write_site(folder, material)} pages: {folder / 'index.html'}")
     ctx.exit(0 if outcome.ok and not (found and found.regressed) else 1)
+
+
+def _check_pages(folder: Path | None, *of_pages: object) -> None:
+    """The pages can be written there.
+
+    Raises:
+        ConformanceError: they can't, or something is to be added to pages that nobody wants.
+    """
+    if folder is not None:
+        check_place(folder)
+    elif any(of_pages):
+        raise ConformanceError(
+            "--power, --mutants, --release and --scripts add to the pages: name --html DIR, too"
+        )
 
 
 def _joined(files: tuple[Path, ...]) -> tuple[CaseResult, ...]:

@@ -11,6 +11,7 @@ from conformance.core.inventory import Inventory
 from conformance.core.verdict import CaseResult
 from conformance.report.cascades import Cascade, cascades
 from conformance.report.explanation import Explanation
+from conformance.report.mutants import MutantResult
 from conformance.report.trials import Trial
 
 Run = tuple[str, tuple[CaseResult, ...]]
@@ -25,6 +26,7 @@ class Material:
         results: each case once.
         inventory: what there is to run.
         trials: of ``conformance audit power``.
+        mutants: of ``conformance audit mutants``.
         before: results of an older run, to compare with.
         runs: of several releases, oldest first.
         explanations: by case id.
@@ -34,6 +36,7 @@ class Material:
     results: tuple[CaseResult, ...]
     inventory: Inventory
     trials: tuple[Trial, ...] = ()
+    mutants: tuple[MutantResult, ...] = ()
     before: tuple[CaseResult, ...] = ()
     runs: tuple[Run, ...] = ()
     explanations: Mapping[str, Explanation] = field(default_factory=dict)

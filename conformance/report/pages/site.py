@@ -10,7 +10,14 @@ from pathlib import Path
 import conformance
 from conformance.report.cascades import by_case
 from conformance.report.explanation import encode
-from conformance.report.pages import comparison_page, matrix_page, overview, power_page, trend_page
+from conformance.report.pages import (
+    comparison_page,
+    matrix_page,
+    mutants_page,
+    overview,
+    power_page,
+    trend_page,
+)
 from conformance.report.pages.case_page import render_case
 from conformance.report.pages.environment import Page, make_environment
 from conformance.report.pages.material import Material
@@ -67,6 +74,11 @@ def _files(material: Material) -> Iterator[tuple[str, str]]:
             yield case_href(result.case), page
     if material.trials:
         yield power_page.HERE, power_page.render_power(material.trials, environment, **common)
+    if material.mutants:
+        yield (
+            mutants_page.HERE,
+            mutants_page.render_mutants(material.mutants, environment, **common),
+        )
     if material.before:
         page = comparison_page.render_comparison(material.before, results, environment, **common)
         yield comparison_page.HERE, page
@@ -89,6 +101,8 @@ def navigation(material: Material) -> tuple[Page, ...]:
     pages = [Page(overview.HERE, "Overview"), Page(matrix_page.HERE, "Matrix")]
     if material.trials:
         pages.append(Page(power_page.HERE, "Faults"))
+    if material.mutants:
+        pages.append(Page(mutants_page.HERE, "Mutants"))
     if material.before:
         pages.append(Page(comparison_page.HERE, "Comparison"))
     if material.runs:

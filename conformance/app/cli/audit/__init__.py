@@ -18,6 +18,10 @@ from conformance.app.cli.lazy_group import Lazy, LazyGroup
             "power": Lazy(
                 "conformance.app.cli.audit.power", "Put historic defects in; see which are caught."
             ),
+            "mutants": Lazy(
+                "conformance.app.cli.audit.mutants",
+                "Change a library's code a little; see which changes are noticed.",
+            ),
             "tiers": Lazy(
                 "conformance.app.cli.audit.tiers",
                 "Show what the tiers play and catch, or choose them anew.",

@@ -1,0 +1,225 @@
+"""Processes that try mutants: one that hangs, crashes or takes too much memory costs one mutant."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import psutil
+
+from conformance.app.pytest_plugin.memory_limit import (
+    end_tree,
+    end_with_parent,
+    fair_limit,
+    memory_of,
+)
+from conformance.core.library_source import versions_of
+from conformance.core.verdict import Verdict
+from conformance.report.mutants import Fate, MutantKill, MutantResult
+from conformance.run.registry import build_registry
+from conformance.tools.mutants.choosing import Task
+from conformance.tools.mutants.mutant_trials import Trials
+from conformance.tools.mutants.reach import Place
+from conformance.tools.mutants.unmutated import TaintedError
+
+_CONTEXT = multiprocessing.get_context("spawn")
+_LOOK_SECONDS = 0.25
+# Before its first message a process imports the libraries.
+_START_SECONDS = 180.0
+# A mutant whose processes end while it is not in is given up after so many.
+_ATTEMPTS = 3
+
+
+@dataclass
+class _Try:
+    """A mutant that is tried, and how often before its process was not fit for it."""
+
+    task: Task
+    attempts: int = 0
+
+
+@dataclass
+class _Worker:
+    """A process, what it is at, and until when."""
+
+    process: BaseProcess
+    pipe: Connection[Any, Any]
+    at: _Try | None = None
+    place: Place | None = None
+    active: bool = False
+    used: bool = False
+    until: float = 0.0
+    begun: float = field(default_factory=time.monotonic)
+
+    def give(self, item: _Try) -> None:
+        """Let it try a mutant."""
+        self.at, self.place, self.active = item, None, False
+        self.begun = time.monotonic()
+        self.until = self.begun + _START_SECONDS
+        with contextlib.suppress(OSError):  # it has ended: this is seen where it is waited for
+            self.pipe.send(item.task)
+
+
+def tried(
+    tasks: Sequence[Task], *, jobs: int, seconds: float | None
+) -> Generator[MutantResult, None, None]:
+    """The result of each mutant, as soon as it is there.
+
+    A crash, a hang or a wrong result that an earlier mutant of the process may have caused is not
+    counted: the mutant is tried again in a new process, as its first.
+
+    Args:
+        jobs: processes.
+        seconds: after so many no other mutant is begun; those at work have as long as they may.
+    """
+    left = deque(_Try(task) for task in tasks)
+    end = time.monotonic() + seconds if seconds is not None else None
+    workers: list[_Worker] = []
+    limit = fair_limit(jobs)
+    try:
+        while True:
+            if end is not None and time.monotonic() > end:
+                left.clear()
+            for worker in [worker for worker in workers if worker.at is None]:
+                if left:
+                    worker.give(left.popleft())
+                else:
+                    _end(worker)
+                    workers.remove(worker)
+            while left and len(workers) < jobs:
+                workers.append(_started())
+                workers[-1].give(left.popleft())
+            if not workers:
+                return
+            yield from _look(workers, limit)
+    finally:
+        for worker in workers:
+            _end(worker)
+
+
+def _look(workers: list[_Worker], limit: int) -> Iterator[MutantResult]:
+    """Wait for messages, and for processes that ended or must be ended."""
+    ready = wait([worker.pipe for worker in workers], timeout=_LOOK_SECONDS)
+    for worker in list(workers):
+        ended = ""
+        if worker.pipe in ready:
+            try:
+                yield from _message(worker, workers)
+                continue
+            except (EOFError, OSError):
+                worker.process.join(5)
+                ended = f"its process ended with exit code {worker.process.exitcode}"
+        elif worker.at is not None and time.monotonic() > worker.until:
+            ended = f"it took more than {worker.until - worker.begun:.0f} s"
+        elif _memory(worker) > limit:
+            ended = f"it took more than {limit / 1e9:.1f} GB of memory"
+        if ended:
+            hang = worker.process.is_alive() and "memory" not in ended
+            yield from _lost(worker, workers, Verdict.HANG if hang else Verdict.CRASH, ended)
+
+
+def _message(worker: _Worker, workers: list[_Worker]) -> Iterator[MutantResult]:
+    kind, *content = worker.pipe.recv()
+    if kind == "at":
+        worker.place, seconds, worker.active = content
+        worker.begun = time.monotonic()
+        worker.until = worker.begun + seconds
+    elif kind == "done":
+        result, tainted = content
+        worker.at, worker.used = None, True
+        if tainted:
+            _end(worker)
+            workers.remove(worker)
+        yield result
+    else:  # an earlier mutant left traces, or this one
+        worker.active = True
+        yield from _lost(worker, workers, Verdict.UNSTABLE, content[0])
+
+
+def _lost(
+    worker: _Worker, workers: list[_Worker], verdict: Verdict, why: str
+) -> Iterator[MutantResult]:
+    """End a process; its mutant is tried again in a new one, or this is the result."""
+    item, place = worker.at, worker.place
+    _end(worker)
+    workers.remove(worker)
+    if item is None:
+        return
+    item.attempts += 1
+    own = worker.active and not worker.used
+    if not own and item.attempts < _ATTEMPTS:
+        workers.append(_started())
+        workers[-1].give(item)
+    elif own and place is not None:
+        kill = MutantKill(place.case, place.schedule, verdict.value, ("process",), why)
+        yield _result(item.task, Fate.KILLED, kill=kill)
+    else:
+        yield _result(item.task, Fate.INVALID, why=f"{why}, before the mutant was put in")
+
+
+def _result(
+    task: Task, fate: Fate, *, kill: MutantKill | None = None, why: str = ""
+) -> MutantResult:
+    versions = versions_of(task.library.replace("_", "-"))
+    return MutantResult(
+        task.mutant, task.library, fate, versions, kill, reaching=task.reaching, why=why
+    )
+
+
+def _started() -> _Worker:
+    pipe, other = _CONTEXT.Pipe()
+    process = _CONTEXT.Process(target=_work, args=(other, os.getpid()), daemon=False)
+    process.start()
+    other.close()
+    return _Worker(process, pipe)
+
+
+def _end(worker: _Worker) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        end_tree(psutil.Process(worker.process.pid))
+    worker.process.join(5)
+    worker.pipe.close()
+
+
+def _memory(worker: _Worker) -> int:
+    try:
+        return memory_of(psutil.Process(worker.process.pid))
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _work(pipe: Connection[Any, Any], parent: int) -> None:
+    """In a process: try what comes. What the libraries print then is of no use."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent(parent)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+    trials = Trials(build_registry(), partial(_announce, pipe))
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:
+            return
+        try:
+            result = trials.play(task)
+        except TaintedError as error:
+            pipe.send(("tainted", str(error)))
+        except Exception as error:  # noqa: BLE001 - of the mutant, or ours: it is in the results
+            pipe.send(("tainted", f"raised {error!r}"))
+        else:
+            pipe.send(("done", result, trials.tainted))
+
+
+def _announce(pipe: Connection[Any, Any], place: Place, seconds: float, active: bool) -> None:  # noqa: FBT001
+    pipe.send(("at", place, seconds, active))

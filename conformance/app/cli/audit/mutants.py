@@ -1,0 +1,213 @@
+"""``conformance audit mutants``: small changes of a library's code, and which the checks detect."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from conformance.app.cli.audit.mutant_options import Wanted, mutant_options
+from conformance.app.cli.audit.mutant_processes import tried
+from conformance.app.cli.audit.mutants_table import print_gaps, print_results
+from conformance.app.cli.options import cores, writable
+from conformance.app.cli.parallel import as_they_come
+from conformance.core.errors import ConformanceError
+from conformance.report.jsonl import ResultFile
+from conformance.report.mutants import Fate, MutantResult, encode, read_mutants
+from conformance.run.registry import Registry, build_registry, select
+from conformance.tools.mutants.choosing import Task
+from conformance.tools.mutants.mutant_plan import Plan, Recording, families_of, listed, plan
+from conformance.tools.mutants.reach import Map, Reach
+from conformance.tools.mutants.reviewed import Reviewed, read_reviewed
+from conformance.tools.mutants.targets import BATCHING, files_of, mutants_in
+from conformance.tools.mutants.unreached import Gap, gaps
+
+EXIT_UNFINISHED = 2
+# Compiled functions would run what was traced before; the results are the same without.
+_NO_COMPILE = "MLX_DISABLE_COMPILE"
+
+
+@click.command("mutants")
+@mutant_options
+@click.pass_context
+def command(ctx: click.Context, *, wanted: Wanted) -> None:
+    """Change a library's batching code a little, and see whether the checks notice.
+
+    Each mutant is one small change, made by mutmut's operators and put into a running process
+    around the runs of an engine; no file is touched. The schedules that run its line are played,
+    the cheapest first, until a check finds something new. A survivor is a hole in the checks: exit
+    code 1. An interruption, or --minutes, ends in 2, and keeps what was found until then.
+
+    \b
+    conformance audit mutants --library mlx_lm --sample 100
+    conformance audit mutants --library-path ~/mlx-lm --module mlx_lm/models/cache.py \\
+        --function 'MyCache*'
+    conformance audit mutants --unreached
+    """  # noqa: D301
+    console = Console(highlight=False)
+    target = writable(wanted.json_file, "--json") if wanted.json_file else None
+    if wanted.sources:
+        found, ended = read_mutants(wanted.sources), True
+        if target:
+            ResultFile(target, encode).finish(found)
+    else:
+        os.environ[_NO_COMPILE] = "1"
+        before = _earlier(target) if wanted.resume else ()
+        registry = _registry()
+        maps = {name: _Library(registry, name, wanted, console) for name in _libraries(wanted)}
+        if wanted.unreached:
+            every = [gap for library in maps.values() for gap in library.gaps()]
+            print_gaps(console, every, every=True)
+            return
+        plans = [library.plan(before) for library in maps.values()]
+        found, ended = _try_all(plans, before, console, target, wanted)
+    if not found and ended:
+        raise ConformanceError("there is nothing to report: no mutant was made")
+    print_results(console, found)
+    if not ended:
+        left = f"; {target}.partial has it: --resume goes on" if target else ""
+        console.print(f"unfinished: this is what was found until then{left}", soft_wrap=True)
+        ctx.exit(EXIT_UNFINISHED)
+    ctx.exit(1 if any(result.fate is Fate.SURVIVED for result in found) else 0)
+
+
+class _Library:
+    """A library's mutants, and which schedules run which of its lines."""
+
+    def __init__(self, registry: Registry, name: str, wanted: Wanted, console: Console) -> None:
+        self._registry, self._name, self._wanted = registry, name, wanted
+        own = [glob for glob in wanted.modules if glob.startswith(f"{name}/")]
+        self._files = files_of(name, own)
+        families = families_of(registry, name, wanted.families)
+        # What is recorded of the files of batching serves other runs, too.
+        files = (files_of(name, ()) if name in BATCHING else {}) | self._files
+        recordings = [Recording(name, family, files) for family in families]
+        self._map = Map(_reaches(registry, recordings, console, jobs=wanted.jobs))
+        self._reviewed: Reviewed = read_reviewed(wanted.reviewed)
+
+    def plan(self, before: Sequence[MutantResult]) -> Plan:
+        """What to try."""
+        wanted = self._wanted
+        if wanted.again:
+            mutants = tuple(listed(read_mutants(wanted.again), self._name))
+        else:
+            mutants = mutants_in(self._files, wanted.functions)
+        return plan(
+            self._registry,
+            self._name,
+            mutants,
+            self._map,
+            self._reviewed,
+            number=wanted.sample,
+            seed=wanted.seed,
+            most=wanted.most,
+            done={result.mutant.key for result in before},
+        )
+
+    def gaps(self) -> list[Gap]:
+        """The lines that no schedule runs."""
+        return [
+            gap
+            for module, path in self._files.items()
+            for gap in gaps(module, path.read_text(encoding="utf-8"), self._map, self._reviewed)
+        ]
+
+
+def _libraries(wanted: Wanted) -> tuple[str, ...]:
+    """Those named, else those of the modules named, else all."""
+    of_modules = dict.fromkeys(glob.partition("/")[0] for glob in wanted.modules)
+    if wanted.libraries:
+        return select(_registry().libraries, wanted.libraries, what="library")
+    return tuple(of_modules) or tuple(BATCHING)
+
+
+def _reaches(
+    registry: Registry, recordings: Sequence[Recording], console: Console, *, jobs: int | None
+) -> list[Reach]:
+    """What each family's schedules run; recorded where it is not known."""
+    known = [recording.known(registry) for recording in recordings]
+    todo = [r for r, reach in zip(recordings, known, strict=True) if reach is None]
+    found = [reach for reach in known if reach is not None]
+    with (
+        console.status("recording lines") as status,
+        contextlib.closing(as_they_come(_record, todo, jobs=jobs, on_crash=_crashed)) as done,
+    ):
+        for index, reach in done:
+            if isinstance(reach, Reach):
+                found.append(reach)
+            else:
+                console.print(f"{todo[index].family}: left out: {reach}", soft_wrap=True)
+            status.update(f"lines of {len(found)} of {len(recordings)} families")
+    if not found:
+        raise ConformanceError("there is no family whose cases could be played")
+    return sorted(found, key=lambda reach: reach.family)
+
+
+def _try_all(
+    plans: Sequence[Plan],
+    before: Sequence[MutantResult],
+    console: Console,
+    target: Path | None,
+    wanted: Wanted,
+) -> tuple[tuple[MutantResult, ...], bool]:
+    """All results, and whether they are all: Ctrl-C ends it with what there is."""
+    file = ResultFile(target, encode) if target else None
+    found: list[MutantResult] = []
+
+    def add(result: MutantResult) -> None:
+        found.append(result)
+        if file is not None:
+            file.add(result)
+
+    for result in (*before, *(result for one in plans for result in one.decided)):
+        add(result)
+    tasks: list[Task] = [task for one in plans for task in one.tasks]
+    count = len(found) + len(tasks)
+    seconds = wanted.minutes * 60 if wanted.minutes is not None else None
+    jobs = min(wanted.jobs or cores(), max(len(tasks), 1))
+    with (
+        console.status("trying mutants") as status,
+        contextlib.closing(tried(tasks, jobs=jobs, seconds=seconds)) as done,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        for result in done:
+            add(result)
+            status.update(f"{len(found)} of {count} mutants")
+    ended = len(found) == count
+    if file is not None and ended:
+        file.finish(found)
+    return tuple(found), ended
+
+
+def _earlier(target: Path | None) -> tuple[MutantResult, ...]:
+    """The results of an unfinished run.
+
+    Raises:
+        ConformanceError: no file is named.
+    """
+    if target is None:
+        raise ConformanceError("--resume goes on with a file: name it with --json")
+    files = [target, target.with_name(f"{target.name}.partial")]
+    return read_mutants([file for file in files if file.is_file()])
+
+
+@cache
+def _registry() -> Registry:
+    """Made once in each process."""
+    return build_registry()
+
+
+def _record(recording: Recording) -> Reach | str:
+    try:
+        return recording.make(_registry())
+    except Exception as error:  # noqa: BLE001 - whatever a library raises costs its family alone
+        return str(error) or repr(error)
+
+
+def _crashed(_: Recording) -> str:
+    return "its process crashed"

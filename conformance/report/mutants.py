@@ -1,0 +1,192 @@
+"""The outcome of each mutant: the lines of a result file of ``conformance audit mutants``."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from conformance.core.errors import ResultError
+
+
+class Fate(enum.StrEnum):
+    """What became of a mutant.
+
+    ``same in both streams``: a check sees it where only the batch runs the mutated code, and none
+    where the single stream runs it too. ``equivalent``: a reviewed entry says why nothing can see
+    it, or it compiles to the same code. ``invalid``: it is no program, or cannot be put in.
+    """
+
+    KILLED = "killed"
+    SURVIVED = "survived"
+    UNREACHED = "unreached"
+    SAME = "same in both streams"
+    EQUIVALENT = "equivalent"
+    INVALID = "invalid"
+
+
+class Kind(enum.StrEnum):
+    """Where the mutated code is: in a function's body, its defaults, or a constant beside them."""
+
+    BODY = "body"
+    DEFAULT = "default"
+    CONSTANT = "constant"
+
+
+class Mutant(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A small change of a library's source.
+
+    Attributes:
+        module: file below the installed packages: ``mlx_lm/models/cache.py``.
+        function: the innermost one, as ``Class.method``; the class of a constant, or empty.
+        operator: of mutmut, which made it.
+        before: the source lines that it changes, each without the white space around it.
+        after: what they become.
+        nth: of the function's mutants that are alike up to here, counted from 0.
+        line: the first line that it changes, from 1.
+        reached_by: first and last line of the statement: one of them must run.
+        start: where in the module's text it begins, in characters.
+        end: where it ends.
+        text: what is there instead.
+    """
+
+    module: str
+    function: str
+    operator: str
+    before: str
+    after: str
+    line: int
+    reached_by: tuple[int, int]
+    start: int
+    end: int
+    text: str
+    kind: Kind = Kind.BODY
+    nth: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str, int]:
+        """What names it without numbers of lines, which other changes of the file move."""
+        return (self.module, self.function, self.operator, self.before, self.after, self.nth)
+
+    @property
+    def name(self) -> str:
+        """A short name, the same as long as its function's line is the same: ``a3f09c1b2d``."""
+        return hashlib.sha256("\0".join(map(str, self.key)).encode()).hexdigest()[:10]
+
+
+class MutantKill(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The case that detected a mutant.
+
+    Attributes:
+        case: its id.
+        schedule: the one that was played.
+        verdict: of that schedule; ``cost`` where only a figure of the run got worse.
+        checks: those with a finding that the run without the mutant lacks.
+        what: the worst of these findings.
+    """
+
+    case: str
+    schedule: str
+    verdict: str
+    checks: tuple[str, ...] = ()
+    what: str = ""
+
+
+class MutantResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A mutant and its fate: one line of the file.
+
+    Attributes:
+        library: whose code it changes.
+        versions: of that library, as it was.
+        kill: the first case that detected it.
+        played: schedules that were played with it.
+        reaching: schedules that run its line.
+        unplayed: cases that reach it and of which no schedule was played, because of the bound.
+        why: why it is equivalent, invalid or unreached.
+        seconds: of all its runs.
+    """
+
+    mutant: Mutant
+    library: str
+    fate: Fate
+    versions: dict[str, str] = {}
+    kill: MutantKill | None = None
+    played: int = 0
+    reaching: int = 0
+    unplayed: int = 0
+    why: str = ""
+    seconds: float = 0.0
+    schema: int = 1
+
+
+class Tally(NamedTuple):
+    """How many mutants had which fate."""
+
+    counts: Counter[Fate]
+
+    @property
+    def killed(self) -> int:
+        """Those that a check detected."""
+        return self.counts[Fate.KILLED]
+
+    @property
+    def of(self) -> int:
+        """Those that a check should detect: killed or survived."""
+        return self.counts[Fate.KILLED] + self.counts[Fate.SURVIVED]
+
+    @property
+    def share(self) -> float | None:
+        """The killed share of those; ``None`` of none."""
+        return self.killed / self.of if self.of else None
+
+
+def tally(results: Iterable[MutantResult]) -> Tally:
+    """The fates of these results."""
+    return Tally(Counter(result.fate for result in results))
+
+
+def by_module(results: Iterable[MutantResult]) -> dict[str, list[MutantResult]]:
+    """The results of each module, in the order of their names."""
+    found: dict[str, list[MutantResult]] = {}
+    for result in results:
+        found.setdefault(result.mutant.module, []).append(result)
+    return dict(sorted(found.items()))
+
+
+def encode(result: MutantResult) -> str:
+    """The result as one line of JSON, without the newline."""
+    return msgspec.json.encode(result).decode()
+
+
+def read_mutants(paths: Iterable[Path]) -> tuple[MutantResult, ...]:
+    """The results of some files; of the same mutant of a library the last one counts.
+
+    Raises:
+        ResultError: a file cannot be read, or a line is no such result; says which.
+    """
+    found: dict[tuple[str, ...], MutantResult] = {}
+    for path in paths:
+        try:
+            lines = path.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ResultError(f"{path}: cannot read results: {error}") from error
+        if path.suffix == ".partial":
+            lines = lines[:-1]  # text after the last newline was being written when the run ended
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                result = _decode(line, f"{path}, line {number}")
+                found[result.library, *map(str, result.mutant.key)] = result
+    return tuple(found.values())
+
+
+def _decode(line: str, where: str) -> MutantResult:
+    try:
+        return msgspec.json.decode(line, type=MutantResult)
+    except msgspec.MsgspecError as error:
+        what = "not a result of `conformance audit mutants`"
+        raise ResultError(f"{where}: {what}: {error}") from error

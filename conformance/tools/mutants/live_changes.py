@@ -1,0 +1,53 @@
+"""What putting a mutant in changes: attributes of live objects, found by the file they are from."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import sys
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from conformance.core.errors import ConformanceError
+
+
+class InvalidMutantError(ConformanceError):
+    """A mutant is no program, or nothing of it can be put into the running library."""
+
+
+class SameCodeError(InvalidMutantError):
+    """The mutant compiles to the same code."""
+
+
+class Change(NamedTuple):
+    """An attribute of an object, without the mutant and with it."""
+
+    owner: Any
+    name: str
+    right: Any
+    wrong: Any
+
+
+def functions_of(file: str) -> list[FunctionType]:
+    """All functions that were made from a file and still are there."""
+    return [
+        found
+        for found in gc.get_objects()
+        if type(found) is FunctionType and found.__code__.co_filename == file
+    ]
+
+
+def place_of(code: CodeType) -> tuple[str, int]:
+    """What a function is found by in its file: its qualified name and its first line."""
+    return (code.co_qualname, code.co_firstlineno)
+
+
+def first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Of a function with its decorators, as its code has it."""
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def modules_of(package: str) -> list[ModuleType]:
+    """The modules of a package that are loaded."""
+    names = [n for n in list(sys.modules) if n == package or n.startswith(f"{package}.")]
+    return [sys.modules[name] for name in names if name in sys.modules]

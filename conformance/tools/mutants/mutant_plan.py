@@ -1,0 +1,128 @@
+"""What is done about a library's mutants: which are tried, and what is known of the others."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.core.errors import ConformanceError
+from conformance.report.mutants import Fate, Mutant, MutantResult
+from conformance.run.registry import Registry, select
+from conformance.tools.mutants.choosing import Task, sample, task_for
+from conformance.tools.mutants.reach import Map, Reach, ReachFolder, reach_key
+from conformance.tools.mutants.reviewed import Reviewed
+from conformance.tools.mutants.targets import needing_extra
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The lines that one family's schedules run: to be recorded, unless they are known."""
+
+    library: str
+    family: str
+    files: Mapping[str, Path]
+    seed: int = 0
+
+    def known(self, registry: Registry) -> Reach | None:
+        """What was recorded before, of the same code."""
+        return ReachFolder().read(self.library, self.family, self._key(registry))
+
+    def make(self, registry: Registry) -> Reach:
+        """Play all of its cases and keep what they run.
+
+        Raises:
+            ModelError: the family's model can't be loaded.
+            ConformanceError: coverage.py is not installed.
+        """
+        key = self._key(registry)
+        with needing_extra():
+            recording = importlib.import_module("conformance.tools.mutants.line_recording")
+        found: Reach = recording.reach_of(
+            registry, self.library, self.family, self.files, key=key, seed=self.seed
+        )
+        ReachFolder().write(found)
+        return found
+
+    def _key(self, registry: Registry) -> str:
+        return reach_key(registry.families[self.library, self.family], self.files, self.seed)
+
+
+def families_of(registry: Registry, library: str, globs: Sequence[str]) -> tuple[str, ...]:
+    """The families whose cases are played: those named, else one of each kind of cache.
+
+    Raises:
+        ConformanceError: the library has no family of that name.
+    """
+    own = {f.name: f for (name, _), f in registry.families.items() if name == library}
+    if globs:
+        return select(own, globs, what="family")
+    return tuple(name for name, family in own.items() if family.facts.quick)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The mutants of a library.
+
+    Attributes:
+        decided: those whose fate is known without a run.
+        tasks: the others, in the order in which they are tried.
+    """
+
+    decided: tuple[MutantResult, ...]
+    tasks: tuple[Task, ...]
+
+
+def plan(
+    registry: Registry,
+    library: str,
+    mutants: Sequence[Mutant],
+    where: Map,
+    reviewed: Reviewed,
+    *,
+    number: int | None,
+    seed: int,
+    most: int,
+    done: Collection[tuple[str, str, str, str, str, int]] = (),
+) -> Plan:
+    """Choose the mutants and what is played with each.
+
+    Args:
+        where: which schedules run which lines.
+        number: of mutants that are reached; all for ``None``.
+        seed: of the choice.
+        most: schedules that are played with one mutant.
+        done: keys of mutants whose results are known from an earlier run.
+
+    Raises:
+        ConformanceError: there is no mutant.
+    """
+    if not mutants:
+        raise ConformanceError(f"{library}: there is nothing to change in these files")
+    versions = registry.libraries[library].versions()
+    chosen = sample(mutants, number, seed, lambda mutant: bool(where.reached(mutant).places))
+    decided: list[MutantResult] = []
+    tasks: list[Task] = []
+    for mutant in chosen:
+        if mutant.key in done:
+            continue
+        reached = where.reached(mutant)
+        fate, why = _known(mutant, bool(reached.places), reviewed)
+        if fate is None:
+            tasks.append(task_for(library, mutant, reached, most=most))
+        else:
+            decided.append(MutantResult(mutant, library, fate, versions, why=why))
+    return Plan(tuple(decided), tuple(tasks))
+
+
+def _known(mutant: Mutant, reached: bool, reviewed: Reviewed) -> tuple[Fate | None, str]:  # noqa: FBT001
+    if not reached:
+        return Fate.UNREACHED, reviewed.why_unreached(mutant.module, mutant.function)
+    reason = reviewed.equivalence(mutant)
+    return (Fate.EQUIVALENT, reason) if reason else (None, "")
+
+
+def listed(results: Sequence[MutantResult], library: str) -> Iterator[Mutant]:
+    """The mutants of a library that survived in earlier results, to be tried again."""
+    return (r.mutant for r in results if r.library == library and r.fate is Fate.SURVIVED)

@@ -1,0 +1,47 @@
+"""Which mutants are tried, and what is played first."""
+
+from conformance.report.mutants import Mutant
+from conformance.tools.mutants.choosing import in_order, sample, task_for
+from conformance.tools.mutants.reach import Place, Reached
+
+
+def place(family, scenario, schedule, seconds, *, good=True):
+    return Place(f"mlx_lm/{family}/{scenario}/float32/0", schedule, seconds, good)
+
+
+A = place("llama", "ragged", "a", 0.3)
+B = place("llama", "ragged", "b", 0.1)
+C = place("llama", "wide", "c", 0.05, good=False)
+D = place("mamba2", "ragged", "d", 0.2)
+E = place("llama", "staggered", "e", 0.4)
+
+
+def mutants(number):
+    return [
+        Mutant("m.py", "f", "number", f"x = {n}", f"x = {n + 1}", n, (n, n), 0, 1, "")
+        for n in range(number)
+    ]
+
+
+def test_the_cheapest_of_each_case_comes_first_family_by_family():
+    assert in_order([A, B, C, D, E]) == (B, E, C, D, A)
+
+
+def test_a_bound_says_what_is_not_played():
+    task = task_for("mlx_lm", mutants(1)[0], Reached((A, B, C, D, E), frozenset()), most=2)
+    assert (task.places, task.reaching, task.unplayed) == ((B, E), 5, 2)
+
+
+def test_a_sample_has_so_many_that_are_reached():
+    every = mutants(50)
+    drawn = sample(every, 5, 1, lambda mutant: mutant.line % 2 == 0)
+    assert sum(mutant.line % 2 == 0 for mutant in drawn) == 5
+    assert drawn[-1].line % 2 == 0
+    assert drawn == sample(every, 5, 1, lambda mutant: mutant.line % 2 == 0)
+    assert drawn != sample(every, 5, 2, lambda mutant: mutant.line % 2 == 0)
+
+
+def test_without_a_number_all_are_tried():
+    every = mutants(4)
+    assert sample(every, None, 0, lambda _: False) == tuple(every)
+    assert len(sample(every, 9, 0, lambda _: True)) == 4

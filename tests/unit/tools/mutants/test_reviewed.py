@@ -1,0 +1,63 @@
+"""The file of reviewed mutants."""
+
+import pytest
+
+from conformance.core.errors import ConformanceError
+from conformance.report.mutants import Mutant
+from conformance.tools.mutants.reviewed import read_reviewed
+from conformance.tools.mutants.targets import BATCHING, files_of
+
+TEXT = """
+[[equivalent]]
+module = "m.py"
+function = "A.f"
+before = "x = 1"
+after = "x = 2"
+reason = "x is not used"
+
+[[unreached]]
+module = "m*.py"
+function = "A.*"
+reason = "another machine's"
+"""
+
+
+def mutant(after="x = 2", function="A.f"):
+    return Mutant("m.py", function, "number", "x = 1", after, 7, (7, 7), 0, 1, "2")
+
+
+@pytest.fixture
+def reviewed(tmp_path):
+    (tmp_path / "r.toml").write_text(TEXT)
+    return read_reviewed(tmp_path / "r.toml")
+
+
+def test_an_entry_names_a_mutant_by_the_text_of_its_lines(reviewed):
+    assert reviewed.equivalence(mutant()) == "x is not used"
+    assert reviewed.equivalence(mutant("x = 3")) == ""
+    assert reviewed.equivalence(mutant(function="A.g")) == ""
+
+
+def test_a_function_may_have_a_reason_not_to_be_reached(reviewed):
+    assert reviewed.why_unreached("model.py", "A.f") == "another machine's"
+    assert reviewed.why_unreached("model.py", "B.f") == ""
+
+
+def test_an_entry_that_names_nothing_is_found(reviewed):
+    assert reviewed.unused([mutant()]) == ()
+    assert [entry.function for entry in reviewed.unused([mutant("x = 3")])] == ["A.f"]
+
+
+@pytest.mark.parametrize(
+    "text", ["[[equivalent]]\nmodule = 'm.py'\n", "a = ", "[[other]]\na = 1\n"]
+)
+def test_a_malformed_file_is_reported_by_its_name(tmp_path, text):
+    (tmp_path / "r.toml").write_text(text)
+    with pytest.raises(ConformanceError, match=r"r\.toml: not a file of reviewed mutants"):
+        read_reviewed(tmp_path / "r.toml")
+
+
+def test_the_projects_own_entries_name_files_that_are_changed():
+    own = read_reviewed()
+    files = {name for library, globs in BATCHING.items() for name in files_of(library, globs)}
+    assert {entry.module for entry in own.equivalent} <= files
