@@ -163,11 +163,9 @@ class Mending:
         else:
             found = session.run(case, around=repaired, only=schedules)
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.key].count]
-        if found.verdict is Verdict.UNSUPPORTED:
-            idle = []  # what is refused as a whole never comes to the code of a defect
         seen = found.evidence
         if found.verdict is Verdict.UNSUPPORTED:
-            return seen
+            return seen  # what is refused as a whole never comes to the code of a defect
         if any(mend.other_pieces for mend in mends):
             seen = tuple(finding for finding in seen if finding.check != WITNESS)
         return (*seen, *map(_without_effect, idle))

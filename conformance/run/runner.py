@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
-from conformance.backend.memory import alive, only_new_objects
 from conformance.core.engine import Engine, Submission
 from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
@@ -26,6 +26,7 @@ from conformance.core.schedule import (
     Weigh,
 )
 from conformance.core.trace import (
+    Alive,
     ForwardCall,
     KeptCache,
     Mode,
@@ -108,7 +109,7 @@ class Run:
         failure, out_of_steps, engine, held, kept = None, False, None, None, None
         try:
             engine = self._engine_class(self._model, self._schedule.options)
-            with only_new_objects() if self._counts_alive else contextlib.nullcontext():
+            with self._counting():
                 out_of_steps = self._loop(engine)
             held = engine.cache_bytes()
             kept = self._weigh(engine)
@@ -171,15 +172,26 @@ class Run:
                 rows=rows,
                 layers=tuple(engine.layers()),
                 pending=engine.pending() if self._schedule.weigh in _EACH_STEP else None,
-                alive=alive(held or 0) if self._counts_alive else None,
+                alive=self._alive(held or 0),
             )
         )
         self._removed_from = {}
         self._look(engine)
 
-    @property
-    def _counts_alive(self) -> bool:
-        return self._schedule.weigh is Weigh.ALIVE
+    # mlx is imported where it counts: to judge a foreign trace needs no mlx.
+    def _counting(self) -> AbstractContextManager[None]:
+        if self._schedule.weigh is not Weigh.ALIVE:
+            return contextlib.nullcontext()
+        from conformance.backend.memory import only_new_objects  # noqa: PLC0415
+
+        return only_new_objects()
+
+    def _alive(self, cache_bytes: int) -> Alive | None:
+        if self._schedule.weigh is not Weigh.ALIVE:
+            return None
+        from conformance.backend.memory import alive  # noqa: PLC0415
+
+        return alive(cache_bytes)
 
     def _look(self, engine: Engine) -> None:
         ended = self._ended()

@@ -3,6 +3,7 @@
 import itertools
 import threading
 
+import mlx.core as mx
 import numpy as np
 
 from conformance.core.errors import Unsupported
@@ -467,7 +468,16 @@ class RoundsOtherwise(ContinuousBatching):
         return super().logprobs(row, (scores * (1 + up)).astype(np.float32))
 
 
+class KeepsArraysOfAllSteps(ContinuousBatching):
+    """What a step has computed is put into a list, and stays there."""
+
+    def step(self):
+        self.past = [*getattr(self, "past", []), mx.array([len(getattr(self, "past", []))])]
+        return super().step()
+
+
 WRONG = (
+    KeepsArraysOfAllSteps,
     LosesFirstToken,
     RepeatsToken,
     YieldsAfterFinish,

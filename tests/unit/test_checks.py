@@ -4,6 +4,8 @@ And finds something that no other check does, or it would have to go.
 """
 
 import ast
+import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -17,7 +19,11 @@ from miniatures.plays import NOISE, Script
 from conformance import checks
 from conformance.checks import CHECKS
 from conformance.core.engine_options import Drafting, EngineOptions
+from conformance.core.schedule import Stage
+from conformance.core.stored import KeptSequence, StoreCall, Stored
 from conformance.core.trace import (
+    Alive,
+    CachedLayer,
     Failure,
     FinishReason,
     ForwardCall,
@@ -186,8 +192,44 @@ def draft_that_foresees_nothing(script):
     script.free.moments[2].drafted = {"a": 3}
 
 
+def state_cast_down(script):
+    script.free.moments[2].layers = (CachedLayer(8, False, ("bfloat16",)),)
+    script.play = functools.partial(script.play, dtypes=(("float32",),))
+
+
+def arrays_of_all_steps_kept(script):
+    script.__init__(alone=True)
+    moments = script.free.moments
+    place = next(i for i, m in enumerate(moments) if Stage.DECODE in m.stages.values())
+    waits = [dataclasses.replace(moments[place], events=[], forwards=[]) for _ in range(200)]
+    for number, moment in enumerate(waits):
+        moment.alive = Alive(100 + number, 64 * number)
+    moments[place:place] = waits
+
+
+def _stored(call, **more):
+    kept = KeptSequence("user", (1, 2), 20, 20)
+    counted = {"assistant": (0, 0), "user": (1, 20), "system": (0, 0)}
+    return Stored(call, (1, 2), kept=(kept,), **({"counted": counted} | more))
+
+
+def kept_prefix_not_found(script):
+    script.free.moments[1].stored = (_stored(StoreCall.INSERT, kind="user", cut=True, most=2),)
+    script.free.moments[2].stored = (_stored(StoreCall.FETCH, found=0),)
+
+
+def bytes_counted_twice(script):
+    counted = {"assistant": (0, 0), "user": (1, 40), "system": (0, 0)}
+    call = _stored(StoreCall.INSERT, kind="user", cut=True, most=2, counted=counted)
+    script.free.moments[1].stored = (call,)
+
+
 V = Verdict
 FIRES = {
+    state_cast_down: {("dtypes", V.DRIFT)},
+    arrays_of_all_steps_kept: {("leak", V.LEAK)},
+    kept_prefix_not_found: {("store_rules", V.PROTOCOL)},
+    bytes_counted_twice: {("store_rules", V.LEAK)},
     nothing: set(),
     crash: {("failure", V.CRASH)},
     refusal: {("failure", V.UNSUPPORTED)},

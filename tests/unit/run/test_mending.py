@@ -196,8 +196,8 @@ def test_a_mend_behind_what_is_refused_need_have_no_effect():
     behind = entry("of-another-kind", "crash")
     mends = [padding_is_refused, dataclasses.replace(nothing_is_repaired, defects=(behind.id,))]
     _, found = play(known, behind, mends=mends, engine=RefusesLater)
-    assert found.mended.verdict is Verdict.UNSUPPORTED
-    assert {f.check for f in found.evidence if f.mended}.isdisjoint({CHECK})
+    assert (found.mended, found.unmended) == (None, (behind.id, known.id))
+    assert CHECK not in {finding.check for finding in found.evidence}
 
 
 def test_without_a_mend_the_entry_is_named_as_one_that_hides():
@@ -224,10 +224,11 @@ def test_where_the_mended_case_is_refused_the_entry_hides_what_comes_after_it():
 
 
 def test_only_schedules_whose_entries_all_have_a_mend_are_played():
-    first = entry("padding-attended", "diverged", "chunked", schedules={"chunked": ("ragged",)})
+    of_padding = {"chunked": ("ragged", "long")}
+    first = entry("padding-attended", "diverged", "chunked", schedules=of_padding)
     second = entry("of-edges", "diverged", "chunked", schedules={"chunked": ("edges",)})
     _, found = play(first, second, mends=[padding_is_masked], scenario="chunked")
-    assert found.mended.schedules == ("ragged",)
+    assert found.mended.schedules == ("ragged", "long")
     assert (found.mended.verdict, found.unmended) == (Verdict.EXACT, ("of-edges",))
     assert not found.right_once_mended
 

@@ -73,7 +73,7 @@ def test_a_right_engines_result(session):
     assert (result.verdict, result.expected, result.evidence) == (Verdict.EXACT, True, ())
     assert (result.max_abs_diff, result.ratio, result.first_bad_step) == (0.0, 0.0, None)
     assert result.noise > 0
-    assert [s.name for s in result.schedules] == ["ragged", "one_beside_medium"]
+    assert [s.name for s in result.schedules] == ["ragged", "one_beside_medium", "long"]
     assert (result.versions, result.device) == ({"toy": "1"}, "abacus")
     assert 0 <= result.forward_seconds <= result.seconds
     assert decode(encode(result)) == result

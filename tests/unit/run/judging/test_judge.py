@@ -33,7 +33,7 @@ BATCHED = tuple(
     if not scenario.oracle_only and scenario.needs <= ContinuousBatching.capabilities
 )
 ALL = frozenset(scenario.name for scenario in BATCHED)
-SEVERAL = ALL - {"batch_of_one", "stale_state"}
+SEVERAL = ALL - {"batch_of_one", "stale_state", "held"}
 # Where rows are padded, or are at different positions.
 RAGGED = SEVERAL - {"identical", "equal_length"}
 # Where a row ends, and another one decodes on or comes later.
@@ -67,7 +67,7 @@ EXPECTED = {
         | {"samplers", "invalid", "quantized", "mixed_modality", "structured"},
     ),
     "WrongBeyondEightRows": (Verdict.DIVERGED, {"wide"}),
-    "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish"}),
+    "NeverEndsAtFirstToken": (Verdict.PROTOCOL, {"early_finish", "stop_sequences"}),
     "SwapsRowsAfterFilter": (
         Verdict.DIVERGED,
         {"chunked", "early_finish", "prompt_cache", "stop_sequences", "samplers", "quantized"}
@@ -78,6 +78,7 @@ EXPECTED = {
     "CutsImages": (Verdict.DIVERGED, {"media_in_pieces"}),
     "ImagesShiftJoins": (Verdict.DIVERGED, {"mixed_modality"}),
     "RemembersText": (Verdict.DIVERGED, {"stale_state", "prompt_cache"}),
+    "KeepsArraysOfAllSteps": (Verdict.LEAK, {"held"}),
     "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces"}),
     "InheritsSlotState": (
         Verdict.DIVERGED,
@@ -118,16 +119,16 @@ VACUOUS = {
     "HasMoreSlots": {"slot_reuse", "cancelled", "mixed_modality"},
     "PadsAlways": {"identical", "equal_length"},
     "Unmetered": ALL
-    - {"window", "stop_sequences", "mixed_modality", "media_in_pieces", "structured"},
+    - {"window", "stop_sequences", "mixed_modality", "media_in_pieces", "structured", "held"},
     "WithoutProbes": {"invalid"},
     "WithoutStages": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid", "quantized", "structured"),
+        *("samplers", "invalid", "quantized", "structured", "held"),
         *("mixed_modality", "media_in_pieces", "stale_state"),
     },
     "AnswersAtOnce": {
         *("staggered", "window", "cancelled", "prompt_cache", "stop_sequences"),
-        *("samplers", "invalid", "quantized", "structured"),
+        *("samplers", "invalid", "quantized", "structured", "held"),
         *("mixed_modality", "media_in_pieces", "stale_state"),
     },
 }
@@ -228,6 +229,7 @@ def test_each_schedule_has_the_verdict_of_its_own_findings(toy):
     assert [s.verdict for s in judge(toy, broken, ragged).schedules] == [
         Verdict.NAN,
         Verdict.EXACT,  # a prompt of one token is never prefilled
+        Verdict.NAN,
     ]
     cancelled = next(s for s in BATCHED if s.name == "cancelled")
     leaky = next(e for e in WRONG if e.__name__ == "KeepsCache")

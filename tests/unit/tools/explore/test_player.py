@@ -26,6 +26,7 @@ def test_what_is_right_takes_one_run(player):
         text_request(right.brief, "a", 5, max_tokens=5), EngineOptions(), None
     )
     right.subject.oracle.solo(text_request(right.brief, "b", 3), EngineOptions(), None)
+    right.subject.oracle.dtypes(text_request(right.brief, "b", 3), EngineOptions())
     alone = len(right.subject.meter) - before
     assert right.findings(joining(right)) == ()
     calls = [call for call in right.subject.meter[before + alone :] if call.batch]
