@@ -183,6 +183,12 @@ class Family(msgspec.Struct, frozen=True):
         """The half-open range of token ids that prompts are drawn from."""
         return self.facts.tokens or (1, self.vocab_size)
 
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of a sequence that the config names a number of positions for."""
+        found = self.config.get("n_positions")
+        return None if found is None else int(found)
+
     def _text(self, key: str) -> Any:
         for config in (self.config, self.config.get("text_config", {})):
             if key in config:

@@ -46,7 +46,7 @@ def _ragged(brief: Brief) -> list[Schedule]:
     return [
         Schedule("ragged", (together(*_ragged_requests(brief)),)),
         Schedule("one_beside_medium", (together(*tiny),)),
-        lengthy.long_prompts(brief),
+        *lengthy.long_prompts(brief),
     ]
 
 
@@ -59,7 +59,7 @@ def _chunked(brief: Brief) -> list[Schedule]:
     return [
         Schedule("ragged", (together(*_ragged_requests(brief)),), options=options),
         Schedule("edges", (together(*edges),), options=options),
-        lengthy.long_pieces(brief),
+        *lengthy.long_pieces(brief),
     ]
 
 

@@ -28,21 +28,27 @@ _LENGTHS = (MEDIUM, LONG, SHORT, TWO, LONG, SHORT, MEDIUM, TWO)
 _ENDS = (1, 3, 9, 2, 7, 4, 12, 5)
 
 
-def long_prompts(brief: Brief) -> Schedule:
+def long_prompts(brief: Brief) -> list[Schedule]:
     """Prompts past two steps of storage, of one step exactly, and short; then many tokens.
 
-    The last token of a prompt is processed by itself.
+    The last token of a prompt is processed by itself. None for a model without so many positions.
     """
     lengths = (2 * STEP + 8, STEP + 1, SHORT)
     rows = [text_request(brief, f"r{n}", n, max_tokens=MANY) for n in lengths]
-    return Schedule("long", (together(*rows),))
+    return _if_it_fits(brief, Schedule("long", (together(*rows),)))
 
 
-def long_pieces(brief: Brief) -> Schedule:
+def long_pieces(brief: Brief) -> list[Schedule]:
     """Pieces as long as a step of storage: two whole ones, one and a part, less than one."""
     lengths = (2 * STEP + 1, STEP + STEP // 4, SHORT)
     rows = [text_request(brief, f"r{n}", n, max_tokens=3) for n in lengths]
-    return Schedule("long", (together(*rows),), options=EngineOptions(prefill_step_size=STEP))
+    options = EngineOptions(prefill_step_size=STEP)
+    return _if_it_fits(brief, Schedule("long", (together(*rows),), options=options))
+
+
+def _if_it_fits(brief: Brief, schedule: Schedule) -> list[Schedule]:
+    most = max(len(request.prompt) + request.max_tokens for request in schedule.requests)
+    return [schedule] if brief.longest is None or most <= brief.longest else []
 
 
 def of_eight(brief: Brief) -> Schedule:

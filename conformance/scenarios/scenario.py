@@ -33,6 +33,7 @@ class Brief:
     Attributes:
         tokens: half-open range of token ids for prompts.
         window: the model's smallest sliding window or chunk, ``None`` if it has none.
+        longest: the most tokens of a sequence that the model has positions for, if it is bounded.
         bounded: whether ``max_kv_size`` bounds the model's caches.
         seed: of the case; other seeds give other prompts of the same lengths.
         capabilities: what the engine declares that it can do.
@@ -74,6 +75,7 @@ class Brief:
     family: str = ""
     library: str = ""
     uncut: bool = False
+    longest: int | None = None
 
     def prompt(self, length: int, variant: int = 0) -> tuple[int, ...]:
         """A prompt of ``length`` tokens; equal arguments give the equal prompt in every scenario.

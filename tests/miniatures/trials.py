@@ -84,7 +84,9 @@ def _held(package):
     """What every class and module of the library holds, and the module of fast functions."""
     modules = [m for name, m in sys.modules.items() if name.partition(".")[0] == package]
     owners = [mx.fast, *modules]
-    owners += [kind for m in modules for kind in vars(m).values() if isinstance(kind, type)]
+    kinds = [kind for m in modules for kind in vars(m).values() if isinstance(kind, type)]
+    owners += kinds
+    owners += [kind for outer in kinds for kind in vars(outer).values() if isinstance(kind, type)]
     return {id(owner): (owner, dict(vars(owner))) for owner in owners}
 
 
@@ -93,6 +95,7 @@ def _changes(before, after):
     return {
         f"{owner}.{name}"
         for key, (owner, held) in after.items()
+        if key in before  # a fault may put a class of its own in the place of another
         for name in {*held, *before[key][1]}
         if held.get(name, Fault) is not before[key][1].get(name, Fault)
     }

@@ -118,7 +118,7 @@ def inject(name):
     return active
 
 
-def run(session, case, *, around=contextlib.nullcontext, until=None):
+def run(session, case, *, around=contextlib.nullcontext, until=None, only=()):
     """Follow the script of the fault, if there is one, else of the family."""
     with around("long_and_short"):
         if "caught" in ACTIVE:

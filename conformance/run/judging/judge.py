@@ -94,6 +94,7 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         family=family.name,
         library=family.facts.library,
         uncut=bool(family.facts.uncut_media),
+        longest=family.longest,
     )
 
 
