@@ -79,6 +79,19 @@ def kept_by_place(batch: type, name: str, hits: Hits) -> Patch:
     return wrap(batch, "filter", filter_rows)
 
 
+def nucleus_of_all_rows(module: Any, hits: Hits) -> Patch:
+    """The narrowest nucleus of all rows bounds the tokens of each."""
+
+    def apply_top_p(right: Right, logprobs: mx.array, top_p: float) -> mx.array:
+        apart: mx.array = right(logprobs, top_p)
+        least = mx.where(apart == -mx.inf, mx.inf, apart).min(axis=-1).max()
+        wrong = mx.where(logprobs < least, -mx.inf, logprobs)
+        hits.hit_if(differs(wrong, apart))
+        return wrong
+
+    return wrap(module, "apply_top_p", apply_top_p)
+
+
 def length_as_stop(responses: Sequence[Any], hits: Hits) -> None:
     """Requests that reached their limit are reported as stopped."""
     for response in responses:

@@ -66,9 +66,9 @@ class PutIn:
 @contextlib.contextmanager
 def _active(changes: Iterable[Change], package: str) -> Iterator[None]:
     _forget(package)
-    for change in changes:
-        setattr(change.owner, change.name, change.wrong)
     try:
+        for change in changes:
+            setattr(change.owner, change.name, change.wrong)
         yield
     finally:
         for change in changes:

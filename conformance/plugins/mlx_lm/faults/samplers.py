@@ -9,7 +9,12 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm import sample_utils
 
-from conformance.backend.shared_faults import OUTPUT, differs, kept_by_place
+from conformance.backend.shared_faults import (
+    OUTPUT,
+    differs,
+    kept_by_place,
+    nucleus_of_all_rows,
+)
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, wrap
 from conformance.plugins.mlx_lm.faults.tools import generate, mlx_lm_fault
@@ -80,12 +85,4 @@ def xtc_threshold_over_rows(hits: Hits) -> Patch:
 @_fault("F2.top-p-threshold-over-rows", source="issue trackers: top-p in a batch")
 def top_p_threshold_over_rows(hits: Hits) -> Patch:
     """The narrowest nucleus of all rows bounds the tokens of each."""
-
-    def apply_top_p(right: Right, logprobs: mx.array, top_p: float) -> mx.array:
-        apart: mx.array = right(logprobs, top_p)
-        least = mx.where(apart == -mx.inf, mx.inf, apart).min(axis=-1).max()
-        wrong = mx.where(logprobs < least, -mx.inf, logprobs)
-        hits.hit_if(differs(wrong, apart))
-        return wrong
-
-    return wrap(sample_utils, "apply_top_p", apply_top_p)
+    return nucleus_of_all_rows(sample_utils, hits)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import mlx.core as mx
-
-from conformance.backend.shared_faults import OUTPUT, differs
+from conformance.backend.shared_faults import OUTPUT, nucleus_of_all_rows
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.plugins.mlx_vlm.faults.tools import (
@@ -106,12 +104,4 @@ def history_of_another_row(hits: Hits) -> Patch:
 )
 def top_p_threshold_over_rows(hits: Hits) -> Patch:
     """The narrowest nucleus of all rows bounds the tokens of each."""
-
-    def apply_top_p(right: Right, logprobs: mx.array, top_p: float) -> mx.array:
-        apart: mx.array = right(logprobs, top_p)
-        least = mx.where(apart == -mx.inf, mx.inf, apart).min(axis=-1).max()
-        wrong = mx.where(logprobs < least, -mx.inf, logprobs)
-        hits.hit_if(differs(wrong, apart))
-        return wrong
-
-    return wrap(part("sample_utils"), "apply_top_p", apply_top_p)
+    return nucleus_of_all_rows(part("sample_utils"), hits)
