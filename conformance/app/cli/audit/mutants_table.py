@@ -23,22 +23,27 @@ def print_results(console: Console, results: Sequence[MutantResult]) -> None:
 
 
 def table(results: Sequence[MutantResult], title: str) -> Table:
-    """For each module how many mutants had which fate, and the killed share."""
+    """For each module how many mutants had which fate, and the killed share.
+
+    The title is the library, so modules are named without it; a fate that none had is left out.
+    """
+    met = tally(results).counts
+    fates = [fate for fate in Fate if met[fate] or fate in (Fate.KILLED, Fate.SURVIVED)]
     made = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    made.add_column("module")
-    for fate in Fate:
+    made.add_column("module", no_wrap=True)
+    for fate in fates:
         made.add_column(fate.value, justify="right")
     made.add_column("killed of reached", justify="right")
     for module, own in by_module(results).items():
-        made.add_row(module, *_cells(own))
-    made.add_row("all", *_cells(results), style="bold")
+        made.add_row(module.removeprefix(f"{title}/"), *_cells(own, fates))
+    made.add_row("all", *_cells(results, fates), style="bold")
     return made
 
 
-def _cells(results: Sequence[MutantResult]) -> list[str]:
+def _cells(results: Sequence[MutantResult], fates: Sequence[Fate]) -> list[str]:
     counts = tally(results)
     share = "" if counts.share is None else f"{counts.share:.1%}"
-    return [*(str(counts.counts[fate]) for fate in Fate), share]
+    return [*(str(counts.counts[fate]) for fate in fates), share]
 
 
 def survivors(results: Sequence[MutantResult]) -> Iterator[str]:

@@ -9,14 +9,16 @@ from conformance.report.mutants import Fate, Mutant, MutantResult
 from conformance.tools.mutants.unreached import Gap
 
 
-def result(fate, *, before="x = 1", library="mlx_lm", unplayed=0):
-    mutant = Mutant(f"{library}/m.py", "A.f", "number", before, "x = 2", 7, (7, 7), 70, 71, "2")
+def result(fate, *, before="x = 1", library="mlx_lm", unplayed=0, module=""):
+    mutant = Mutant(
+        module or f"{library}/m.py", "A.f", "number", before, "x = 2", 7, (7, 7), 70, 71, "2"
+    )
     return MutantResult(mutant, library, fate, {}, None, 3, 5, unplayed)
 
 
-def printed(function, *arguments, **options):
+def printed(function, *arguments, width=160, **options):
     file = io.StringIO()
-    function(Console(file=file, width=160), *arguments, **options)
+    function(Console(file=file, width=width), *arguments, **options)
     return file.getvalue()
 
 
@@ -25,7 +27,17 @@ def test_each_library_has_a_table_and_a_sentence():
     reached = "mutants that are reached and not equivalent were killed"
     assert f"OK: mlx_lm: 1 of 1 {reached} (100.0%)" in text
     assert f"FAILED: mlx_vlm: 0 of 1 {reached} (0.0%)" in text
-    assert text.index("mlx_lm/m.py") < text.index("mlx_vlm/m.py")
+    assert text.index("mlx_lm ") < text.index("mlx_vlm ")
+    assert text.count("\nm.py ") == 2
+
+
+def test_modules_keep_their_names_in_a_narrow_terminal():
+    modules = ("mlx_lm/models/gated_delta.py", "mlx_lm/models/rope_utils.py")
+    found = [result(Fate.KILLED, module=module) for module in modules]
+    text = printed(print_results, [*found, result(Fate.UNREACHED)], width=80)
+    assert "models/gated_delta.py" in text
+    assert "models/rope_utils.py" in text
+    assert "equivalent" not in text.splitlines()[1]
 
 
 def test_a_survivor_says_what_it_changes_and_what_was_not_played():
