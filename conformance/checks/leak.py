@@ -48,7 +48,6 @@ def check_leak(play: Play) -> list[Finding]:
             )
         findings += _kept(play, trace)
         findings += _growth(play, trace)
-        findings += _piled_up(play, trace)
         if play.staged and (found := _ghost_rows(trace)) is not None:
             step, batch, live = found
             findings.append(
@@ -61,7 +60,7 @@ def check_leak(play: Play) -> list[Finding]:
                     cause=_NOT_TAKEN_OUT,
                 )
             )
-    return findings
+    return [*findings, *_piled_up(play)]
 
 
 def _kept(play: Play, trace: Trace) -> list[Finding]:
@@ -106,9 +105,19 @@ def _growth(play: Play, trace: Trace) -> list[Finding]:
     ]
 
 
-def _piled_up(play: Play, trace: Trace) -> list[Finding]:
-    """Whether arrays, or bytes that no cache counts, grew all along a run of the same rows."""
-    found = []
+def _piled_up(play: Play) -> list[Finding]:
+    """Whether arrays, or bytes that no cache counts, grew all along a run of the same rows.
+
+    In every run: what buffers in flight take may look like growth in one of them.
+    """
+    ended = (t for t in play.traces[:2] if t.failure is None and not t.out_of_steps)
+    grown = [_grown(play, trace) for trace in ended if any(_long_runs(trace))]
+    return [f for found in grown for what, f in found.items() if all(what in g for g in grown)]
+
+
+def _grown(play: Play, trace: Trace) -> dict[str, Finding]:
+    """A finding for each of the two that grew in the run."""
+    found = {}
     for run in _long_runs(trace):
         for what, counts in (
             ("live arrays", [one.arrays for one in run]),
@@ -116,7 +125,7 @@ def _piled_up(play: Play, trace: Trace) -> list[Finding]:
         ):
             if not (each := _growth_of(counts)):
                 continue
-            finding = _finding(
+            found[what] = _finding(
                 play,
                 trace,
                 f"in {len(run)} steps of the same rows {what} grew by {each:.3g} a step",
@@ -124,7 +133,6 @@ def _piled_up(play: Play, trace: Trace) -> list[Finding]:
                 got=f"{counts[-2]} {what}",
                 cause="something of each step is kept",
             )
-            found.append(finding)
     return found
 
 

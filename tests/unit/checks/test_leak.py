@@ -155,6 +155,21 @@ def test_growth_that_is_cleared_in_part_is_growth():
     assert grown == ["in 200 steps of the same rows live arrays grew by 1 a step"]
 
 
+def test_growth_that_the_other_run_does_not_have_is_of_buffers_in_flight():
+    def takes(*growing):
+        script = Script(alone=True)
+        for take, grows in zip((script.forced, script.free), growing, strict=True):
+            moment = next(m for m in take.moments if Stage.DECODE in m.stages.values())
+            counts = range(100, 300) if grows else [100] * 200
+            take.moments = [
+                dataclasses.replace(moment, events=[], alive=Alive(9, count)) for count in counts
+            ]
+        return check_leak(script.play(staged=False))
+
+    assert takes(True, False) == takes(False, True) == takes(False, False) == []
+    assert [found.mode for found in takes(True, True)] == ["forced", "free"]
+
+
 def test_what_lives_is_compared_while_the_same_rows_decode():
     script = Script()
     script.free.moments = [
