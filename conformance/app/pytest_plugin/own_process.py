@@ -1,13 +1,17 @@
 """Plays a case in a process of its own, where a known defect ends the process that plays it.
 
 So what would end a worker is a verdict, and the worker can play the case with the defect mended.
+The processes are forks of one that has imported the libraries and played nothing, where forking
+after imports is safe: else each starts Python anew, which takes seconds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import pickle
+import select
 import subprocess
 import sys
 import tempfile
@@ -27,9 +31,13 @@ from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.run.hosting import brings_hooks, load_plugins
 
-_CHILD = "from conformance.app.pytest_plugin.own_process import play; play({folder!r}, {parent})"
-# In the folder of a case: what is asked, the answer, and what the process left of itself.
-_ASKED, _BEGUN, _ANSWER, _CRASH, _OUTPUT = "asked", "begun", "answer", "crash", "output"
+FORKS = sys.platform == "linux"
+_SERVER = "from conformance.app.pytest_plugin.own_process import serve; serve({folder!r}, {parent})"
+# In the folder of the server: what is asked for all cases, and what it printed.
+_SETTINGS, _PRINTED = "settings", "printed"
+# In that of a case: what is asked, the answer, and what the process left of itself.
+_ASKED, _BEGUN, _ANSWER, _CRASH = "asked", "begun", "answer", "crash"
+_LOOK_SECONDS = 0.02
 
 
 def ends_process(setup: Setup, case: CaseId) -> bool:
@@ -47,47 +55,132 @@ def played_apart(setup: Setup, case: CaseId, config: pytest.Config) -> CaseResul
         ConformanceError: the process ended before it could begin with the case.
     """
     started = time.perf_counter()
-    plugins = [p for p in config.pluginmanager.get_plugins() if brings_hooks(p)]
-    names = [plugin.__name__ for plugin in plugins if isinstance(plugin, ModuleType)]
+    server = _server(setup, config)
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
-        (folder / _ASKED).write_bytes(pickle.dumps((setup.settings, names, str(case))))
-        code = _run(folder)
+        (folder / _ASKED).write_text(str(case), encoding="utf-8")
+        code = server.exit_code(folder)
         if (folder / _ANSWER).is_file():
             return decode((folder / _ANSWER).read_text(encoding="utf-8"))
         if not (folder / _BEGUN).is_file():
-            lines = (folder / _OUTPUT).read_text(encoding="utf-8", errors="replace").splitlines()
-            why = lines[-1] if lines else describe_exit(code)
+            why = server.last_line() or describe_exit(code)
             raise ConformanceError(f"{case}: its own process could not begin: {why}")
         place = condense((folder / _CRASH).read_text(encoding="utf-8", errors="replace"))
     seconds = time.perf_counter() - started
     return crashed(setup, case, seconds, place, ended=describe_exit(code))
 
 
-def _run(folder: Path) -> int:
-    command = [sys.executable, "-c", _CHILD.format(folder=str(folder), parent=os.getpid())]
-    with (folder / _OUTPUT).open("wb") as output:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        process = psutil.Process(child.pid)
+class _Server:
+    """The process that the processes of cases are forked from; started when it is needed."""
+
+    def __init__(self, settings: Settings, plugins: list[str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
+        self._path = Path(self._folder.name)
+        (self._path / _SETTINGS).write_bytes(pickle.dumps((settings, plugins)))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def exit_code(self, folder: Path) -> int:
+        """Let the case of the folder be played; the exit code of the process that played it."""
+        if self._process is None:
+            self._process = self._start()
         try:
-            return child.wait()
-        finally:  # the timeout of the case is an exception
-            if child.poll() is None:
-                end_tree(process)
-                child.wait()
+            return self._asked(self._process, folder)
+        except BaseException:  # the timeout of the case is an exception
+            self._end()
+            raise
+
+    def _asked(self, process: subprocess.Popen[bytes], folder: Path) -> int:
+        assert process.stdin is not None  # both are pipes
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it could not begin
+            process.stdin.write(f"{folder}\n".encode())
+            process.stdin.flush()
+        if answer := process.stdout.readline():
+            return int(answer)
+        self._process = None
+        return process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        code = _SERVER.format(folder=str(self._path), parent=os.getpid())
+        with (self._path / _PRINTED).open("wb") as printed:
+            return subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=printed,
+            )
+
+    def last_line(self) -> str:
+        """The last line that it printed."""
+        text = (self._path / _PRINTED).read_text(encoding="utf-8", errors="replace")
+        return (text.splitlines() or [""])[-1]
+
+    def _end(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            end_tree(psutil.Process(self._process.pid))
+            self._process.wait()
+        self._process = None
+
+    def close(self) -> None:
+        """End it, and remove its folder."""
+        self._end()
+        self._folder.cleanup()
 
 
-def play(folder: str, parent: int) -> None:
-    """In the process: play the case that is asked for in ``folder``, and write its result there."""
-    end_with_parent(parent)
-    place = Path(folder)
-    asked: tuple[Settings, list[str], str] = pickle.loads((place / _ASKED).read_bytes())
-    settings, names, case = asked
+_KEY = pytest.StashKey[_Server]()
+
+
+def _server(setup: Setup, config: pytest.Config) -> _Server:
+    """That of this process; it ends with the run."""
+    if _KEY not in config.stash:
+        plugins = [p for p in config.pluginmanager.get_plugins() if brings_hooks(p)]
+        names = [plugin.__name__ for plugin in plugins if isinstance(plugin, ModuleType)]
+        config.stash[_KEY] = _Server(setup.settings, names)
+        config.add_cleanup(config.stash[_KEY].close)
+    return config.stash[_KEY]
+
+
+def serve(folder: str, parent: int) -> None:
+    """In the server: play the case of each folder that comes on standard input.
+
+    The answer is the exit code of its process. Where nothing is forked the server plays one case
+    itself, and ends.
+    """
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is no answer
+    settings, names = pickle.loads((Path(folder) / _SETTINGS).read_bytes())
     setup = make_setup(settings, load_plugins(names))
+    if not FORKS:
+        end_with_parent(parent)
+        _play(setup, Path(os.read(0, 4096).decode().rstrip("\n")))
+        return
+    while asked := os.read(0, 4096):
+        server = os.getpid()
+        child = os.fork()
+        if not child:
+            end_with_parent(server)
+            _play(setup, Path(asked.decode().rstrip("\n")))
+            os._exit(0)
+        os.write(answers, f"{_exit_code(child)}\n".encode())
+
+
+def _exit_code(child: int) -> int:
+    """Of a child, once it has ended; with the parent, which sends nothing meanwhile, all end."""
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if select.select([0], [], [], _LOOK_SECONDS)[0]:
+            end_tree(psutil.Process())
+
+
+def _play(setup: Setup, place: Path) -> None:
+    """Play the case that is asked for in a folder, and write its result there."""
+    case = CaseId.parse((place / _ASKED).read_text(encoding="utf-8"))
     with (place / _CRASH).open("w", encoding="utf-8") as file:
         faulthandler.enable(file=file)
         (place / _BEGUN).touch()
-        result = setup.session.run(CaseId.parse(case))
+        result = setup.session.run(case)
         faulthandler.disable()
     part = place / f"{_ANSWER}.part"
     part.write_text(encode(result), encoding="utf-8")

@@ -60,7 +60,9 @@ def unused_tokens_are_masked(hits: Hits) -> Patch:
         logits = self.model.embed_tokens.as_linear(hidden)
         if self.mup_width_multiplier:
             logits = logits / self.mup_width_multiplier
-        logits[..., self._dummy_tokenizer_ids] = -mx.inf
+        columns = mx.arange(logits.shape[-1])[:, None]
+        unused = mx.any(columns == self._dummy_tokenizer_ids, axis=-1)
+        logits = mx.where(unused, -mx.inf, logits)
         return module.LanguageModelOutput(logits=logits)
 
     return wrap(module.LanguageModel, "__call__", language)
