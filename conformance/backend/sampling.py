@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.core.errors import ScheduleError
 from conformance.core.grammar import Grammar
-from conformance.core.token_choice import Processor
+from conformance.core.token_choice import Processor, random_scores
 
 SamplerFn = Callable[[mx.array], mx.array]
 ProcessorFn = Callable[[mx.array, mx.array], mx.array]
@@ -43,9 +43,10 @@ class SeededSampler:
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         """``[rows, vocab]`` in, ``[rows]`` out."""
-        key = mx.random.key(self._seed * 1_000_003 + self._calls)
+        noise = random_scores(self._seed, self._calls, logprobs.shape[-1])
         self._calls += 1
-        return mx.random.categorical(logprobs.astype(mx.float32) * self._scale, key=key)
+        scores = logprobs.astype(mx.float32) * self._scale + mx.array(noise)
+        return mx.argmax(scores, axis=-1)
 
 
 def ranked(rank: int) -> SamplerFn:

@@ -48,7 +48,7 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
         moved = found is not None and found[0].difference[step] > 0
         same = row[mine] == row[want.tokens[step]]
         full = numerics.FACTOR * float(noise.full[step])
-        near = (moved or bool(same)) and bool(drawable(request.sampler, row, full)[mine])
+        near = (moved or bool(same)) and bool(drawable(request.sampler, row, full, step)[mine])
     tie = near and (found[0].within_noise if found else not play.full_logprobs)
     return Finding(
         Verdict.TIE if tie else Verdict.DIVERGED,

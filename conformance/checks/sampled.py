@@ -1,8 +1,8 @@
 """Which tokens a library's filters may leave to sample from, given logprobs known within a noise.
 
 The filters are those of mlx_lm/sample_utils.py, for one row: top-p, min-p, XTC, top-k, in that
-order; and our own choice by rank. What is not known here (random numbers, other filters) forbids no
-token.
+order; and our own choices, by rank and with random numbers of a seed. What is not known here (other
+random numbers, other filters) forbids no token.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.core.token_choice import Sampler
+from conformance.core.token_choice import Sampler, random_scores
 
 _KNOWN = {"temp", "top_p", "min_p", "xtc_probability", "xtc_threshold", "top_k", "rank"}
 
 
-def drawable(sampler: Sampler, logprobs: np.ndarray, noise: float) -> np.ndarray:
-    """Whether each token may be sampled, bool ``[vocab]``.
+def drawable(sampler: Sampler, logprobs: np.ndarray, noise: float, step: int = 0) -> np.ndarray:
+    """Whether each token may be sampled as output token ``step``, bool ``[vocab]``.
 
     Args:
         logprobs: ``[vocab]``; each may be wrong by ``noise`` nats, so two of them by twice that.
     """
     args = sampler.args
+    if sampler.kind == "seeded":
+        return _seeded(logprobs, args, 2 * noise, step)
     if sampler.kind not in ("library", "rank") or set(args) - _KNOWN:
         return np.ones(logprobs.shape, bool)
     slack = 2 * noise
@@ -59,6 +61,14 @@ def _ranked(logprobs: np.ndarray, rank: int, slack: float) -> np.ndarray:
     """Those as likely as the token that is likeliest but for ``rank`` others."""
     chosen = np.sort(logprobs)[-1 - rank]
     near: np.ndarray = np.abs(logprobs - chosen) <= slack
+    return near
+
+
+def _seeded(logprobs: np.ndarray, args: Mapping[str, float], slack: float, step: int) -> np.ndarray:
+    """Those whose logprob and random number together are as large as any."""
+    scale = 1.0 / args["temperature"]
+    scores = logprobs * scale + random_scores(int(args["seed"]), step, len(logprobs))
+    near: np.ndarray = scores >= scores.max() - slack * scale
     return near
 
 

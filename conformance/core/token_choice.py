@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 
 
 class Sampler(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -19,3 +20,11 @@ class Processor(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: str
     args: dict[str, Any] = {}
+
+
+def random_scores(seed: int, call: int, vocab: int) -> np.ndarray:
+    """What a ``seeded`` sampler adds to the logprobs before it takes the largest, ``[vocab]``.
+
+    Gumbel noise, so that each token is drawn with its probability; the same in every batch.
+    """
+    return np.random.default_rng((seed, call)).gumbel(size=vocab).astype(np.float32)

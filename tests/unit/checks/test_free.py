@@ -94,13 +94,13 @@ def test_only_the_first_other_token_of_a_request_is_reported():
 
 def test_a_sampled_token_may_differ_where_a_number_moved():
     """A sampled token depends on sums inside the sampler, so the margin decides nothing."""
-    script = Script(sampler=Sampler("seeded"))
+    script = Script(sampler=Sampler("library", {"temp": 1.0}))
     other_token(script, "a", 1, moved=NOISE)
     assert [f.verdict for f in check_free(script.play())] == [Verdict.TIE]
 
 
 def test_a_sampled_token_may_not_differ_on_equal_numbers():
-    script = Script(sampler=Sampler("seeded"), margins={1: 1e-6})
+    script = Script(sampler=Sampler("library", {"temp": 1.0}), margins={1: 1e-6})
     other_token(script, "a", 1)
     assert [f.verdict for f in check_free(script.play())] == [Verdict.DIVERGED]
 

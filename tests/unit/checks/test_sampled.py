@@ -68,7 +68,7 @@ def test_filters_follow_one_another():
     assert left(top_p=0.8, min_p=0.5, top_k=3) == {1, 3}
 
 
-@pytest.mark.parametrize("sampler", [Sampler("seeded", {"seed": 1}), Sampler("library", {"mu": 1})])
+@pytest.mark.parametrize("sampler", [Sampler("stateful", {}), Sampler("library", {"mu": 1})])
 def test_what_is_not_known_forbids_nothing(sampler):
     assert drawable(sampler, np.log(PROBS), NOISE).all()
 
@@ -101,3 +101,16 @@ def test_a_rank_leaves_one_token_and_those_as_likely():
 
     assert [at(rank) for rank in range(3)] == [{1}, {3}, {4}]
     assert at(1, noise=0.2) == {1, 3}
+
+
+def test_a_seed_leaves_the_token_that_it_draws_and_those_as_near():
+    sampler = Sampler("seeded", {"temperature": 0.5, "seed": 3})
+    logprobs = np.log(PROBS).astype(np.float32)
+    backend = pytest.importorskip("conformance.backend.sampling")
+    drawing = backend.SeededSampler(0.5, 3)
+    mx = pytest.importorskip("mlx.core")
+    drawn = [drawing(mx.array(logprobs)[None]).item() for _ in range(30)]
+    assert len(set(drawn)) > 1
+    for step, token in enumerate(drawn):
+        assert np.flatnonzero(drawable(sampler, logprobs, 1e-6, step)).tolist() == [token]
+    assert drawable(sampler, logprobs, 50.0, 0).all()
