@@ -21,6 +21,7 @@ from conformance.core.verdict import CaseId, CaseResult, Finding, MendedResult, 
 from conformance.run.judging.judge import worst
 from conformance.run.judging.witnessed import WITNESS
 from conformance.run.session import Session
+from conformance.run.tiers import WHOLE
 
 CHECK = "mends"
 """The check name of the finding that a mend had no effect."""
@@ -67,7 +68,8 @@ class Mending:
         """``result`` with what came of the case with its defects mended.
 
         Only schedules that failed are played, and of these only those for which each entry that
-        claims them has a mend: behind the others nothing can be seen.
+        claims them has a mend: behind the others nothing can be seen. A tier that is not the full
+        ladder plays one schedule for each entry.
 
         Args:
             result: of the case as released, judged.
@@ -120,6 +122,9 @@ class Mending:
         lacking = {name for name, found in mends.items() if not found}
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]
+        failed = schedules
+        if self._session.tier is not WHOLE:
+            schedules = _cheapest(result, used, schedules)
         shown = {entry.id for entry in used if _claims_any(entry, result, schedules)}
         unknown = not result.schedules and lacking  # which schedule would be hidden
         if not shown or unknown or (result.schedules and not schedules):
@@ -128,7 +133,7 @@ class Mending:
         used += [entry for entry in also if entry.id in more]
         chosen = _unique(mend for entry in used for mend in (mends | more)[entry.id])
         # Where schedules were left out, a mend's effect may be in those.
-        seen = frozenset(() if result.left_out else shown)
+        seen = frozenset(() if result.left_out or schedules != failed else shown)
         named = (name for entry in used for name in (entry.id, *entry.hides(family)))
         mended = dict.fromkeys(named)
         return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(shown), seen)
@@ -203,6 +208,19 @@ def _split(
     if not bad:
         hiding = lacking
     return tuple(seen), tuple(sorted(hiding))
+
+
+def _cheapest(
+    result: CaseResult, entries: Sequence[Defect], failed: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Of the failed schedules for each entry the one that took least; some serve several."""
+    seconds = {schedule.name: schedule.seconds for schedule in result.schedules}
+    chosen: list[str] = []
+    for entry in entries:
+        claimed = [name for name in failed if entry.claims(result.scenario, name)]
+        if claimed and not set(claimed) & set(chosen):
+            chosen.append(min(claimed, key=seconds.__getitem__))
+    return tuple(name for name in failed if name in chosen)
 
 
 def _verdict(result: CaseResult, schedule: str) -> Verdict:

@@ -112,7 +112,10 @@ class Session:
             return judge_oracle(subject, schedules)
         kept = self.tier.kept(subject.family, scenario.name, schedules)
         left_out = tuple(s.name for s in made if s not in kept)
-        return judge_batched(subject, engine, scenario, kept, left_out=left_out, until=until)
+        twice = self.tier.twice(subject.family, scenario.name)
+        return judge_batched(
+            subject, engine, scenario, kept, left_out=left_out, until=until, twice=twice
+        )
 
     def _keep(self, subject: Subject) -> None:
         """Store what is new of the oracle; after leaked threads nothing is sure any more."""

@@ -22,6 +22,8 @@ from conformance.core.schedule import Schedule
 from conformance.core.tier_names import FULL, TIERS
 
 FILE = "tiers.json"
+# The rung that unequal rows in one prefill make the hardest for a model's own code.
+_TWICE = "ragged"
 
 Globs = dict[str, tuple[str, ...]]
 """For a scenario, globs of its schedules; ``*`` is the whole scenario."""
@@ -84,6 +86,16 @@ class Tier:
     def keeps(self, family: Family, scenario: str, schedule: str) -> bool:
         """Whether the family plays that schedule, if there are others that it plays."""
         return not any(fnmatchcase(schedule, glob) for glob in self._without(family, scenario))
+
+    def twice(self, family: Family, scenario: str) -> bool:
+        """Whether the family plays the scenario's first schedule twice whatever comes of it.
+
+        Families that represent a kind do so in every rung, the others in one: what an engine does
+        is much the same with each, and a result that differs from the oracle is played again.
+        """
+        if family.facts.library not in self.choices:
+            return True
+        return family.facts.quick or scenario == _TWICE
 
     def _without(self, family: Family, scenario: str) -> tuple[str, ...]:
         choice = self.choices.get(family.facts.library)

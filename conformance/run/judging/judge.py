@@ -106,13 +106,14 @@ def judge_batched(
     *,
     left_out: tuple[str, ...] = (),
     until: Until | None = None,
+    twice: bool = True,
 ) -> Outcome:
     """Play each schedule and check it against the single streams.
 
-    The first schedule is always played twice, so that each rung can detect reads of uninitialized
-    memory; the others only if they differ from the oracle.
-
     Args:
+        twice: play the first schedule twice whatever it gives, so that a read of uninitialized
+            memory is seen that gives right numbers once; all others are played again only if they
+            differ from the oracle.
         left_out: the scenario's other schedules; a witness may be in those.
         until: stops after the first run whose findings satisfy it.
     """
@@ -123,7 +124,7 @@ def judge_batched(
     plays: list[Play] = []
     for index, schedule in enumerate(schedules):
         start = time.perf_counter()
-        played = _play_or_fail(subject, engine, schedule, once=index > 0, until=until)
+        played = _play_or_fail(subject, engine, schedule, once=index > 0 or not twice, until=until)
         if isinstance(played, Finding):
             findings.append(played)
             results.append(ScheduleResult(schedule.name, played.verdict, seconds=_since(start)))

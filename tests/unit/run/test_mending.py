@@ -17,6 +17,7 @@ from conformance.core.verdict import CaseId, Verdict
 from conformance.run.mending import CHECK, Mending
 from conformance.run.registry import Registry
 from conformance.run.session import Session
+from conformance.run.tiers import WHOLE, Tier
 from conformance.scenarios import LADDER
 
 
@@ -87,7 +88,9 @@ def passes_without_cache_are_right(hits):
     return replace(ForgetsWithoutCache, "stateless", stateless)
 
 
-def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=None, before=0):
+def play(
+    *entries, mends, engine=AttendsToPadding, scenario="ragged", library=None, before=0, tier=WHOLE
+):
     """The case as released and judged, and once more with what was mended."""
     session = Session(
         Registry(
@@ -98,7 +101,8 @@ def play(*entries, mends, engine=AttendsToPadding, scenario="ragged", library=No
             faults={},
             plugins=(),
             mends={one.key: one for one in mends},
-        )
+        ),
+        tier=tier,
     )
     case = CaseId("wrong", "calm", scenario, "float32", 0)
     expectations = Expectations(entries)
@@ -231,6 +235,18 @@ def test_only_schedules_whose_entries_all_have_a_mend_are_played():
     assert found.mended.schedules == ("ragged", "long")
     assert (found.mended.verdict, found.unmended) == (Verdict.EXACT, ("of-edges",))
     assert not found.right_once_mended
+
+
+def test_a_tier_that_is_not_the_whole_ladder_mends_one_schedule_of_each_entry():
+    of_long = entry("of-length", "diverged", "chunked", schedules={"chunked": ("long",)})
+    mends = [padding_is_masked, dataclasses.replace(padding_is_masked, defects=(of_long.id,))]
+    everywhere = entry("padding-attended", "diverged", "chunked")
+    _, found = play(everywhere, mends=mends, scenario="chunked", tier=Tier("default"))
+    assert len(found.mended.schedules) == 1
+    _, found = play(of_long, everywhere, mends=mends, scenario="chunked", tier=Tier("default"))
+    assert found.mended.schedules == ("long",)
+    _, found = play(of_long, everywhere, mends=mends, scenario="chunked")
+    assert {"long", "edges"} < set(found.mended.schedules)
 
 
 def test_single_streams_are_made_anew_where_they_are_wrong():

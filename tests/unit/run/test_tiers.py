@@ -54,7 +54,14 @@ def test_what_tests_the_engine_is_played_by_families_that_represent_a_kind():
     assert kept("quantized", "turbo", "uniform", quick=True) == ["turbo", "uniform"]
 
 
+def test_families_that_represent_a_kind_play_each_rung_twice_and_the_others_one():
+    assert [TIER.twice(family(), name) for name in ("ragged", "chunked")] == [True, False]
+    assert TIER.twice(family(quick=True), "chunked")
+    assert WHOLE.twice(family(), "chunked")
+
+
 def test_a_library_without_a_choice_is_played_whole():
+    assert TIER.twice(family(library="other"), "chunked")
     assert TIER.plays(family(library="other"), "wide")
     assert WHOLE.plays(family(), "wide")
 

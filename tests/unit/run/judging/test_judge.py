@@ -223,6 +223,18 @@ def test_results_of_schedules_count_calls_and_padding(toy):
     assert first.real_positions > 0
 
 
+def test_the_first_schedule_is_played_once_where_that_suffices(toy):
+    ragged = next(s for s in BATCHED if s.name == "ragged")
+    made = ragged.make(brief_for(toy, ContinuousBatching, 0))
+    outcome = judge_batched(toy, ContinuousBatching, ragged, made, twice=False)
+    assert outcome.verdict is Verdict.EXACT
+    assert outcome.schedules[0].forward_calls == 1 + 5
+    broken = next(e for e in WRONG if e.__name__ == "NanInPadding")
+    made = ragged.make(brief_for(toy, broken, 0))
+    once, twice = (judge_batched(toy, broken, ragged, made, twice=t) for t in (False, True))
+    assert [s.verdict for s in once.schedules] == [s.verdict for s in twice.schedules]
+
+
 def test_each_schedule_has_the_verdict_of_its_own_findings(toy):
     ragged = next(s for s in BATCHED if s.name == "ragged")
     broken = next(e for e in WRONG if e.__name__ == "NanInPadding")
