@@ -39,7 +39,8 @@ stage format $bin/ruff format --check .
 stage types $bin/mypy
 stage docs $bin/mkdocs build --strict --quiet
 stage workflows bash ci/workflows.sh
-stage tests $bin/python -m pytest tests -q -n auto
+# A worker keeps to its part of the files, whose models and runs are then made once.
+stage tests $bin/python -m pytest tests -q -n auto --dist worksteal
 stage suite $bin/python -m pytest --pyargs conformance.suite -q -n auto --conformance-engine 'mlx_*'
 
 printf '\n%s' "$summary"

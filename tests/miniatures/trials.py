@@ -11,6 +11,7 @@ from conformance.core.faults import Fault, Hits
 from conformance.core.faults.traits import traits
 from conformance.core.verdict import CaseId
 from conformance.run.session import Session
+from conformance.tools.mutation.power import enough
 
 
 class Trials:
@@ -27,12 +28,19 @@ class Trials:
         self.right = functools.cache(self._right)
         self._traits = functools.cache(self._traits_of)
 
-    def wrong(self, family, scenario, inject):
+    def wrong(self, family, scenario, inject, until=None):
         """The result with the fault in place, and how often it took effect."""
         hits = Hits()
         case = self._case(family, scenario)
-        result = self._session(family).run(case, around=lambda _: inject(hits))
+        result = self._session(family).run(case, around=lambda _: inject(hits), until=until)
         return result, hits.count
+
+    def tried(self, fault):
+        """The first scenario that the fault names, without it and with it until it is caught."""
+        family, scenario = self.family_for(fault), fault.scenarios[0]
+        before = self.right(family, scenario)
+        until = functools.partial(enough, fault, before)
+        return before, *self.wrong(family, scenario, fault.inject, until)
 
     def family_for(self, fault):
         """The first family in which the fault can show."""

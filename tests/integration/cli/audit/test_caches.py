@@ -1,12 +1,12 @@
 """``conformance audit caches``: the verbs of batch caches, known defects, exit codes."""
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from forked import run_python
 from mlx_lm.models import cache as lm
 
 from conformance.app.cli.audit import caches
@@ -86,8 +86,6 @@ def test_no_such_class_is_one_sentence():
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_each_script_shows_its_defect(script):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / script)], capture_output=True, text=True, check=False
-    )
+    done = run_python([ROOT / script], cwd=ROOT, env=dict(os.environ), timeout=240)
     assert (done.returncode, done.stderr) == (1, "")
     assert "expected" in done.stdout

@@ -45,9 +45,7 @@ def shorter(scenario):
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
-    family = trials().family_for(fault)
-    before = trials().right(family, fault.scenarios[0])
-    after, hits = trials().wrong(family, fault.scenarios[0], fault.inject)
+    before, after, hits = trials().tried(fault)
     assert hits > 0
     assert killed(fault, before, after)
 

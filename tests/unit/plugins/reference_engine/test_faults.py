@@ -22,10 +22,8 @@ def trials():
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
-    scenario, family = fault.scenarios[0], trials().family_for(fault)
-    before = trials().right(family, scenario)
+    before, after, hits = trials().tried(fault)
     assert before.verdict.good
-    after, hits = trials().wrong(family, scenario, fault.inject)
     assert hits > 0
     assert killed(fault, before, after)
     assert "failure" not in {finding.check for finding in after.evidence}
