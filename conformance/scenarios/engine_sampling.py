@@ -51,7 +51,7 @@ def default_schedules(brief: Brief) -> list[Schedule]:
     if {Capability.PROCESSORS, Capability.LATE_JOIN} <= brief.capabilities:
         found += [_processors_leave(brief), _penalties(brief)]
     if Capability.SAMPLERS in brief.capabilities:
-        found.append(_history_grows(brief))
+        found += [_history_grows(brief), _of_one_token(brief), *_compared(brief)]
     elif Capability.DEFAULTS in brief.capabilities:
         found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
         # Where tokens are much alike, the smallest nucleus has several.
@@ -166,6 +166,66 @@ def _history_grows(brief: Brief) -> Schedule:
         text_request(brief, "short", SHORT, max_tokens=LASTING, processors=processors),
     )
     return Schedule("history_grows", (together(*rows),))
+
+
+def _of_one_token(brief: Brief) -> Schedule:
+    """Penalties, each of one, over prompts of one token: there is no history before the first."""
+    penalties = (
+        {"presence_penalty": 1.0},
+        {"repetition_penalty": 1.4, "repetition_context_size": 12},
+        {"frequency_penalty": 1.0},
+    )
+    rows = [
+        text_request(
+            brief,
+            f"r{row}",
+            1,
+            variant=row,
+            max_tokens=LASTING,
+            processors=(Processor("library", penalty),),
+        )
+        for row, penalty in enumerate(penalties)
+    ]
+    return Schedule("of_one_token", (together(*rows),))
+
+
+def _compared(brief: Brief) -> list[Schedule]:
+    """What the library's sampler draws for rows that share it, filter by filter and all in one.
+
+    Temperatures are high, so that unlikely tokens are drawn unless a filter removes them.
+    """
+    low, high = brief.tokens
+    nucleus = {"top_p": 0.6}
+    share = {"min_p": 0.5, "min_tokens_to_keep": 5}
+    least = {"min_p": 0.2}
+    likeliest = {"top_k": 7}
+    special = [low + 1, high - 2]
+    sometimes = {"xtc_probability": 0.5, "xtc_threshold": 0.02, "xtc_special_tokens": special}
+    chains: dict[str, dict[str, Any]] = {
+        "warm": {},
+        "nucleus": nucleus,
+        "share": share,
+        "least": least,
+        "likeliest": likeliest,
+        "without_likely": sometimes,
+        "chain": {"top_p": 0.95} | least | sometimes | likeliest,
+    }
+    rows = [
+        text_request(
+            brief,
+            f"{name}_{row}",
+            MEDIUM,
+            variant=row,
+            max_tokens=LASTING,
+            sampler=Sampler("compared", {"temp": 3.0} | filters),
+        )
+        for name, filters in chains.items()
+        for row in range(3)
+    ]
+    return [
+        Schedule(f"drawn_{name}", (together(*rows[3 * place : 3 * place + 3]),))
+        for place, name in enumerate(chains)
+    ]
 
 
 def joined_either_way(trace: Trace) -> bool:

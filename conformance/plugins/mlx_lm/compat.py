@@ -94,6 +94,12 @@ def decode_caches(generator: Any) -> list[Any]:
     return list(generator._generation_batch.prompt_cache)
 
 
+def live_caches(generator: Any) -> list[Any]:
+    """All caches of the generator: queued, in prefill and in decode."""
+    queued = [cache for entry in generator._unprocessed_sequences for cache in entry[3]]
+    return [*queued, *generator._prompt_batch.prompt_cache, *decode_caches(generator)]
+
+
 def cache_bytes(generator: Any) -> int:
     """Bytes of all caches of the generator: queued, in prefill and in decode."""
     return int(generator.prompt_cache_nbytes)

@@ -16,6 +16,7 @@ from conformance.plugins.mlx_lm.compat import prompt_caches
 from conformance.plugins.mlx_lm.stored_sequences import (
     can_be_cut,
     held_bytes,
+    shares_with_kept,
     stored_sequences,
 )
 
@@ -57,7 +58,8 @@ class PrefixCache:
         prompt = list(request.prompt)
         cache, rest = self._stored.fetch_nearest_cache(_MODEL, prompt)
         count = len(prompt) - len(rest)
-        self._note(StoreCall.FETCH, prompt, found=count)
+        shared = shares_with_kept(self._stored, cache or ())
+        self._note(StoreCall.FETCH, prompt, found=count, shared=shared)
         pieces = [list(segment) for segment in segments]
         kinds = list(_KINDS[: len(pieces)] if len(pieces) > 1 else _KINDS[-1:])
         left = count
@@ -73,6 +75,7 @@ class PrefixCache:
         self._kinds[uid] = start.kinds
         bound = self._bound(active_bytes)
         if bound is not None:
+            self._meet_exactly()
             self._stored.trim_to(n_bytes=bound)
             self._note(StoreCall.BOUND, most=max(0, bound))
 
@@ -107,6 +110,13 @@ class PrefixCache:
         if self._times_first is not None and self._first_bytes is not None:
             return int(self._times_first * self._first_bytes)
         return None if self._max_bytes is None else self._max_bytes - active_bytes
+
+    def _meet_exactly(self) -> None:
+        """Bounds that what is kept just meets: nothing may be given up for them."""
+        if stored_sequences(self._stored) is not None:
+            met = int(self._stored.nbytes)
+            self._stored.trim_to(n_sequences=len(self._stored), n_bytes=met)
+            self._note(StoreCall.BOUND, most=met)
 
     def _note_insert(self, tokens: Sequence[int], cache: Any, kind: str) -> None:
         self._first_bytes = self._first_bytes or held_bytes(cache)
