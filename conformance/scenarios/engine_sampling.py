@@ -51,7 +51,8 @@ def default_schedules(brief: Brief) -> list[Schedule]:
     if {Capability.PROCESSORS, Capability.LATE_JOIN} <= brief.capabilities:
         found += [_processors_leave(brief), _penalties(brief)]
     if Capability.SAMPLERS in brief.capabilities:
-        found += [_history_grows(brief), _of_one_token(brief), *_compared(brief)]
+        found += [_history_grows(brief), _of_one_token(brief), _of_twenty(brief)]
+        found += _compared(brief)
     elif Capability.DEFAULTS in brief.capabilities:
         found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
         # Where tokens are much alike, the smallest nucleus has several.
@@ -189,6 +190,23 @@ def _of_one_token(brief: Brief) -> Schedule:
     return Schedule("of_one_token", (together(*rows),))
 
 
+def _of_twenty(brief: Brief) -> Schedule:
+    """Penalties over the library's own number of last tokens, in prompts of more; one pad token."""
+    penalties = ({"presence_penalty": 1.0}, {"repetition_penalty": 1.4}, {"frequency_penalty": 1.0})
+    rows = [
+        text_request(
+            brief,
+            f"r{row}",
+            LONG - row % 2,
+            variant=row,
+            max_tokens=3,
+            processors=(Processor("library", penalty),),
+        )
+        for row, penalty in enumerate(penalties)
+    ]
+    return Schedule("of_twenty", (together(*rows),))
+
+
 def _compared(brief: Brief) -> list[Schedule]:
     """What the library's sampler draws for rows that share it, filter by filter and all in one.
 
@@ -196,7 +214,7 @@ def _compared(brief: Brief) -> list[Schedule]:
     """
     low, high = brief.tokens
     nucleus = {"top_p": 0.6}
-    share = {"min_p": 0.5, "min_tokens_to_keep": 5}
+    share = {"min_p": 1.0, "min_tokens_to_keep": 5}
     least = {"min_p": 0.2}
     likeliest = {"top_k": 7}
     special = [low + 1, high - 2]

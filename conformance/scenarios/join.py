@@ -28,6 +28,9 @@ from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 # For families without a window: the bound, in tokens, of the library's caches.
 BOUND = 8
+# A bound that is not met, and longer than most heads are wide.
+ROOM = 40
+_PIECES = frozenset({Capability.SEGMENTS, Capability.PREFIX})
 # A longer window, of a real checkpoint, would take thousands of steps; its tiny family has a short
 # one.
 LONGEST_WINDOW = 256
@@ -77,7 +80,24 @@ def _window(brief: Brief) -> list[Schedule]:
     ]
     if brief.window and Capability.CHUNKED in brief.capabilities:
         schedules.append(turns(brief, brief.window))
+    if bound and brief.capabilities >= _PIECES:
+        schedules.append(_roomy(brief))
     return schedules
+
+
+def _roomy(brief: Brief) -> Schedule:
+    """Bounded caches that are never full: storage goes beyond what is used, and beyond a head.
+
+    A piece of one token makes the storage grow; the piece after it must not attend what is free.
+    Then another request goes on from what was taken out of such storage.
+    """
+    pieces = text_request(brief, "pieces", LONG, segments=(17, 1, 5), max_tokens=3)
+    plain = text_request(brief, "plain", MEDIUM, variant=1, max_tokens=4)
+    more = text_request(
+        brief, "more", TWO, variant=2, max_tokens=3, continues=Continuation("pieces")
+    )
+    arrivals = (together(pieces, plain), together(more, when=gone("pieces")))
+    return Schedule("bounded_roomy", arrivals, options=EngineOptions(max_kv_size=ROOM))
 
 
 def _pieces(brief: Brief) -> dict[str, int]:
@@ -128,6 +148,15 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
         )
         arrivals = (together(source), together(fork, when=produced("source", 3)))
         schedules.append(Schedule("live", arrivals))
+    if Capability.SEGMENTS in brief.capabilities:
+        brief_one = text_request(brief, "brief", TWO, max_tokens=2)
+        after = text_request(
+            brief, "after", SHORT, variant=1, max_tokens=3, continues=Continuation("brief")
+        )
+        # Of a window not all is filled when it is taken out.
+        schedules.append(
+            Schedule("brief", (together(brief_one), together(after, when=gone("brief"))))
+        )
     if {Capability.SEGMENTS, Capability.CHUNKED} <= brief.capabilities:
         pieces = [
             text_request(brief, "three", MEDIUM, segments=(3, 6, 2), max_tokens=3),

@@ -244,7 +244,24 @@ def _by_kind(brief: Brief) -> list[Schedule]:
     requests.append(Request("longer", (*requests[1].prompt, *turns[2]), FEW))
     bounds = {"by_number": PrefixCaching(snapshots=3), "by_bytes": PrefixCaching(times_first=2.5)}
     made = {name: EngineOptions(prefix_caching=bound) for name, bound in bounds.items()}
-    return [replace(_one_by_one(name, requests), options=made[name]) for name in made]
+    found = [replace(_one_by_one(name, requests), options=made[name]) for name in made]
+    return [*found, _of_few(brief)]
+
+
+def _of_few(brief: Brief) -> Schedule:
+    """Sequences of a few tokens, kept in pieces, and prompts that share one or two tokens."""
+    first = brief.prompt(SHORT)
+    pieces = (2, SHORT - 2)
+    other = begun_otherwise(brief, brief.prompt(TWO, variant=3), first[1:2])
+    third = begun_otherwise(brief, brief.prompt(TWO, variant=4), first[2:3])
+    requests = [
+        Request("few", first, FEW, segments=pieces),
+        Request("of_one", first[:1] + other, FEW),
+        Request("of_two", first[:2] + third, FEW),
+    ]
+    return replace(
+        _one_by_one("of_few", requests), options=EngineOptions(prefix_caching=PrefixCaching())
+    )
 
 
 def _media(brief: Brief, kind: str) -> Schedule:

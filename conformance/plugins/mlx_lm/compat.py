@@ -100,6 +100,11 @@ def live_caches(generator: Any) -> list[Any]:
     return [*queued, *generator._prompt_batch.prompt_cache, *decode_caches(generator)]
 
 
+def histories(generator: Any) -> list[Any]:
+    """The buffers of the decoding rows' tokens, for their logits processors."""
+    return list(getattr(generator._generation_batch, "_token_context", ()))
+
+
 def cache_bytes(generator: Any) -> int:
     """Bytes of all caches of the generator: queued, in prefill and in decode."""
     return int(generator.prompt_cache_nbytes)

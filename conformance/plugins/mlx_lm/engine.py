@@ -122,7 +122,10 @@ class MlxLmEngine(Engine):
             name = self._name(response.uid)
             more = done - self._progress.get(response.uid, 0)
             processed[name] = processed.get(name, 0) + more
-            before_decoding += 0 if getattr(response, "end_of_prompt", False) else more
+            ended = getattr(response, "end_of_prompt", False)
+            before_decoding += 0 if ended else more
+            if ended:
+                self._claims.ends(response)
             self._progress[response.uid] = done
         reused = {
             self._name(r.uid): count
@@ -134,6 +137,7 @@ class MlxLmEngine(Engine):
             self._prefix_cache.store_finished(responses)
             self._claims.live_bytes()
         self._claims.prompt_tokens(before_decoding)
+        self._claims.rows(self._options)
         for sampler in self._shared_samplers.values():
             self._claims.drawn(sampler)
         stored = self._prefix_cache.calls() if self._prefix_cache is not None else ()
@@ -173,8 +177,9 @@ class MlxLmEngine(Engine):
         ]
 
     def pending(self) -> int:
-        """Of the batch that decodes."""
-        return pending_edges(compat.decode_caches(self._generator))
+        """Of the batch that decodes, with the tokens kept for its processors."""
+        generator = self._generator
+        return pending_edges([*compat.decode_caches(generator), *compat.histories(generator)])
 
     def give_up(self, request_id: str, *, computed: bool) -> KeptCache:
         """Of the finishing response."""

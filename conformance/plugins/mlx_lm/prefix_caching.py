@@ -115,7 +115,8 @@ class PrefixCache:
         """Bounds that what is kept just meets: nothing may be given up for them."""
         if stored_sequences(self._stored) is not None:
             met = int(self._stored.nbytes)
-            self._stored.trim_to(n_sequences=len(self._stored), n_bytes=met)
+            self._stored.trim_to(n_sequences=len(self._stored))
+            self._stored.trim_to(n_bytes=met)
             self._note(StoreCall.BOUND, most=met)
 
     def _note_insert(self, tokens: Sequence[int], cache: Any, kind: str) -> None:

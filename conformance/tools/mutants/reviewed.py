@@ -1,7 +1,7 @@
 """The reviewed files: mutants that nothing can distinguish, code that no run reaches, and why.
 
-``reviewed.toml`` is about both libraries, others are about one. An entry names mutants by the text of the lines that they change, so
-that it holds as long as these stay the same.
+``reviewed.toml`` is about both libraries, others are about one. An entry names mutants by the text
+of the lines that they change, so that it holds as long as these stay the same.
 """
 
 from __future__ import annotations
