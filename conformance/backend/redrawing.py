@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from conformance.backend.sampling import SamplerFn
 
@@ -41,9 +42,13 @@ class ComparedSampler:
 
     def drawn(self) -> list[tuple[list[int], list[int]]]:
         """Of each call since the last time: the library's tokens, and those of the rules."""
-        found = [(mine.reshape(-1).tolist(), again.tolist()) for mine, again in self._drawn]
+        found = [(_tokens(mine), _tokens(again)) for mine, again in self._drawn]
         self._drawn.clear()
-        return [(list(map(int, mine)), list(map(int, again))) for mine, again in found]
+        return found
+
+
+def _tokens(drawn: mx.array) -> list[int]:
+    return [int(token) for token in np.array(drawn).reshape(-1)]
 
 
 def drawn_by_rules(logprobs: mx.array, args: Mapping[str, Any]) -> mx.array:

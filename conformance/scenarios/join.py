@@ -30,7 +30,6 @@ from conformance.scenarios.scenario import Brief, Scenario, Witness
 BOUND = 8
 # A bound that is not met, and longer than most heads are wide.
 ROOM = 40
-_PIECES = frozenset({Capability.SEGMENTS, Capability.PREFIX})
 # A longer window, of a real checkpoint, would take thousands of steps; its tiny family has a short
 # one.
 LONGEST_WINDOW = 256
@@ -80,9 +79,16 @@ def _window(brief: Brief) -> list[Schedule]:
     ]
     if brief.window and Capability.CHUNKED in brief.capabilities:
         schedules.append(turns(brief, brief.window))
-    if bound and brief.capabilities >= _PIECES:
-        schedules.append(_roomy(brief))
     return schedules
+
+
+def _brief(brief: Brief) -> Schedule:
+    """What is taken out is shorter than a window, whose storage is there as a whole."""
+    first = text_request(brief, "first", TWO, max_tokens=2)
+    more = text_request(
+        brief, "more", SHORT, variant=1, max_tokens=3, continues=Continuation("first")
+    )
+    return Schedule("brief", (together(first), together(more, when=gone("first"))))
 
 
 def _roomy(brief: Brief) -> Schedule:
@@ -97,7 +103,7 @@ def _roomy(brief: Brief) -> Schedule:
         brief, "more", TWO, variant=2, max_tokens=3, continues=Continuation("pieces")
     )
     arrivals = (together(pieces, plain), together(more, when=gone("pieces")))
-    return Schedule("bounded_roomy", arrivals, options=EngineOptions(max_kv_size=ROOM))
+    return Schedule("roomy", arrivals, options=EngineOptions(max_kv_size=ROOM))
 
 
 def _pieces(brief: Brief) -> dict[str, int]:
@@ -149,14 +155,7 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
         arrivals = (together(source), together(fork, when=produced("source", 3)))
         schedules.append(Schedule("live", arrivals))
     if Capability.SEGMENTS in brief.capabilities:
-        brief_one = text_request(brief, "brief", TWO, max_tokens=2)
-        after = text_request(
-            brief, "after", SHORT, variant=1, max_tokens=3, continues=Continuation("brief")
-        )
-        # Of a window not all is filled when it is taken out.
-        schedules.append(
-            Schedule("brief", (together(brief_one), together(after, when=gone("brief"))))
-        )
+        schedules += [_brief(brief), *([_roomy(brief)] if brief.bounded else [])]
     if {Capability.SEGMENTS, Capability.CHUNKED} <= brief.capabilities:
         pieces = [
             text_request(brief, "three", MEDIUM, segments=(3, 6, 2), max_tokens=3),

@@ -71,7 +71,7 @@ class Claims:
         return prompts, tokens
 
     def prompt_tokens(self, counted: int) -> None:
-        """Of a step: tokens of prompts that it processed, without those that decoding begins with."""
+        """Tokens of prompts that the step processed, without those that decoding begins with."""
         if self._prompt_tokens is not None:
             self._add("prompt tokens", self._prompt_tokens, counted, counted)
 
