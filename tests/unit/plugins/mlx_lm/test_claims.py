@@ -10,6 +10,13 @@ from conformance.plugins.mlx_lm.claims import Claims, counts
 
 
 @pytest.fixture
+def generator(model):
+    made = compat.make_generator(model, EngineOptions(prefill_step_size=3))
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def claims(generator):
     return Claims(generator)
 
