@@ -1,4 +1,4 @@
-"""Schedules about what a server keeps: sequences of several kinds, bounds, sequences of a few tokens.
+"""Schedules about what a server keeps: sequences of several kinds, bounds, a few tokens.
 
 Only for engines that keep the cache at the end of each piece, and report what they keep.
 """
