@@ -62,12 +62,17 @@ def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any
     if "stop_sequences" in taken:
         # `mlx_lm.generate` as an attribute is the function of that name.
         make = importlib.import_module("mlx_lm.generate").StopSequences
-        return {"stop_sequences": [make([list(s) for s in stop]) for stop in stops]}
+        return {"stop_sequences": [make(list(map(_plain, stop))) for stop in stops]}
     if "state_machines" in taken:
         return renamed.state_machines(stops)
     raise Unsupported(
         "this mlx-lm's BatchGenerator does not support stop sequences of a request's own"
     )
+
+
+def _plain(sequence: tuple[int, ...]) -> list[int] | int:
+    """A sequence of one token is written as the token, as some callers do."""
+    return sequence[0] if len(sequence) == 1 else list(sequence)
 
 
 def prompt_caches() -> Any:

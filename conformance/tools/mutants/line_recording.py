@@ -20,7 +20,7 @@ from conformance.tools.mutants.reach import Place, Reach
 DTYPE = "float32"
 # What makes, joins and cuts caches is played in half precision, too: there a wrong dtype shows.
 HALF = "bfloat16"
-_IN_HALF = ("staggered", "prompt_cache", "prefix_caching")
+_IN_HALF = ("slot_reuse", "staggered", "prompt_cache", "prefix_caching")
 # The context of all that is not a run of an engine.
 _SINGLE = "single stream"
 

@@ -46,8 +46,8 @@ BATCHING = {
 """Generators, caches, masks, positions, recurrent scans, samplers and prefix stores."""
 
 
-BESIDE = {"mlx_lm": ("gemma4_text", "llama-dynamic", "minicpm3", "olmo3")}
-"""Families beside one of each kind of cache: each rotates positions in another way."""
+BESIDE = {"mlx_lm": ("gemma4_text", "kimi_k3", "llama-dynamic", "minicpm3", "olmo3", "olmo_hybrid")}
+"""Families beside one of each kind of cache: with other rotations of positions, other gates."""
 
 
 def files_of(library: str, globs: Sequence[str]) -> dict[str, Path]:
