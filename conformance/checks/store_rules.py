@@ -70,6 +70,10 @@ def _miscounted(calls: list[Stored]) -> Iterator[Problem]:
             if one.counted != one.held:
                 what = f"a kept {one.kind} sequence of {len(one.tokens)} tokens is miscounted"
                 yield Verdict.LEAK, what, f"{one.held} bytes", f"{one.counted} bytes"
+        whole = sum(one.counted for one in call.kept)
+        if call.total is not None and call.total != whole:
+            what = f"after call {number}, {call.call}, the bytes of all sequences are miscounted"
+            yield Verdict.LEAK, what, f"{whole} bytes", f"{call.total} bytes"
         for kind, counted in call.counted.items():
             mine = [one.counted for one in call.kept if one.kind == kind]
             if counted != (len(mine), sum(mine)):

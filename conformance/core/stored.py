@@ -39,6 +39,7 @@ class Stored:
         shared: whether what was found has a cache that a kept sequence has, and is no copy.
         kept: what is kept afterwards, of each kind the oldest first.
         counted: the store's own count of sequences and bytes afterwards, by kind.
+        total: its own count of all bytes; ``None`` if it has none.
     """
 
     call: StoreCall
@@ -50,3 +51,4 @@ class Stored:
     shared: bool = False
     kept: tuple[KeptSequence, ...] = ()
     counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    total: int | None = None

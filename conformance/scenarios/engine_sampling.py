@@ -21,9 +21,11 @@ from conformance.scenarios.build import (
     LASTING,
     LONG,
     MEDIUM,
+    PIECE,
     SHORT,
     TWO,
     gone,
+    in_prefill,
     produced,
     text_request,
     together,
@@ -52,6 +54,7 @@ def default_schedules(brief: Brief) -> list[Schedule]:
         found += [_processors_leave(brief), _penalties(brief)]
     if Capability.SAMPLERS in brief.capabilities:
         found += [_history_grows(brief), _of_one_token(brief), _of_twenty(brief)]
+        found.append(_two_into_prefill(brief))
         found += _compared(brief)
     elif Capability.DEFAULTS in brief.capabilities:
         found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
@@ -207,6 +210,17 @@ def _of_twenty(brief: Brief) -> Schedule:
     return Schedule("of_twenty", (together(*rows),))
 
 
+def _two_into_prefill(brief: Brief) -> Schedule:
+    """Two rows join one whose prompt is half done: their caches hold nothing yet, its own do."""
+    half = text_request(brief, "half_done", LONG, max_tokens=2)
+    two = [
+        text_request(brief, f"r{n}", n, max_tokens=2, processors=(bias(brief, n),))
+        for n in (MEDIUM, SHORT)
+    ]
+    arrivals = (together(half), together(*two, when=in_prefill("half_done", PIECE)))
+    return Schedule("two_into_prefill", arrivals, options=EngineOptions(prefill_step_size=PIECE))
+
+
 def _compared(brief: Brief) -> list[Schedule]:
     """What the library's sampler draws for rows that share it, filter by filter and all in one.
 
@@ -226,7 +240,7 @@ def _compared(brief: Brief) -> list[Schedule]:
         "least": least,
         "likeliest": likeliest,
         "without_likely": sometimes,
-        "chain": {"top_p": 0.95} | least | sometimes | likeliest,
+        "chain": {"top_p": 0.95} | least | sometimes | likeliest | {"xtc_threshold": 0.0},
     }
     rows = [
         text_request(

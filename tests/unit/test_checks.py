@@ -235,8 +235,14 @@ def kept_cache_given_away(script):
     script.free.moments[2].stored = (_stored(StoreCall.FETCH, found=1, shared=True),)
 
 
+def total_miscounted(script):
+    call = _stored(StoreCall.INSERT, kind="user", cut=True, most=2, total=8)
+    script.free.moments[1].stored = (call,)
+
+
 V = Verdict
 FIRES = {
+    total_miscounted: {("store_rules", V.LEAK)},
     miscounted: {("claims", V.PROTOCOL)},
     kept_cache_given_away: {("store_rules", V.PROTOCOL)},
     state_cast_down: {("dtypes", V.DRIFT)},

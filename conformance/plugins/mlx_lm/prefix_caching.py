@@ -6,7 +6,7 @@ Source: ``mlx_lm.server.ResponseGenerator._generate``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.core.engine_options import PrefixCaching
@@ -126,7 +126,8 @@ class PrefixCache:
     def _note(self, call: StoreCall, tokens: Sequence[int] = (), **more: Any) -> None:
         if (seen := stored_sequences(self._stored)) is not None:
             kept, counted = seen
-            self._calls.append(Stored(call, tuple(tokens), kept=kept, counted=counted, **more))
+            record = Stored(call, tuple(tokens), kept=kept, counted=counted, **more)
+            self._calls.append(replace(record, total=int(self._stored.nbytes)))
 
     def forget(self, uids: Sequence[int]) -> None:
         """Store nothing more of requests that were removed."""

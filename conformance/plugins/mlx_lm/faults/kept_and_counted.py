@@ -10,10 +10,10 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm import sample_utils
 from mlx_lm.models import cache as caches
-from mlx_lm.models.cache import BatchRotatingKVCache, LRUPromptCache, PromptTrie
+from mlx_lm.models.cache import ArraysCache, BatchRotatingKVCache, LRUPromptCache, PromptTrie
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, replace, wrap
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.plugins.mlx_lm.faults.tools import (
     RECURRENT,
     ROTATING,
@@ -78,6 +78,39 @@ def free_storage_kept(hits: Hits) -> Patch:
             return right(self, idx)
 
     return wrap(BatchRotatingKVCache, "extract", extract)
+
+
+@partial(_fault, crash=True, fault_class="list out of sync", where="")(
+    "A10.joining-rows-counted-as-one", needs=(RECURRENT,), kills=("samplers/two_into_prefill",)
+)
+def joining_rows_counted_as_one(hits: Hits) -> Patch:
+    """Rows that join with empty recurrent caches are taken for a single one."""
+
+    def size(self: Any) -> int:
+        rows = next((c.shape[0] for c in self.cache if c is not None), 1)
+        hits.hit_if(self.empty() and self.left_padding is not None and self.left_padding.size > 1)
+        return int(rows)
+
+    return replace(ArraysCache, "batch_size", property(size))
+
+
+@_fault("A6.bytes-of-the-last-one-alone", kills=("prefix_caching/by_number",))
+def bytes_of_the_last_one_alone(hits: Hits) -> Patch:
+    """After a sequence was given up, the bytes of all are those of the one that went."""
+
+    def pop(right: Right, self: Any, model: Any, tokens: list[int]) -> Any:
+        gone.append(right(self, model, tokens))
+        return gone[-1]
+
+    def insert(right: Right, self: Any, *args: Any, **options: Any) -> None:
+        gone.clear()
+        right(self, *args, **options)
+        if gone:
+            hits.hit()
+            self._n_bytes = gone[-1].nbytes
+
+    gone: list[Any] = []
+    return together(wrap(PromptTrie, "pop", pop), wrap(LRUPromptCache, "insert_cache", insert))
 
 
 @_SAMPLING("D8.history-never-computed", kills=("held/decoding",))
