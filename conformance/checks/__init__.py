@@ -3,6 +3,7 @@
 Pure functions of recordings: what needs a model or an engine belongs in ``run/judging/``.
 """
 
+from conformance.checks.claims import check_claims
 from conformance.checks.drafts import check_drafts
 from conformance.checks.dtypes import check_dtypes
 from conformance.checks.failure import check_failure
@@ -30,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     check_dtypes,
     check_leak,
     check_stored,
+    check_claims,
     check_policy,
     check_probes,
 )

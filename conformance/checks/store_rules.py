@@ -32,7 +32,7 @@ def check_stored(play: Play) -> list[Finding]:
 
 def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
     calls = [call for step in trace.steps for call in step.output.stored]
-    for problems in (_against_rules(calls), _miscounted(calls)):
+    for problems in (_against_rules(calls), _miscounted(calls), _shared(calls)):
         for verdict, what, expected, got in problems:
             yield Finding(
                 verdict,
@@ -70,11 +70,22 @@ def _miscounted(calls: list[Stored]) -> Iterator[Problem]:
             if one.counted != one.held:
                 what = f"a kept {one.kind} sequence of {len(one.tokens)} tokens is miscounted"
                 yield Verdict.LEAK, what, f"{one.held} bytes", f"{one.counted} bytes"
+        whole = sum(one.counted for one in call.kept)
+        if call.total is not None and call.total != whole:
+            what = f"after call {number}, {call.call}, the bytes of all sequences are miscounted"
+            yield Verdict.LEAK, what, f"{whole} bytes", f"{call.total} bytes"
         for kind, counted in call.counted.items():
             mine = [one.counted for one in call.kept if one.kind == kind]
             if counted != (len(mine), sum(mine)):
                 what = f"after call {number}, {call.call}, the count of {kind} sequences is wrong"
                 yield Verdict.LEAK, what, _counts(len(mine), sum(mine)), _counts(*counted)
+
+
+def _shared(calls: list[Stored]) -> Iterator[Problem]:
+    for call in calls:
+        if call.shared:
+            what = f"what is found of a prompt of {len(call.tokens)} tokens is what is kept"
+            yield Verdict.PROTOCOL, what, "a copy", "the same caches"
 
 
 @dataclass

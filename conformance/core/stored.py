@@ -36,8 +36,10 @@ class Stored:
         cut: whether its caches can be cut at any token.
         most: the number of sequences that are kept at most or, of ``BOUND``, the number of bytes.
         found: how many tokens of the prompt were found.
+        shared: whether what was found has a cache that a kept sequence has, and is no copy.
         kept: what is kept afterwards, of each kind the oldest first.
         counted: the store's own count of sequences and bytes afterwards, by kind.
+        total: its own count of all bytes; ``None`` if it has none.
     """
 
     call: StoreCall
@@ -46,5 +48,7 @@ class Stored:
     cut: bool = False
     most: int = 0
     found: int = 0
+    shared: bool = False
     kept: tuple[KeptSequence, ...] = ()
     counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    total: int | None = None

@@ -12,7 +12,7 @@ class Sampler(msgspec.Struct, frozen=True, omit_defaults=True):
     """How to choose a token: a ``kind`` that the library plugin defines, and its arguments."""
 
     kind: str
-    args: dict[str, float | int] = {}
+    args: dict[str, Any] = {}
 
 
 class Processor(msgspec.Struct, frozen=True, omit_defaults=True):

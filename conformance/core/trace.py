@@ -78,6 +78,21 @@ class ForwardCall:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """Something that an engine says of its work beside tokens, and what was found.
+
+    Attributes:
+        what: is counted, weighed or drawn.
+        holds: whether the two agree.
+    """
+
+    what: str
+    said: str
+    found: str
+    holds: bool
+
+
+@dataclass(frozen=True)
 class StepOutput:
     """What an engine's ``step`` returns.
 
@@ -88,6 +103,7 @@ class StepOutput:
             because their cache was kept from an earlier request.
         drafted: for each request, the number of tokens drafted and then verified in this step.
         stored: calls of the store of kept sequences since the step before, where it is known.
+        claims: what the engine said of its work since the step before, where it is measured.
     """
 
     events: tuple[TokenEvent, ...] = ()
@@ -95,6 +111,7 @@ class StepOutput:
     reused: Mapping[str, int] = field(default_factory=dict)
     drafted: Mapping[str, int] = field(default_factory=dict)
     stored: tuple[Stored, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from conformance.core.schedule import Arrival, Media, Request, Stage, Trigger
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Arrival, Media, Request, Schedule, Stage, Trigger
 from conformance.scenarios.scenario import Brief
 
 # Prompt lengths in tokens: one without prefill, then two, short, medium, long.
@@ -105,3 +107,12 @@ def queued(request_id: str) -> Trigger:
 def gone(request_id: str, *, removed: bool = False) -> Trigger:
     """When that request has finished, or has been removed."""
     return Trigger(request_id, Stage.REMOVED if removed else Stage.FINISHED)
+
+
+def one_by_one(name: str, requests: Sequence[Request], options: EngineOptions) -> Schedule:
+    """Each request arrives when the one before it has finished."""
+    later = [
+        together(request, when=gone(before.request_id))
+        for before, request in itertools.pairwise(requests)
+    ]
+    return Schedule(name, (together(requests[0]), *later), options=options)

@@ -21,9 +21,11 @@ from conformance.scenarios.build import (
     LASTING,
     LONG,
     MEDIUM,
+    PIECE,
     SHORT,
     TWO,
     gone,
+    in_prefill,
     produced,
     text_request,
     together,
@@ -51,7 +53,9 @@ def default_schedules(brief: Brief) -> list[Schedule]:
     if {Capability.PROCESSORS, Capability.LATE_JOIN} <= brief.capabilities:
         found += [_processors_leave(brief), _penalties(brief)]
     if Capability.SAMPLERS in brief.capabilities:
-        found.append(_history_grows(brief))
+        found += [_history_grows(brief), _of_one_token(brief), _of_twenty(brief)]
+        found.append(_two_into_prefill(brief))
+        found += _compared(brief)
     elif Capability.DEFAULTS in brief.capabilities:
         found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
         # Where tokens are much alike, the smallest nucleus has several.
@@ -166,6 +170,94 @@ def _history_grows(brief: Brief) -> Schedule:
         text_request(brief, "short", SHORT, max_tokens=LASTING, processors=processors),
     )
     return Schedule("history_grows", (together(*rows),))
+
+
+def _of_one_token(brief: Brief) -> Schedule:
+    """Penalties, each of one, over prompts of one token: there is no history before the first."""
+    penalties = (
+        {"presence_penalty": 1.0},
+        {"repetition_penalty": 1.4, "repetition_context_size": 12},
+        {"frequency_penalty": 1.0},
+    )
+    rows = [
+        text_request(
+            brief,
+            f"r{row}",
+            1,
+            variant=row,
+            max_tokens=LASTING,
+            processors=(Processor("library", penalty),),
+        )
+        for row, penalty in enumerate(penalties)
+    ]
+    return Schedule("of_one_token", (together(*rows),))
+
+
+def _of_twenty(brief: Brief) -> Schedule:
+    """Penalties over the library's own number of last tokens, in prompts of more; one pad token."""
+    penalties = ({"presence_penalty": 1.0}, {"repetition_penalty": 1.4}, {"frequency_penalty": 1.0})
+    rows = [
+        text_request(
+            brief,
+            f"r{row}",
+            LONG - row % 2,
+            variant=row,
+            max_tokens=3,
+            processors=(Processor("library", penalty),),
+        )
+        for row, penalty in enumerate(penalties)
+    ]
+    return Schedule("of_twenty", (together(*rows),))
+
+
+def _two_into_prefill(brief: Brief) -> Schedule:
+    """Two rows join one whose prompt is half done: their caches hold nothing yet, its own do."""
+    half = text_request(brief, "half_done", LONG, max_tokens=2)
+    two = [
+        text_request(brief, f"r{n}", n, max_tokens=2, processors=(bias(brief, n),))
+        for n in (MEDIUM, SHORT)
+    ]
+    arrivals = (together(half), together(*two, when=in_prefill("half_done", PIECE)))
+    return Schedule("two_into_prefill", arrivals, options=EngineOptions(prefill_step_size=PIECE))
+
+
+def _compared(brief: Brief) -> list[Schedule]:
+    """What the library's sampler draws for rows that share it, filter by filter and all in one.
+
+    Temperatures are high, so that unlikely tokens are drawn unless a filter removes them.
+    """
+    low, high = brief.tokens
+    nucleus = {"top_p": 0.6}
+    share = {"min_p": 1.0, "min_tokens_to_keep": 5}
+    least = {"min_p": 0.2}
+    likeliest = {"top_k": 7}
+    special = [low + 1, high - 2]
+    sometimes = {"xtc_probability": 0.5, "xtc_threshold": 0.02, "xtc_special_tokens": special}
+    chains: dict[str, dict[str, Any]] = {
+        "warm": {},
+        "nucleus": nucleus,
+        "share": share,
+        "least": least,
+        "likeliest": likeliest,
+        "without_likely": sometimes,
+        "chain": {"top_p": 0.95} | least | sometimes | likeliest | {"xtc_threshold": 0.0},
+    }
+    rows = [
+        text_request(
+            brief,
+            f"{name}_{row}",
+            MEDIUM,
+            variant=row,
+            max_tokens=LASTING,
+            sampler=Sampler("compared", {"temp": 3.0} | filters),
+        )
+        for name, filters in chains.items()
+        for row in range(3)
+    ]
+    return [
+        Schedule(f"drawn_{name}", (together(*rows[3 * place : 3 * place + 3]),))
+        for place, name in enumerate(chains)
+    ]
 
 
 def joined_either_way(trace: Trace) -> bool:

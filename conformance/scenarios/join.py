@@ -28,6 +28,8 @@ from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 # For families without a window: the bound, in tokens, of the library's caches.
 BOUND = 8
+# A bound that is not met, and longer than most heads are wide.
+ROOM = 40
 # A longer window, of a real checkpoint, would take thousands of steps; its tiny family has a short
 # one.
 LONGEST_WINDOW = 256
@@ -80,6 +82,30 @@ def _window(brief: Brief) -> list[Schedule]:
     return schedules
 
 
+def _brief(brief: Brief) -> Schedule:
+    """What is taken out is shorter than a window, whose storage is there as a whole."""
+    first = text_request(brief, "first", TWO, max_tokens=2)
+    more = text_request(
+        brief, "more", SHORT, variant=1, max_tokens=3, continues=Continuation("first")
+    )
+    return Schedule("brief", (together(first), together(more, when=gone("first"))))
+
+
+def _roomy(brief: Brief) -> Schedule:
+    """Bounded caches that are never full: storage goes beyond what is used, and beyond a head.
+
+    A piece of one token makes the storage grow; the piece after it must not attend what is free.
+    Then another request goes on from what was taken out of such storage.
+    """
+    pieces = text_request(brief, "pieces", LONG, segments=(17, 1, 5), max_tokens=3)
+    plain = text_request(brief, "plain", MEDIUM, variant=1, max_tokens=4)
+    more = text_request(
+        brief, "more", TWO, variant=2, max_tokens=3, continues=Continuation("pieces")
+    )
+    arrivals = (together(pieces, plain), together(more, when=gone("pieces")))
+    return Schedule("roomy", arrivals, options=EngineOptions(max_kv_size=ROOM))
+
+
 def _pieces(brief: Brief) -> dict[str, int]:
     pieces = {"whole": EngineOptions().prefill_step_size}
     return pieces | ({"chunked": PIECE} if Capability.CHUNKED in brief.capabilities else {})
@@ -128,6 +154,8 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
         )
         arrivals = (together(source), together(fork, when=produced("source", 3)))
         schedules.append(Schedule("live", arrivals))
+    if Capability.SEGMENTS in brief.capabilities:
+        schedules += [_brief(brief), *([_roomy(brief)] if brief.bounded else [])]
     if {Capability.SEGMENTS, Capability.CHUNKED} <= brief.capabilities:
         pieces = [
             text_request(brief, "three", MEDIUM, segments=(3, 6, 2), max_tokens=3),

@@ -16,6 +16,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.engine_sampling import bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 FEW = 2  # output tokens
@@ -38,7 +39,11 @@ def _kept(brief: Brief) -> list[Schedule]:
 def _decoding(brief: Brief) -> Schedule:
     """Rows that decode for a while; nothing may grow from step to step."""
     lengths = (MEDIUM, SHORT)
-    rows = [text_request(brief, f"of_{n}", n, max_tokens=LASTING) for n in lengths]
+    # It looks at no history: that is computed all the same, or it grows, too.
+    given = (bias(brief, 0),) if Capability.SAMPLERS in brief.capabilities else ()
+    rows = [
+        text_request(brief, f"of_{n}", n, max_tokens=LASTING, processors=given) for n in lengths
+    ]
     return Schedule("decoding", (together(*rows),), weigh=Weigh.GRAPH)
 
 

@@ -8,8 +8,6 @@ whatever is drawn: caches that are cut at any token would else reuse more of it.
 
 from __future__ import annotations
 
-import itertools
-
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
@@ -18,6 +16,7 @@ from conformance.core.family import Family
 from conformance.core.schedule import Media, Removal, Request, Schedule, Stage
 from conformance.core.stored import StoreCall
 from conformance.core.token_choice import Processor
+from conformance.scenarios import kept_sequences
 from conformance.scenarios import reuse_witnesses as reuse
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
@@ -30,6 +29,7 @@ from conformance.scenarios.build import (
     begun_otherwise,
     gone,
     in_prefill,
+    one_by_one,
     produced,
     text_request,
     together,
@@ -54,7 +54,7 @@ def _prefix_caching(brief: Brief) -> list[Schedule]:
         _cancelled(brief),
         *_no_room(brief),
         *_penalised(brief),
-        *_by_kind(brief),
+        *kept_sequences.schedules(brief),
         *(_media(brief, kind) for kind in brief.modalities if kind != "text"),
     ]
 
@@ -98,14 +98,6 @@ def _swapped(brief: Brief) -> Request:
     return Request("swapped", first + third + second + prompt[3 * BLOCK :], FEW)
 
 
-def _one_by_one(name: str, requests: list[Request]) -> Schedule:
-    later = [
-        together(request, when=gone(before.request_id))
-        for before, request in itertools.pairwise(requests)
-    ]
-    return Schedule(name, (together(requests[0]), *later), options=_options())
-
-
 def _in_turn(brief: Brief) -> Schedule:
     """One after the other: other ends, a longer prompt, whole blocks only, blocks swapped."""
     requests = [
@@ -115,7 +107,7 @@ def _in_turn(brief: Brief) -> Schedule:
         _after(brief, "edge", SHARED, 0),
         _swapped(brief),
     ]
-    return _one_by_one("in_turn", requests)
+    return one_by_one("in_turn", requests, _options())
 
 
 def _beside_cold(brief: Brief) -> Schedule:
@@ -224,29 +216,6 @@ def _penalised(brief: Brief) -> list[Schedule]:
     return [Schedule("penalised", arrivals, options=_options())]
 
 
-def _by_kind(brief: Brief) -> list[Schedule]:
-    """Conversations of three pieces, kept in kinds of their own: there is room for some of them.
-
-    The last of them come once more. Bounded by number and by bytes; only for engines that keep the
-    cache at the end of each piece, and report what they keep.
-    """
-    if not {Capability.SEGMENTS, Capability.STORED} <= brief.capabilities:
-        return []
-    system = brief.prompt(SHARED)
-    turns = [brief.prompt(SHORT, variant=8 + number) for number in range(4)]
-    asked = [(system, turns[0]), (system, turns[1]), (turns[2], turns[0]), (system, turns[0])]
-    requests = [
-        Request(f"r{place}", sum(pieces, ()), FEW, segments=tuple(map(len, pieces)))
-        for place, pieces in enumerate((*first, turns[3]) for first in asked)
-    ]
-    # A prompt that parts from others after their first piece, and one that goes on from another.
-    requests.append(Request("shorter", (*system, turns[2][0]), FEW))
-    requests.append(Request("longer", (*requests[1].prompt, *turns[2]), FEW))
-    bounds = {"by_number": PrefixCaching(snapshots=3), "by_bytes": PrefixCaching(times_first=2.5)}
-    made = {name: EngineOptions(prefix_caching=bound) for name, bound in bounds.items()}
-    return [replace(_one_by_one(name, requests), options=made[name]) for name in made]
-
-
 def _media(brief: Brief, kind: str) -> Schedule:
     """The same text around the same and another medium of equal size; then other text after it."""
     size = brief.sizes[kind][0]
@@ -265,7 +234,7 @@ def _media(brief: Brief, kind: str) -> Schedule:
         shows("other", 1),
         shows("again", 0, variant=1),
     ]
-    return _one_by_one(f"{kind}_in_turn", requests)
+    return one_by_one(f"{kind}_in_turn", requests, _options())
 
 
 def _of_text(family: Family) -> str:

@@ -33,7 +33,7 @@ _SAMPLING = frozenset({Capability.SAMPLERS, Capability.LATE_JOIN})
 # Invalid calls that are made together; those not listed are bad batch sizes.
 _PROBE_GROUPS = {
     "mismatched_lists": ("mismatched_",),
-    "bad_requests": ("empty_", "zero_max", "negative_max"),
+    "bad_requests": ("empty_", "zero_max", "negative_max", "sampler_"),
     "unknown_uid": ("unknown_",),
     "bad_sizes": ("zero_completion", "negative_prefill", "zero_prefill"),
 }
@@ -100,7 +100,13 @@ def _stop_edges(brief: Brief) -> Schedule:
         # It matches when the limit is reached as well.
         "with_last": (tokens(last)[-2:],),
     }
-    rows = (text_request(brief, "empty", TWO, variant=1), first, cut, start, last)
+    rows = [text_request(brief, "empty", TWO, variant=1), first, cut, start, last]
+    if Capability.SAMPLERS in brief.capabilities:
+        # A shorter sequence ends inside of a longer one that goes on.
+        inside = text_request(brief, "inside", MEDIUM, variant=1, max_tokens=LASTING)
+        rows.append(inside)
+        begun = tokens(inside)
+        stops["inside"] = ((*begun[:3], unseen), begun[1:3])
     stopping = [replace_fields(row, stop=stops[row.request_id]) for row in rows]
     return Schedule("edges", (together(*stopping),))
 

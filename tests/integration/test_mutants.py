@@ -67,6 +67,12 @@ def test_a_change_that_changes_nothing_survives(tried):
     assert found.played == 3
 
 
+def test_a_default_that_no_run_reads_is_unreached(tried):
+    found = tried("mlx_lm/generate.py", "BatchGenerator.__init__", "prefill_step_size: int = 2049,")
+    assert found.fate is Fate.UNREACHED
+    assert found.why.startswith("no run reads this value")
+
+
 def test_what_crashes_the_batch_is_killed_and_the_next_mutant_is_judged_alike(tried):
     crashing = ("mlx_lm/models/cache.py", "BatchKVCache.update_and_fetch", "prev = None")
     assert tried(*crashing).kill.verdict == "crash"

@@ -29,7 +29,7 @@ class Chooser:
             for token, bias in arguments.get("logit_bias", {}).items():
                 logits[int(token)] += bias
             if "repetition_penalty" in arguments:
-                recent = list(set(history[-arguments["repetition_context_size"] :]))
+                recent = list(set(history[-arguments.get("repetition_context_size", 20) :]))
                 logits[recent] -= np.float32(arguments["repetition_penalty"])
             if "frequency_penalty" in arguments:
                 for token in history:
@@ -41,7 +41,7 @@ class Chooser:
         call, self.calls = self.calls, self.calls + 1
         if self.forced is not None:
             return self.forced[min(call, len(self.forced) - 1)]
-        if self.sampler is None:
+        if self.sampler is None or self.sampler.kind == "compared":
             return int(logprobs.argmax())
         if self.sampler.kind == "seeded":
             rng = np.random.default_rng((int(self.sampler.args["seed"]), call))

@@ -65,6 +65,7 @@ class Moment:
     alive: object = None
     layers: tuple = ()
     stored: tuple = ()
+    claims: tuple = ()
     processed: dict = field(default_factory=dict)
 
 
@@ -114,7 +115,11 @@ class Take:
                     index=index,
                     stages=m.stages,
                     output=StepOutput(
-                        tuple(m.events), m.processed, drafted=m.drafted, stored=m.stored
+                        tuple(m.events),
+                        m.processed,
+                        drafted=m.drafted,
+                        stored=m.stored,
+                        claims=m.claims,
                     ),
                     forwards=tuple(m.forwards),
                     probes=tuple(m.probes),

@@ -24,6 +24,7 @@ from conformance.core.stored import KeptSequence, StoreCall, Stored
 from conformance.core.trace import (
     Alive,
     CachedLayer,
+    Claim,
     Failure,
     FinishReason,
     ForwardCall,
@@ -224,8 +225,26 @@ def bytes_counted_twice(script):
     script.free.moments[1].stored = (call,)
 
 
+def miscounted(script):
+    right = Claim("tokens produced", "3", "3", True)
+    script.free.moments[1].claims = (right, Claim("prompt tokens", "4", "6", False))
+
+
+def kept_cache_given_away(script):
+    script.free.moments[1].stored = (_stored(StoreCall.INSERT, kind="user", cut=True, most=2),)
+    script.free.moments[2].stored = (_stored(StoreCall.FETCH, found=1, shared=True),)
+
+
+def total_miscounted(script):
+    call = _stored(StoreCall.INSERT, kind="user", cut=True, most=2, total=8)
+    script.free.moments[1].stored = (call,)
+
+
 V = Verdict
 FIRES = {
+    total_miscounted: {("store_rules", V.LEAK)},
+    miscounted: {("claims", V.PROTOCOL)},
+    kept_cache_given_away: {("store_rules", V.PROTOCOL)},
     state_cast_down: {("dtypes", V.DRIFT)},
     arrays_of_all_steps_kept: {("leak", V.LEAK)},
     kept_prefix_not_found: {("store_rules", V.PROTOCOL)},

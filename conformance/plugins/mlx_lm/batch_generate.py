@@ -13,6 +13,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
+from conformance.plugins.mlx_lm.claims import counts
 
 # The function uses a tokenizer only for its stop tokens and to decode its output.
 _TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(map(str, tokens)))
@@ -81,7 +82,11 @@ class MlxLmBatchGenerate(Engine):
             ]
         for request, cache in zip(requests, response.caches, strict=True):
             self._caches[request.request_id] = cache
-        return StepOutput(tuple(events), {r.request_id: len(r.prompt) for r in requests})
+        processed = {r.request_id: len(r.prompt) for r in requests}
+        # The last token of a prompt counts as one that decoding begins with.
+        prompts = sum(processed.values()) - len(requests)
+        claims = counts(response.stats, prompts=prompts, tokens=len(events))
+        return StepOutput(tuple(events), processed, claims=claims)
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """Only before the call: the function cannot be interrupted."""

@@ -62,12 +62,17 @@ def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any
     if "stop_sequences" in taken:
         # `mlx_lm.generate` as an attribute is the function of that name.
         make = importlib.import_module("mlx_lm.generate").StopSequences
-        return {"stop_sequences": [make([list(s) for s in stop]) for stop in stops]}
+        return {"stop_sequences": [make(list(map(_plain, stop))) for stop in stops]}
     if "state_machines" in taken:
         return renamed.state_machines(stops)
     raise Unsupported(
         "this mlx-lm's BatchGenerator does not support stop sequences of a request's own"
     )
+
+
+def _plain(sequence: tuple[int, ...]) -> list[int] | int:
+    """A sequence of one token is written as the token, as some callers do."""
+    return sequence[0] if len(sequence) == 1 else list(sequence)
 
 
 def prompt_caches() -> Any:
@@ -92,6 +97,17 @@ def decode_rows(generator: Any) -> list[int]:
 def decode_caches(generator: Any) -> list[Any]:
     """The caches of the decoding batch, one for each layer."""
     return list(generator._generation_batch.prompt_cache)
+
+
+def live_caches(generator: Any) -> list[Any]:
+    """All caches of the generator: queued, in prefill and in decode."""
+    queued = [cache for entry in generator._unprocessed_sequences for cache in entry[3]]
+    return [*queued, *generator._prompt_batch.prompt_cache, *decode_caches(generator)]
+
+
+def histories(generator: Any) -> list[Any]:
+    """The buffers of the decoding rows' tokens, for their logits processors."""
+    return list(getattr(generator._generation_batch, "_token_context", ()))
 
 
 def cache_bytes(generator: Any) -> int:

@@ -25,6 +25,7 @@ from conformance.core.trace import (
     TokenEvent,
 )
 from conformance.plugins.mlx_lm import compat
+from conformance.plugins.mlx_lm.claims import Claims
 from conformance.plugins.mlx_lm.prefix_caching import PrefixCache, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
@@ -43,6 +44,7 @@ class MlxLmEngine(Engine):
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._generator = compat.make_generator(model, options)
+        self._claims = Claims(self._generator)
         self._options = options
         self._ids: dict[int, str] = {}
         self._progress: dict[int, int] = {}
@@ -73,6 +75,7 @@ class MlxLmEngine(Engine):
             start = self._prefix_cache.fetch(request, pieces)
             (uid,) = self._insert([submission], start)
             self._reused[uid] = len(start.tokens)
+            self._claims.live_bytes()
             self._prefix_cache.inserted(uid, start, compat.cache_bytes(self._generator))
 
     def _insert(self, submissions: Sequence[Submission], start: Start | None = None) -> list[int]:
@@ -111,12 +114,18 @@ class MlxLmEngine(Engine):
 
     def step(self) -> StepOutput:
         """One ``next()``: a decode step for the rows that decode, then one piece of prefill."""
-        prompt_responses, responses = self._generator.next()
+        prompt_responses, responses = self._claims.next()
         processed: dict[str, int] = {}
+        before_decoding = 0
         for response in prompt_responses:
             done = response.progress[0]
             name = self._name(response.uid)
-            processed[name] = processed.get(name, 0) + done - self._progress.get(response.uid, 0)
+            more = done - self._progress.get(response.uid, 0)
+            processed[name] = processed.get(name, 0) + more
+            ended = getattr(response, "end_of_prompt", False)
+            before_decoding += 0 if ended else more
+            if ended:
+                self._claims.ends(response)
             self._progress[response.uid] = done
         reused = {
             self._name(r.uid): count
@@ -126,9 +135,15 @@ class MlxLmEngine(Engine):
         if self._prefix_cache is not None:
             self._prefix_cache.store_segments(self._generator, prompt_responses)
             self._prefix_cache.store_finished(responses)
+            self._claims.live_bytes()
+        self._claims.prompt_tokens(before_decoding)
+        self._claims.rows(self._options)
+        for sampler in self._shared_samplers.values():
+            self._claims.drawn(sampler)
         stored = self._prefix_cache.calls() if self._prefix_cache is not None else ()
         events = tuple(self._event(r) for r in responses)
-        return StepOutput(events, processed, reused=reused, stored=stored)
+        claims = self._claims.taken()
+        return StepOutput(events, processed, reused=reused, stored=stored, claims=claims)
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """One call of ``remove`` with all their uids."""
@@ -162,8 +177,9 @@ class MlxLmEngine(Engine):
         ]
 
     def pending(self) -> int:
-        """Of the batch that decodes."""
-        return pending_edges(compat.decode_caches(self._generator))
+        """Of the batch that decodes, with the tokens kept for its processors."""
+        generator = self._generator
+        return pending_edges([*compat.decode_caches(generator), *compat.histories(generator)])
 
     def give_up(self, request_id: str, *, computed: bool) -> KeptCache:
         """Of the finishing response."""
@@ -190,7 +206,7 @@ class MlxLmEngine(Engine):
     def _sampler(self, sampler: Sampler | None) -> SamplerFn | None:
         # Rows with equal library samplers share one object: the engine then samples them in one
         # call for the whole batch, which is another path than row by row.
-        if sampler is None or sampler.kind != "library":
+        if sampler is None or sampler.kind not in ("library", "compared"):
             return make_sampler(sampler)
         key = repr(sampler)
         if key not in self._shared_samplers:

@@ -6,7 +6,7 @@ Source: ``mlx_lm.server.ResponseGenerator._generate``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.core.engine_options import PrefixCaching
@@ -16,6 +16,7 @@ from conformance.plugins.mlx_lm.compat import prompt_caches
 from conformance.plugins.mlx_lm.stored_sequences import (
     can_be_cut,
     held_bytes,
+    shares_with_kept,
     stored_sequences,
 )
 
@@ -57,7 +58,8 @@ class PrefixCache:
         prompt = list(request.prompt)
         cache, rest = self._stored.fetch_nearest_cache(_MODEL, prompt)
         count = len(prompt) - len(rest)
-        self._note(StoreCall.FETCH, prompt, found=count)
+        shared = shares_with_kept(self._stored, cache or ())
+        self._note(StoreCall.FETCH, prompt, found=count, shared=shared)
         pieces = [list(segment) for segment in segments]
         kinds = list(_KINDS[: len(pieces)] if len(pieces) > 1 else _KINDS[-1:])
         left = count
@@ -73,6 +75,7 @@ class PrefixCache:
         self._kinds[uid] = start.kinds
         bound = self._bound(active_bytes)
         if bound is not None:
+            self._meet_exactly()
             self._stored.trim_to(n_bytes=bound)
             self._note(StoreCall.BOUND, most=max(0, bound))
 
@@ -108,6 +111,14 @@ class PrefixCache:
             return int(self._times_first * self._first_bytes)
         return None if self._max_bytes is None else self._max_bytes - active_bytes
 
+    def _meet_exactly(self) -> None:
+        """Bounds that what is kept just meets: nothing may be given up for them."""
+        if stored_sequences(self._stored) is not None:
+            met = int(self._stored.nbytes)
+            self._stored.trim_to(n_sequences=len(self._stored))
+            self._stored.trim_to(n_bytes=met)
+            self._note(StoreCall.BOUND, most=met)
+
     def _note_insert(self, tokens: Sequence[int], cache: Any, kind: str) -> None:
         self._first_bytes = self._first_bytes or held_bytes(cache)
         self._note(StoreCall.INSERT, tokens, kind=kind, cut=can_be_cut(cache), most=self._most)
@@ -115,7 +126,8 @@ class PrefixCache:
     def _note(self, call: StoreCall, tokens: Sequence[int] = (), **more: Any) -> None:
         if (seen := stored_sequences(self._stored)) is not None:
             kept, counted = seen
-            self._calls.append(Stored(call, tuple(tokens), kept=kept, counted=counted, **more))
+            record = Stored(call, tuple(tokens), kept=kept, counted=counted, **more)
+            self._calls.append(replace(record, total=int(self._stored.nbytes)))
 
     def forget(self, uids: Sequence[int]) -> None:
         """Store nothing more of requests that were removed."""

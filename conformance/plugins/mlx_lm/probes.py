@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import mlx.core as mx
+from mlx_lm import sample_utils
 from mlx_lm.generate import BatchGenerator
 
 from conformance.core.invalid_call import watched
@@ -13,6 +15,7 @@ from conformance.plugins.mlx_lm.compat import digest
 
 _PROMPTS = [[5, 6, 7], [8, 9]]
 _UNKNOWN_UID = 1_000_003
+_VOCAB = 8
 
 
 def _insert(**options: Any) -> Callable[[BatchGenerator], object]:
@@ -24,6 +27,19 @@ def _construct(**options: Any) -> Callable[[BatchGenerator], object]:
     return lambda generator: BatchGenerator(generator.model, **options)
 
 
+def _draw(**options: Any) -> Callable[[BatchGenerator], object]:
+    """A sampler's filters say what they refuse when they are called."""
+
+    def draw(_: BatchGenerator) -> object:
+        try:
+            return sample_utils.make_sampler(temp=1.0, **options)(mx.zeros((2, _VOCAB)))
+        finally:
+            # What is raised while mx.compile traces leaves mx.random.state unusable.
+            mx.random.seed(0)
+
+    return draw
+
+
 PROBES: Mapping[str, Callable[[BatchGenerator], object]] = {
     "mismatched_max_tokens": _insert(max_tokens=[4]),
     "mismatched_samplers": _insert(samplers=[None]),
@@ -33,6 +49,18 @@ PROBES: Mapping[str, Callable[[BatchGenerator], object]] = {
     "empty_prompt": _insert(prompts=[[5, 6, 7], []]),
     "zero_max_tokens": _insert(max_tokens=[4, 0]),
     "negative_max_tokens": _insert(max_tokens=[4, -1]),
+    "sampler_top_k_of_all": _draw(top_k=_VOCAB),
+    "sampler_top_k_of_half_a_token": _draw(top_k=1.5),
+    "sampler_min_p_over_one": _draw(min_p=1.5),
+    "sampler_min_p_below_zero": _draw(min_p=-0.5),
+    "sampler_min_tokens_zero": _draw(min_p=0.5, min_tokens_to_keep=0),
+    "sampler_min_tokens_of_half": _draw(min_p=0.5, min_tokens_to_keep=1.5),
+    "sampler_xtc_threshold_over_half": _draw(xtc_probability=0.5, xtc_threshold=0.6),
+    "sampler_xtc_threshold_below_zero": _draw(xtc_probability=0.5, xtc_threshold=-0.1),
+    "sampler_xtc_probability_over_one": _draw(xtc_probability=1.5),
+    "sampler_penalty_below_zero": lambda _: sample_utils.make_logits_processors(
+        repetition_penalty=-1.0
+    ),
     "unknown_uid": lambda generator: generator.remove([_UNKNOWN_UID]),
     "zero_completion_batch": _construct(completion_batch_size=0, prefill_batch_size=0),
     "negative_prefill_batch": _construct(prefill_batch_size=-1),

@@ -7,6 +7,7 @@ from typing import Any
 from mlx_lm import sample_utils
 
 from conformance.backend import sampling
+from conformance.backend.redrawing import ComparedSampler
 from conformance.backend.sampling import ProcessorFn, SamplerFn, SeededSampler, ranked
 from conformance.core.errors import ScheduleError
 from conformance.core.token_choice import Processor, Sampler
@@ -26,10 +27,12 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
         arguments: dict[str, Any] = dict(sampler.args)
         made: SamplerFn = sample_utils.make_sampler(**arguments)
         return made
+    if sampler.kind == "compared":
+        return ComparedSampler(sample_utils.make_sampler(**sampler.args), sampler.args)
     if sampler.kind == "rank":
         return ranked(int(sampler.args["rank"]))
     raise ScheduleError(
-        f"mlx_lm: no sampler of kind {sampler.kind!r}; there are seeded, library, rank"
+        f"mlx_lm: no sampler of kind {sampler.kind!r}; there are seeded, library, compared, rank"
     )
 
 

@@ -31,6 +31,19 @@ def stored_sequences(store: Any) -> tuple[tuple[KeptSequence, ...], Counts] | No
     return tuple(kept), counted
 
 
+def shares_with_kept(store: Any, found: Sequence[Any]) -> bool:
+    """Whether one of these caches is kept: what decodes with it would change what is kept."""
+    if stored_sequences(store) is None:
+        return False
+    kept = {
+        id(cache)
+        for sequences in store._lru._lrus.values()
+        for model, tokens in sequences
+        for cache in store._trie.get(model, tokens).prompt_cache
+    }
+    return any(id(cache) in kept for cache in found)
+
+
 def held_bytes(cache: Sequence[Any]) -> int:
     """Bytes of all arrays of a sequence's caches, without those of one axis."""
     return sum(int(array.nbytes) for array in arrays(list(cache)) if array.ndim > 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import msgspec
 
@@ -46,21 +46,35 @@ def task_for(library: str, mutant: Mutant, reached: Reached, *, most: int) -> Ta
 
 
 def in_order(places: Iterable[Place]) -> tuple[Place, ...]:
-    """The cheapest schedule of each case, family by family, then all others by their cost.
+    """First what is cheap, then every schedule once, then each case once, then all others.
 
-    The family with the cheapest one comes first, with a few cases; a schedule that is wrong
-    without a mutant shows less, and comes after those that are right.
+    Schedules of one name run the same code in most families: another family comes after another
+    schedule. One that is wrong without a mutant shows less, and comes after those that are right.
     """
     by_cost = sorted(places, key=lambda p: (not p.good, p.seconds, p.case, p.schedule))
-    best: dict[str, Place] = {}
-    for place in by_cost:
-        best.setdefault(place.case, place)
-    firsts = list(best.values())
-    families = list(dict.fromkeys(place.id.family for place in firsts))
-    quick = [place for place in firsts if place.id.family in families[:1]][:_FIRST]
-    blocks = [p for f in families for p in firsts if p.id.family == f and p not in quick]
-    chosen = {(place.case, place.schedule) for place in firsts}
-    return (*quick, *blocks, *(p for p in by_cost if (p.case, p.schedule) not in chosen))
+    cases = _first_of_each(by_cost, lambda place: place.case)
+    family = cases[0].id.family if cases else ""
+    quick = [place for place in cases if place.id.family == family][:_FIRST]
+    played = {_name(place) for place in quick}
+    named = _first_of_each((p for p in by_cost if _name(p) not in played), _name)
+    # Those of a family one after another: its model stays loaded.
+    families = list(dict.fromkeys(place.id.family for place in named))
+    blocks = [place for family in families for place in named if place.id.family == family]
+    first = dict.fromkeys((*quick, *blocks, *cases))
+    return (*first, *(place for place in by_cost if place not in first))
+
+
+def _name(place: Place) -> tuple[str, ...]:
+    """What a schedule is called, of whichever family."""
+    case = place.id
+    return (case.engine, case.scenario, case.dtype, place.schedule)
+
+
+def _first_of_each(places: Iterable[Place], kind: Callable[[Place], Hashable]) -> list[Place]:
+    found: dict[Hashable, Place] = {}
+    for place in places:
+        found.setdefault(kind(place), place)
+    return list(found.values())
 
 
 def sample(

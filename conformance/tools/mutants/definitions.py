@@ -22,8 +22,29 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Value = Callable[[ast.expr, Any], Any]
 
 
-def default_changes(module: ModuleType, name: str, right: str, wrong: str) -> Iterator[Change]:
+class Unread:
+    """Stands for a value that nothing reads: whatever is done with it fails."""
+
+    def __bool__(self) -> bool:
+        raise TypeError(_READ)
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError(_READ)
+
+    def __hash__(self) -> int:
+        raise TypeError(_READ)
+
+
+_READ = "this value is read"
+
+
+def default_changes(
+    module: ModuleType, name: str, right: str, wrong: str, *, unread: bool = False
+) -> Iterator[Change]:
     """The defaults of a function that differ between two sources of its module.
+
+    Args:
+        unread: instead of what they become, each is a value that fails where it is read.
 
     Raises:
         InvalidMutantError: the function is not there, or a default cannot be computed.
@@ -35,20 +56,25 @@ def default_changes(module: ModuleType, name: str, right: str, wrong: str) -> It
     changed = {id(one): other for one, other in pairs if ast.dump(one) != ast.dump(other)}
 
     def value(node: ast.expr, before: Any) -> Any:
-        return value_of(changed[id(node)], module) if id(node) in changed else before
+        if id(node) not in changed:
+            return before
+        return Unread() if unread else value_of(changed[id(node)], module)
 
     for function in functions_of(str(module.__file__)):
         if place_of(function.__code__) == (name, first_line(old)):
             yield from _of_function(function, old, value)
 
 
-def constant_changes(module: ModuleType, name: str, right: str, wrong: str) -> Iterator[Change]:
+def constant_changes(
+    module: ModuleType, name: str, right: str, wrong: str, *, unread: bool = False
+) -> Iterator[Change]:
     """The constants of a class, or of the module, that differ between two sources of the module.
 
     Of a module also where others imported them, and where they are defaults of functions.
 
     Args:
         name: of the class; empty for the module.
+        unread: instead of what they become, each is a value that fails where it is read.
 
     Raises:
         InvalidMutantError: the class is not there, or a constant cannot be computed.
@@ -62,7 +88,8 @@ def constant_changes(module: ModuleType, name: str, right: str, wrong: str) -> I
     for key, node in after.items():
         if key not in before or ast.dump(before[key]) == ast.dump(node) or key not in vars(owner):
             continue
-        old, new = vars(owner)[key], value_of(node, module)
+        old = vars(owner)[key]
+        new = Unread() if unread else value_of(node, module)
         if owner is not module:
             yield Change(owner, key, old, new)
             continue

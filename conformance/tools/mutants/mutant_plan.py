@@ -13,7 +13,7 @@ from conformance.run.registry import Registry, select
 from conformance.tools.mutants.choosing import Task, sample, task_for
 from conformance.tools.mutants.reach import Map, Reach, ReachFolder, reach_key
 from conformance.tools.mutants.reviewed import Reviewed
-from conformance.tools.mutants.targets import needing_extra
+from conformance.tools.mutants.targets import BESIDE, needing_extra
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Recording:
 
 
 def families_of(registry: Registry, library: str, globs: Sequence[str]) -> tuple[str, ...]:
-    """The families whose cases are played: those named, else one of each kind of cache.
+    """The families whose cases are played: those named, else of each kind of cache and rotation.
 
     Raises:
         ConformanceError: the library has no family of that name.
@@ -58,7 +58,8 @@ def families_of(registry: Registry, library: str, globs: Sequence[str]) -> tuple
     own = {f.name: f for (name, _), f in registry.families.items() if name == library}
     if globs:
         return select(own, globs, what="family")
-    return tuple(name for name, family in own.items() if family.facts.quick)
+    beside = BESIDE.get(library, ())
+    return tuple(name for name, family in own.items() if family.facts.quick or name in beside)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from conformance.core.faults import Fault
 from conformance.core.faults.costs import costlier
-from conformance.core.verdict import CaseId, CaseResult, Verdict
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.report.mutants import Fate, Mutant, MutantKill, MutantResult
 from conformance.run.judging.witnessed import WITNESS
 from conformance.run.registry import Registry
@@ -31,6 +31,7 @@ _TIMES, _SECONDS = 20.0, 30.0
 # Making a model and its single streams anew, or playing a whole case, may take so much longer.
 _SECONDS_MORE = 90.0
 _ORACLE = "repeat"
+_UNREAD = "no run reads this value: each call gives another one, or there is none"
 
 # Called before each run: the place, the seconds that it may take, whether the mutant is in.
 Announce = Callable[[Place, float, bool], None]
@@ -108,7 +109,21 @@ class Trials:
             if place.id.family in task.shared:
                 return self._in_both(fault, put_in, task, number, kill)
             return _End(Fate.KILLED, kill, number)
-        return self._by_witness(put_in, list(lost.values()), len(task.places))
+        end = self._by_witness(put_in, list(lost.values()), len(task.places))
+        if end.fate is Fate.SURVIVED and put_in.is_value and not self._is_read(fault, put_in, task):
+            return _End(Fate.UNREACHED, None, end.played, _UNREAD)
+        return end
+
+    def _is_read(self, fault: Fault, put_in: PutIn, task: Task) -> bool:
+        """Whether a run fails where the default or the constant fails that the mutant changes."""
+        for place in task.places:
+            right = self._unmutated.right(place)
+            self._say(place, active=True)
+            until = partial(detected, fault, right) if right is not None else None
+            wrong = self._unmutated.run(place, put_in.unread, until)
+            if right is not None and kill_of(fault, right, wrong, place) is not None:
+                return True
+        return False
 
     def _by_witness(self, put_in: PutIn, places: list[Place], played: int) -> _End:
         """Whether whole cases do not show any more what they are made to show.
@@ -185,7 +200,8 @@ def as_fault(mutant: Mutant) -> Fault:
 def kill_of(fault: Fault, right: CaseResult, wrong: CaseResult, place: Place) -> MutantKill | None:
     """How the run with a mutant differs from that without; ``None`` if no check sees it.
 
-    As with faults, a run that only costs more is one that a check of costs sees.
+    As with faults, a run that only costs more is one that a check of costs sees. What is refused
+    with the mutant and played without it is its doing, too: a refusal that was not there before.
     """
     found = [f for f in new_findings(right, wrong.evidence) if detected(fault, right, [f])]
     if found or killed(fault, right, wrong):
@@ -194,9 +210,19 @@ def kill_of(fault: Fault, right: CaseResult, wrong: CaseResult, place: Place) ->
         checks = tuple(sorted({f.check for f in found}))
         what = worst.what if worst is not None else ""
         return MutantKill(place.case, place.schedule, verdict.value, checks, what)
+    if refused := _refused(right, wrong):
+        kind = Verdict.UNSUPPORTED.value
+        return MutantKill(place.case, place.schedule, kind, (refused.check,), refused.what)
     if dearer := costlier(right, wrong):
         return MutantKill(place.case, place.schedule, "cost", dearer, f"more {', '.join(dearer)}")
     return None
+
+
+def _refused(right: CaseResult, wrong: CaseResult) -> Finding | None:
+    """The refusal of a schedule that is right without the mutant."""
+    good = {schedule.name for schedule in right.schedules if schedule.verdict.good}
+    refusals = (f for f in wrong.evidence if f.verdict is Verdict.UNSUPPORTED)
+    return next((f for f in refusals if f.schedule in good), None)
 
 
 def _lost_witness(right: CaseResult, wrong: CaseResult) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -170,7 +171,7 @@ class _Visitor(cst.CSTVisitor):
         if self._text[start:end] != self._tree.code_for_node(node):
             return None  # a block, whose indentation is not its own
         code = self._tree.code_for_node(mutated)
-        if code == self._text[start:end]:
+        if code == self._text[start:end] or _same_number(self._text[start:end], code):
             return None
         before, after, line = _changed_lines(self._text, start, end, code)
         first, last = self._statements[-1] if self._statements else (line, line)
@@ -208,6 +209,15 @@ def _left_alone(node: cst.CSTNode) -> bool:
             return name.attr.value in _SAYING and _root(name) in ("logger", "logging", "warnings")
         return isinstance(name, cst.Name) and name.value in _SAYING | _TESTING
     return False
+
+
+def _same_number(before: str, after: str) -> bool:
+    """Whether both are strings that ``float`` reads alike, such as "inf" and "INF"."""
+    try:
+        one, other = ast.literal_eval(before), ast.literal_eval(after)
+        return isinstance(one, str) and isinstance(other, str) and float(one) == float(other)
+    except (ValueError, SyntaxError):
+        return False
 
 
 def _root(node: cst.BaseExpression) -> str:

@@ -48,12 +48,13 @@ class PutIn:
             ast.parse(wrong)
         except (SyntaxError, ValueError) as error:
             raise InvalidMutantError(f"it is no program: {error}") from error
+        self._unread: tuple[Change, ...] = ()
         if mutant.kind is Kind.BODY:
             self._changes = tuple(_codes(str(path), right, wrong))
-        elif mutant.kind is Kind.DEFAULT:
-            self._changes = tuple(default_changes(module, mutant.function, right, wrong))
         else:
-            self._changes = tuple(constant_changes(module, mutant.function, right, wrong))
+            changes = default_changes if mutant.kind is Kind.DEFAULT else constant_changes
+            self._changes = tuple(changes(module, mutant.function, right, wrong))
+            self._unread = tuple(changes(module, mutant.function, right, wrong, unread=True))
         if not self._changes:
             raise InvalidMutantError("what it changes is not there in the loaded library")
         self._package = module.__name__.partition(".")[0]
@@ -61,6 +62,15 @@ class PutIn:
     def active(self) -> AbstractContextManager[None]:
         """Inside the block the mutant is there."""
         return _active(self._changes, self._package)
+
+    @property
+    def is_value(self) -> bool:
+        """Whether a default or a constant is changed, which perhaps no run reads."""
+        return bool(self._unread)
+
+    def unread(self) -> AbstractContextManager[None]:
+        """Inside the block the default or the constant fails where it is read."""
+        return _active(self._unread, self._package)
 
 
 @contextlib.contextmanager

@@ -1,15 +1,17 @@
-"""The reviewed file: mutants that nothing can distinguish, code that no run reaches, and why.
+"""The reviewed files: mutants that nothing can distinguish, code that no run reaches, and why.
 
-An entry names a mutant by the text of the lines that it changes, so that it holds as long as these
-stay the same.
+``reviewed.toml`` is about both libraries, others are about one. An entry names mutants by the text
+of the lines that they change, so that it holds as long as these stay the same.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import msgspec
@@ -17,7 +19,9 @@ import msgspec
 from conformance.core.errors import ConformanceError
 from conformance.report.mutants import Mutant
 
-FILE = "reviewed.toml"
+FILES = "reviewed*.toml"
+# In the text of a line it stands for any other.
+ANY = "<any>"
 
 
 class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,9 +29,10 @@ class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         module: the file, as ``mlx_lm/models/cache.py``.
-        function: as ``Class.method``.
-        before: the lines that it changes, each without white space around it.
-        after: what they become.
+        function: as ``Class.method``; a glob.
+        before: the lines that it changes, each without white space around it; ``<any>`` in them
+            stands for any text.
+        after: what they become, alike; any, if it is left out.
         reason: why nothing can distinguish it.
         operator: any, if it is left out.
     """
@@ -35,16 +40,18 @@ class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     module: str
     function: str
     before: str
-    after: str
     reason: str
+    after: str = ANY
     operator: str = "*"
 
     def names(self, mutant: Mutant) -> bool:
         """Whether it is about this mutant."""
         return (
-            (self.module, self.function) == (mutant.module, mutant.function)
-            and (self.before.strip(), self.after.strip()) == (mutant.before, mutant.after)
+            self.module == mutant.module
+            and fnmatchcase(mutant.function, self.function)
             and fnmatchcase(mutant.operator, self.operator)
+            and _like(self.before, mutant.before)
+            and _like(self.after, mutant.after)
         )
 
 
@@ -85,14 +92,19 @@ class Reviewed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def unused(self, mutants: Iterable[Mutant]) -> tuple[Equivalent, ...]:
         """The entries of equivalent mutants that name none of these."""
-        by_place: dict[tuple[str, str], list[Mutant]] = {}
+        by_module: dict[str, list[Mutant]] = {}
         for mutant in mutants:
-            by_place.setdefault((mutant.module, mutant.function), []).append(mutant)
+            by_module.setdefault(mutant.module, []).append(mutant)
         return tuple(
             entry
             for entry in self.equivalent
-            if not any(map(entry.names, by_place.get((entry.module, entry.function), ())))
+            if not any(map(entry.names, by_module.get(entry.module, ())))
         )
+
+
+def _like(pattern: str, text: str) -> bool:
+    parts = map(re.escape, pattern.strip().split(ANY))
+    return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None
 
 
 def read_reviewed(path: Path | None = None) -> Reviewed:
@@ -101,7 +113,18 @@ def read_reviewed(path: Path | None = None) -> Reviewed:
     Raises:
         ConformanceError: it cannot be read, or an entry lacks a field; says which file.
     """
-    file = path or resources.files("conformance.tools.mutants") / FILE
+    if path is not None:
+        return _read(path)
+    folder = resources.files("conformance.tools.mutants")
+    files = (file for file in folder.iterdir() if fnmatchcase(file.name, FILES))
+    read = [_read(file) for file in sorted(files, key=lambda file: file.name)]
+    return Reviewed(
+        tuple(entry for one in read for entry in one.equivalent),
+        tuple(entry for one in read for entry in one.unreached),
+    )
+
+
+def _read(file: Traversable) -> Reviewed:
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
         return msgspec.convert(data, Reviewed)

@@ -46,6 +46,10 @@ BATCHING = {
 """Generators, caches, masks, positions, recurrent scans, samplers and prefix stores."""
 
 
+BESIDE = {"mlx_lm": ("gemma4_text", "kimi_k3", "llama-dynamic", "minicpm3", "olmo3", "olmo_hybrid")}
+"""Families beside one of each kind of cache: with other rotations of positions, other gates."""
+
+
 def files_of(library: str, globs: Sequence[str]) -> dict[str, Path]:
     """The files of a library that match, by their names below the installed packages.
 

@@ -82,7 +82,10 @@ EXPECTED = {
     "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces"}),
     "InheritsSlotState": (
         Verdict.DIVERGED,
-        {"slot_reuse", "samplers", "invalid", "mixed_modality", "quantized", "structured"},
+        {
+            *("slot_reuse", "prompt_cache", "samplers", "invalid", "mixed_modality", "quantized"),
+            "structured",
+        },
     ),
     "ComputesGhostRows": (Verdict.LEAK, ENDS),
     "LosesTokenBetweenPieces": (Verdict.DIVERGED, PIECES),
@@ -97,7 +100,7 @@ EXPECTED = {
     "HalfAppliesInvalid": (Verdict.PROTOCOL, {"invalid"}),
     "WaitsForWholePrefill": (Verdict.HANG, {"invalid"}),
     "CrashesOnJoin": (Verdict.CRASH, JOINS),
-    "SaysUnsupported": (Verdict.UNSUPPORTED, {"window"}),
+    "SaysUnsupported": (Verdict.UNSUPPORTED, {"window", "prompt_cache"}),
     "NeverEnds": (
         Verdict.HANG,
         {"slot_reuse", "window", "prompt_cache", "samplers", "invalid"}

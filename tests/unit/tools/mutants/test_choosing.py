@@ -27,6 +27,22 @@ def test_the_cheapest_of_each_case_comes_first_family_by_family():
     assert in_order([A, B, C, D, E]) == (B, E, C, D, A)
 
 
+def test_another_schedule_comes_before_another_family():
+    twin = place("mamba2", "ragged", "a", 0.01)
+    others = [place("mamba2", f"rung{n}", "x", 1.0 + n) for n in range(8)]
+    ordered = in_order([A, B, twin, E, *others])
+    assert ordered[0] == twin
+    # Six cases of the first family, then what has another name, then the same in other families.
+    assert set(ordered[7:10]) == {*others[5:], B, E} - set(ordered[:7]) - set(ordered[10:])
+    assert ordered[-1] == A
+    assert len(ordered) == len(set(ordered)) == 12
+
+
+def test_half_precision_is_played_beside_float32():
+    half = Place("mlx_lm/llama/ragged/bfloat16/0", "b", 0.5, good=True)
+    assert set(in_order([A, B, half])[:2]) == {B, half}
+
+
 def test_a_bound_says_what_is_not_played():
     task = task_for("mlx_lm", mutants(1)[0], Reached((A, B, C, D, E), frozenset()), most=2)
     assert (task.places, task.reaching, task.unplayed) == ((B, E), 5, 2)

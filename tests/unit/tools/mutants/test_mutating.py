@@ -121,6 +121,17 @@ def test_a_data_class_keeps_its_fields():
     assert made(text) == ()
 
 
+def test_strings_that_are_the_same_number_are_no_change():
+    text = """
+        def f(x):
+            return float("inf") if x else "inf and more"
+    """
+    after = {new for _, new in changes("f", text)}
+    assert not any('float("INF")' in new for new in after)
+    assert any('float("XXinfXX")' in new for new in after)
+    assert any('"INF AND MORE"' in new for new in after)
+
+
 def test_what_is_no_python_is_refused():
     with pytest.raises(Exception, match="Syntax Error"):
         made("def f(:\n")

@@ -184,3 +184,31 @@ def test_the_same_code_is_known_as_such():
 def test_what_is_no_program_is_invalid():
     with pytest.raises(InvalidMutantError, match="it is no program"):
         PutIn(changed("a + b + c", "a +"))
+
+
+def test_a_default_that_a_call_reads_fails_and_one_that_it_gives_does_not(planted):
+    code, _ = planted
+    (changed, *_) = [
+        m for m in mutants_of("planted/code.py", SOURCE) if m.after.startswith("def add(a, b=2")
+    ]
+    put_in = PutIn(changed)
+    assert put_in.is_value
+    with put_in.unread():
+        assert code.add(1, 2) == 5
+        with pytest.raises(TypeError):
+            code.add(1)
+    assert code.add(1) == 4
+
+
+def test_a_constant_that_is_read_fails_wherever_it_was_imported(planted):
+    code, other = planted
+    put_in = PutIn(mutant("", "LIMIT = 4"))
+    with put_in.unread():
+        for read in (code.limited, other.limited_too):
+            with pytest.raises(TypeError):
+                read() + 1
+    assert (code.limited(), other.limited_too()) == (3, 3)
+
+
+def test_code_has_no_value_to_be_read(planted):
+    assert not PutIn(mutant("add", "return a - b + c")).is_value

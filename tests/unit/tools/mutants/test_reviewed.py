@@ -43,6 +43,19 @@ def test_a_function_may_have_a_reason_not_to_be_reached(reviewed):
     assert reviewed.why_unreached("model.py", "B.f") == ""
 
 
+def test_parts_of_the_text_may_be_left_open(tmp_path):
+    (tmp_path / "r.toml").write_text(
+        '[[equivalent]]\nmodule = "m.py"\nfunction = "A.*"\nbefore = "x = <any>"\n'
+        'reason = "x is not used"\noperator = "num*"\n'
+    )
+    reviewed = read_reviewed(tmp_path / "r.toml")
+    assert reviewed.equivalence(mutant()) == "x is not used"
+    assert reviewed.equivalence(mutant("x = [3]", "A.g")) == "x is not used"
+    assert reviewed.equivalence(mutant(function="B.f")) == ""
+    other = Mutant("m.py", "A.f", "number", "y = 1", "y = 2", 7, (7, 7), 0, 1, "2")
+    assert reviewed.equivalence(other) == ""
+
+
 def test_an_entry_that_names_nothing_is_found(reviewed):
     assert reviewed.unused([mutant()]) == ()
     assert [entry.function for entry in reviewed.unused([mutant("x = 3")])] == ["A.f"]

@@ -1,0 +1,106 @@
+"""A library's sampler beside the same rules written a second time, with the same random numbers.
+
+What a sampler draws differs between a batch and a single stream, which share no random numbers. So
+here it draws from a batch's logprobs, and what it draws is compared with what the rules give for
+each row: nucleus, least share, XTC and the likeliest, in mlx-lm's order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from conformance.backend.sampling import SamplerFn
+
+
+class ComparedSampler:
+    """Takes the likeliest token, so that a batch is comparable; what it would draw is kept.
+
+    Args:
+        library: the library's sampler, with random numbers of mlx's own state.
+        args: what it was made with, by mlx-lm's names.
+    """
+
+    def __init__(self, library: SamplerFn, args: Mapping[str, Any]) -> None:
+        self._library = library
+        self._args = args
+        self._calls = 0
+        self._drawn: list[tuple[mx.array, mx.array]] = []
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """``[rows, vocab]`` in, ``[rows]`` out."""
+        self._calls += 1
+        mx.random.seed(self._calls)
+        theirs = self._library(logprobs)
+        mx.random.seed(self._calls)
+        self._drawn.append((theirs, drawn_by_rules(logprobs, self._args)))
+        return mx.argmax(logprobs, axis=-1)
+
+    def drawn(self) -> list[tuple[list[int], list[int]]]:
+        """Of each call since the last time: the library's tokens, and those of the rules."""
+        found = [(_tokens(mine), _tokens(again)) for mine, again in self._drawn]
+        self._drawn.clear()
+        return found
+
+
+def _tokens(drawn: mx.array) -> list[int]:
+    return [int(token) for token in np.array(drawn).reshape(-1)]
+
+
+def drawn_by_rules(logprobs: mx.array, args: Mapping[str, Any]) -> mx.array:
+    """One token for each row of ``[rows, vocab]``, ``[rows]``.
+
+    Args:
+        args: ``temp``, ``top_p``, ``min_p``, ``min_tokens_to_keep``, ``xtc_probability``,
+            ``xtc_threshold``, ``xtc_special_tokens``, ``top_k``; a filter without its own is off.
+    """
+    left = logprobs  # -inf where a token was removed
+    if 0 < args.get("top_p", 0) < 1:
+        left = _nucleus(left, args["top_p"])
+    if args.get("min_p"):
+        left = _least_share(left, args["min_p"], args.get("min_tokens_to_keep", 1))
+    if args.get("xtc_probability"):
+        left = _without_likely(left, args)
+    if args.get("top_k"):
+        left = _removed(left, left < _at_rank(left, args["top_k"]))
+    return mx.random.categorical(left * (1.0 / args["temp"]))
+
+
+def _nucleus(left: mx.array, share: float) -> mx.array:
+    """The fewest tokens, from the likeliest, that have that share of the probability."""
+    falling = mx.sort(left, axis=-1)[:, ::-1]  # [rows, vocab]
+    probs = mx.exp(falling.astype(mx.float32))
+    sums = mx.cumsum(probs, axis=-1)
+    stay = (sums - probs) < share * sums[:, -1:]
+    edge = mx.take_along_axis(falling, stay.sum(axis=-1, keepdims=True) - 1, axis=-1)
+    return _removed(left, left < edge)
+
+
+def _least_share(left: mx.array, share: float, least: int) -> mx.array:
+    """Those with that share of the likeliest one's probability, and at least so many."""
+    low = left < left.max(axis=-1, keepdims=True) + math.log(share)
+    return _removed(left, low & (left < _at_rank(left, least)))
+
+
+def _without_likely(left: mx.array, args: Mapping[str, Any]) -> mx.array:
+    """At random, without all likely tokens but the least likely of them."""
+    probs = mx.softmax(left, axis=-1)
+    likely = probs > args.get("xtc_threshold", 0.1)
+    least = mx.where(likely, probs, mx.inf).min(axis=-1, keepdims=True)
+    special = mx.array(args.get("xtc_special_tokens", ()), mx.int32)
+    spared = (mx.arange(left.shape[-1])[:, None] == special[None]).any(axis=-1)  # [vocab]
+    filtered = _removed(left, (probs > least) & ~spared)
+    return mx.where(mx.random.uniform() > args["xtc_probability"], left, filtered)
+
+
+def _at_rank(left: mx.array, count: int) -> mx.array:
+    """The logprob of the token that is the last of so many from the likeliest, ``[rows, 1]``."""
+    return mx.sort(left, axis=-1)[:, ::-1][:, count - 1 : count]
+
+
+def _removed(left: mx.array, which: mx.array) -> mx.array:
+    return mx.where(which, mx.array(-mx.inf, left.dtype), left)

@@ -1,0 +1,33 @@
+"""What an engine says of its work beside tokens: counts, sizes, draws. It must be so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.checks.play import Play
+from conformance.core.trace import Trace
+from conformance.core.verdict import Finding, Verdict
+
+
+def check_claims(play: Play) -> list[Finding]:
+    """``protocol`` for the first claim of each kind that does not hold, in each run."""
+    return [finding for trace in play.traces[:2] for finding in _of_run(play, trace)]
+
+
+def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for step in trace.steps:
+        for claim in step.output.claims:
+            if claim.holds or claim.what in seen:
+                continue
+            seen.add(claim.what)
+            yield Finding(
+                Verdict.PROTOCOL,
+                "claims",
+                f"{claim.what}, step {step.index}: {claim.said}, and there are {claim.found}",
+                schedule=play.schedule.name,
+                mode=trace.mode,
+                expected=claim.found,
+                got=claim.said,
+                cause="what the engine reports is not computed from what it does",
+            )
