@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from conformance.core.counted import Counted
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
@@ -142,6 +143,10 @@ class Engine(ABC):
 
         With ``computed`` it is computed first. ``None`` without the capability ``WEIGHED``.
         """
+        return None
+
+    def counted(self) -> Counted | None:
+        """Its own statistics of all that it did; ``None`` if it keeps none."""
         return None
 
     def layers(self) -> Sequence[CachedLayer]:

@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.schedule import Stage, own_processors
 from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
+from conformance.plugins.mlx_vlm.counting import Counting
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
 from conformance.plugins.mlx_vlm.legacy.batch_embedding import embed_together
@@ -56,6 +58,7 @@ class MlxVlmEngine(Engine):
         self._reused: dict[int, int] = {}
         self._manager: Any = None
         self._draft_editor: DraftEditor | None = None
+        self._counting = Counting()
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """One ``insert`` for each request, as the server does, with its own embeddings."""
@@ -101,7 +104,9 @@ class MlxVlmEngine(Engine):
             self._draft_editor.begin_step(
                 [self._ids[u] for u in compat.decode_rows(self._generator)]
             )
-        progress, responses = self._generator.next()
+        with self._counting.measured():
+            progress, responses = self._generator.next()
+        self._counting.add(progress, self._ids)
         if self._manager is not None:
             lengths = [self._lengths.get(response.uid, 0) for response in responses]
             prefix_caching.require_stored(self._manager, max(lengths, default=0))
@@ -155,6 +160,12 @@ class MlxVlmEngine(Engine):
         used = prefix_caching.used_bytes(self._manager) if self._manager is not None else 0
         counts = (compat.nbytes(cache) for cache in compat.caches(self._generator))
         return used + sum(counts)
+
+    def counted(self) -> Counted | None:
+        """``BatchGenerator.stats`` and the reports of ``next``; before 0.5 there were neither."""
+        if self._generator is None or compat.embeds_together():
+            return None
+        return self._counting.counted(self._generator.stats(), reported=True)
 
     def layers(self) -> Sequence[CachedLayer]:
         """From the generation batch."""
