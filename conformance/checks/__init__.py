@@ -16,6 +16,7 @@ from conformance.checks.policy import check_policy
 from conformance.checks.probe import check_probes
 from conformance.checks.protocol import check_protocol
 from conformance.checks.stability import check_stability
+from conformance.checks.statistics import check_statistics
 from conformance.checks.store_rules import check_stored
 from conformance.checks.twins import check_twins
 
@@ -30,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     check_stability,
     check_dtypes,
     check_leak,
+    check_statistics,
     check_stored,
     check_claims,
     check_policy,

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from conformance.core.counted import Counted
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
@@ -38,6 +39,7 @@ class Capability(enum.StrEnum):
     PROCESSORS = "processors"  # logits processors for each request
     DEFAULTS = "defaults"  # a sampler and logits processors for requests that bring none
     STOP = "stop"  # stop sequences for each request
+    STOP_TOKENS = "stop_tokens"  # tokens that end any request, the same for all
     SEGMENTS = "segments"  # a prompt in given pieces
     PREFIX = "prefix"  # a request can continue from an extracted cache
     MEDIA = "media"  # images, videos or sounds beside text
@@ -142,6 +144,10 @@ class Engine(ABC):
 
         With ``computed`` it is computed first. ``None`` without the capability ``WEIGHED``.
         """
+        return None
+
+    def counted(self) -> Counted | None:
+        """Its own statistics of all that it did; ``None`` if it keeps none."""
         return None
 
     def layers(self) -> Sequence[CachedLayer]:

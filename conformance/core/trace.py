@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from conformance.core.counted import Counted
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.stored import Stored
 
@@ -229,6 +230,7 @@ class Trace:
         cache_bytes_at_end: bytes of caches still held after the last request ended.
         missed: descriptions of the triggers that never fired.
         kept: memory of the first request's cache at the end, if the schedule requests it.
+        counted: the engine's own statistics, where it keeps any.
     """
 
     schedule: Schedule
@@ -239,6 +241,7 @@ class Trace:
     cache_bytes_at_end: int | None = None
     missed: tuple[str, ...] = ()
     kept: KeptCache | None = None
+    counted: Counted | None = None
 
     def events(self, request_id: str) -> tuple[TokenEvent, ...]:
         """All events of one request, in order."""

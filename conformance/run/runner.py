@@ -107,11 +107,12 @@ class Run:
     def play(self) -> Trace:
         """Record the run; an exception in the engine ends it and is part of the record."""
         failure, out_of_steps, engine, held, kept = None, False, None, None, None
+        counted = None
         try:
             engine = self._engine_class(self._model, self._schedule.options)
             with self._counting():
                 out_of_steps = self._loop(engine)
-            held = engine.cache_bytes()
+            held, counted = engine.cache_bytes(), engine.counted()
             kept = self._weigh(engine)
         except Exception as error:
             if lacks := machine_problem(error):
@@ -129,6 +130,7 @@ class Run:
             cache_bytes_at_end=held,
             missed=tuple(_describe(item) for item in self._due) if failure is None else (),
             kept=kept,
+            counted=counted,
         )
 
     def _weigh(self, engine: Engine) -> KeptCache | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
-from conformance.scenarios import engine_sampling, lengthy
+from conformance.scenarios import engine_sampling, lengthy, stop_tokens
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, text_request, together
 from conformance.scenarios.scenario import Brief, Scenario
@@ -67,7 +67,7 @@ def _early_finish(brief: Brief) -> list[Schedule]:
     outputs = {LONG: 2, SHORT: 6, MEDIUM: 1, TWO: 4}
     requests = [text_request(brief, f"r{n}", n, max_tokens=out) for n, out in outputs.items()]
     plain = Schedule("early_finish", (together(*requests),))
-    schedules = [plain, lengthy.of_eight(brief)]
+    schedules = [plain, lengthy.of_eight(brief), *stop_tokens.schedules(brief)]
     # Engines in which requests arrive late have such schedules in `samplers`.
     if brief.capabilities & _LATE_DEFAULTS == {Capability.DEFAULTS}:
         schedules.append(engine_sampling.ends_apart(brief))
@@ -167,6 +167,7 @@ EARLY_FINISH = Scenario(
         seen.rows_together(4),
         seen.leaves_early(),
         seen.leaves_early(of=7).shown_in("of_eight"),
+        stop_tokens.witness().shown_in(stop_tokens.NAME),
     ),
 )
 SLOT_REUSE = Scenario(

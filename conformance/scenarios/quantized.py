@@ -48,7 +48,8 @@ def _quantized(brief: Brief) -> list[Schedule]:
         )
     first = next(iter(kinds.values()), TURBO)
     schedules = [_changing(brief, "plain", None)]
-    schedules += [_changing(brief, name, kv) for name, kv in (kinds | turbo).items()]
+    whole = {"turbo_whole": WHOLE} if turbo else {}
+    schedules += [_changing(brief, name, kv) for name, kv in (kinds | turbo | whole).items()]
     schedules += _unpadded(brief, dict(list(kinds.items())[:1]) | turbo)
     schedules += _starts(brief, SMALL if turbo else first)
     alone = dict(list(kinds.items())[:2]) | turbo | {"start": _from_start(first)}

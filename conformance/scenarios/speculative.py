@@ -17,6 +17,7 @@ from conformance.core.family import Family
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
 from conformance.core.token_choice import Sampler
 from conformance.scenarios import draft_witnesses as drafts
+from conformance.scenarios import stop_tokens
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
     LASTING,
@@ -123,9 +124,14 @@ def _image(brief: Brief, kind: str) -> Iterator[Schedule]:
 
 def _stopped(brief: Brief, kind: str) -> Iterator[Schedule]:
     """Stop sequences that end within a draft whose further tokens are right, and across two."""
+    options = _drafting(kind, BLOCK)
+    if brief.capabilities >= stop_tokens.NEEDS:
+        rows = _rows(brief, MANY, MANY, 3, MANY)
+        yield Schedule(
+            f"{kind}_stop_tokens", (together(*stop_tokens.stopping(brief, rows)),), options=options
+        )
     if Capability.STOP not in brief.capabilities:
         return
-    options = _drafting(kind, BLOCK)
     rows = _rows(brief, MANY, MANY, MANY)
     one, other = (brief.solo(row, options).tokens for row in rows[:2])
     stops = ((one[1:3],), (other[BLOCK : BLOCK + 2],), ())

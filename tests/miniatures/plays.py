@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from conformance.checks import Play
+from conformance.core.counted import Counted
 from conformance.core.numerics import Envelope, flat_envelope
 from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
 from conformance.core.trace import (
@@ -80,6 +81,7 @@ class Take:
     out_of_steps: bool = False
     held: int | None = 0
     kept: KeptCache | None = None
+    counted: Counted | None = None
 
     def event(self, name, index):
         """The moment of a request's token ``index``, and the place of its event there."""
@@ -135,6 +137,7 @@ class Take:
             out_of_steps=self.out_of_steps,
             cache_bytes_at_end=self.held,
             kept=self.kept,
+            counted=self.counted,
         )
 
 

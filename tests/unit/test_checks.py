@@ -18,6 +18,7 @@ from miniatures.plays import NOISE, Script
 
 from conformance import checks
 from conformance.checks import CHECKS
+from conformance.core.counted import Counted, Pace
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.stored import KeptSequence, StoreCall, Stored
@@ -240,11 +241,16 @@ def total_miscounted(script):
     script.free.moments[1].stored = (call,)
 
 
+def output_tokens_not_counted(script):
+    script.free.counted = Counted(Pace(0, 0.0, 0.0), Pace(1), peak=1.0, wall=1.0)
+
+
 V = Verdict
 FIRES = {
     total_miscounted: {("store_rules", V.LEAK)},
     miscounted: {("claims", V.PROTOCOL)},
     kept_cache_given_away: {("store_rules", V.PROTOCOL)},
+    output_tokens_not_counted: {("statistics", V.PROTOCOL)},
     state_cast_down: {("dtypes", V.DRIFT)},
     arrays_of_all_steps_kept: {("leak", V.LEAK)},
     kept_prefix_not_found: {("store_rules", V.PROTOCOL)},

@@ -11,6 +11,7 @@ import numpy as np
 from conformance.backend.cache_entries import floating
 from conformance.backend.sampling import ForcedSampler, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
+from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
@@ -26,6 +27,7 @@ from conformance.core.trace import (
 )
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.claims import Claims
+from conformance.plugins.mlx_lm.counting import Counting
 from conformance.plugins.mlx_lm.prefix_caching import PrefixCache, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
@@ -46,6 +48,7 @@ class MlxLmEngine(Engine):
         self._generator = compat.make_generator(model, options)
         self._claims = Claims(self._generator)
         self._options = options
+        self._counting = Counting(self._generator)
         self._ids: dict[int, str] = {}
         self._progress: dict[int, int] = {}
         self._finished_caches: dict[str, Any] = {}
@@ -114,7 +117,8 @@ class MlxLmEngine(Engine):
 
     def step(self) -> StepOutput:
         """One ``next()``: a decode step for the rows that decode, then one piece of prefill."""
-        prompt_responses, responses = self._claims.next()
+        with self._counting.measured():
+            prompt_responses, responses = self._claims.next()
         processed: dict[str, int] = {}
         before_decoding = 0
         for response in prompt_responses:
@@ -168,6 +172,10 @@ class MlxLmEngine(Engine):
     def cache_bytes(self) -> int | None:
         """From the generator's own count."""
         return compat.cache_bytes(self._generator)
+
+    def counted(self) -> Counted | None:
+        """From ``BatchGenerator.stats``."""
+        return self._counting.counted()
 
     def layers(self) -> Sequence[CachedLayer]:
         """Of the batch that decodes."""

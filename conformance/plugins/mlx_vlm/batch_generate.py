@@ -6,6 +6,7 @@ server's, with defects of its own. Images go with the first prompts, one each, g
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -16,12 +17,14 @@ from mlx_vlm.prompt_utils import apply_chat_template
 from mlx_vlm.utils import prepare_inputs
 
 from conformance.backend.sampling import SamplerFn
+from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.counting import counted
 from conformance.plugins.mlx_vlm.inputs import in_numpy
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
@@ -50,6 +53,7 @@ class MlxVlmBatchGenerate(Engine):
         self._loaded = model.fresh()
         self._options = options
         self._queued: list[Submission] = []
+        self._counted: Counted | None = None
 
     @classmethod
     def uncut(cls, model: LoadedModel) -> str:
@@ -78,6 +82,7 @@ class MlxVlmBatchGenerate(Engine):
         stopping = _tokenizer(self._loaded.processor).stopping_criteria
         # Not `reset`, which falls back to the tokenizer's own stop tokens.
         stopping.eos_token_ids = []
+        start = time.perf_counter()
         output: Any = compat.generation().batch_generate(
             self._loaded.model,
             self._loaded.processor,
@@ -88,6 +93,7 @@ class MlxVlmBatchGenerate(Engine):
             sampler=recorder,
             **({"logits_processors": processors} if processors else {}),
         )
+        self._counted = counted(output.stats, time.perf_counter() - start)
         events = [
             event
             for row, text in zip(rows, output.texts, strict=True)
@@ -101,6 +107,10 @@ class MlxVlmBatchGenerate(Engine):
 
     def close(self) -> None:
         """Nothing is left after the call."""
+
+    def counted(self) -> Counted | None:
+        """Of the call, which is one."""
+        return self._counted
 
     def stages(self) -> Mapping[str, Stage]:
         """All requests before the call are queued."""

@@ -7,11 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import Drafting, EngineOptions
-from conformance.core.schedule import Stage, own_processors
+from conformance.core.errors import Unsupported
+from conformance.core.schedule import Request, Stage, own_processors
 from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
+from conformance.plugins.mlx_vlm.counting import Counting
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
 from conformance.plugins.mlx_vlm.legacy.batch_embedding import embed_together
@@ -19,9 +22,9 @@ from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
 from conformance.plugins.mlx_vlm.sampling import (
     ForcedRowsSampler,
-    endless_processor,
     make_processors,
     make_sampler,
+    stopping_processor,
 )
 
 # The token of an event that has none.
@@ -32,7 +35,7 @@ class MlxVlmEngine(Engine):
     """Continuous batching as mlx-vlm's server does it: one embedding call for each request.
 
     It has no samplers, stop sequences or prompt segments per request, and returns no cache: those
-    scenarios do not apply.
+    scenarios do not apply. Stop tokens are the generator's, for all requests.
     """
 
     name: ClassVar[str] = "mlx_vlm"
@@ -53,9 +56,11 @@ class MlxVlmEngine(Engine):
         self._ids: dict[int, str] = {}
         self._lengths: dict[int, int] = {}
         self._forced: dict[int, tuple[int, ...]] = {}
+        self._stops: set[int] = set()
         self._reused: dict[int, int] = {}
         self._manager: Any = None
         self._draft_editor: DraftEditor | None = None
+        self._counting = Counting()
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """One ``insert`` for each request, as the server does, with its own embeddings."""
@@ -63,6 +68,7 @@ class MlxVlmEngine(Engine):
             self._generator = self._make(any(s.forced for s in submissions))
         for submission in submissions:
             request = submission.request
+            self._stops |= stop_tokens(request)
             options: dict[str, Any] = {}
             if own := own_processors(request, self._options):
                 options["logits_processors"] = [make_processors(own)]
@@ -101,7 +107,9 @@ class MlxVlmEngine(Engine):
             self._draft_editor.begin_step(
                 [self._ids[u] for u in compat.decode_rows(self._generator)]
             )
-        progress, responses = self._generator.next()
+        with self._counting.measured():
+            progress, responses = self._generator.next()
+        self._counting.add(progress, self._ids)
         if self._manager is not None:
             lengths = [self._lengths.get(response.uid, 0) for response in responses]
             prefix_caching.require_stored(self._manager, max(lengths, default=0))
@@ -156,6 +164,12 @@ class MlxVlmEngine(Engine):
         counts = (compat.nbytes(cache) for cache in compat.caches(self._generator))
         return used + sum(counts)
 
+    def counted(self) -> Counted | None:
+        """``BatchGenerator.stats`` and the reports of ``next``; before 0.5 there were neither."""
+        if self._generator is None or compat.embeds_together():
+            return None
+        return self._counting.counted(self._generator.stats(), reported=True)
+
     def layers(self) -> Sequence[CachedLayer]:
         """From the generation batch."""
         if self._generator is None:
@@ -189,7 +203,9 @@ class MlxVlmEngine(Engine):
         if self._options.prefix_caching is not None:
             self._manager = prefix_caching.make_manager(self._options.prefix_caching)
             options["apc_manager"] = self._manager
-        made = compat.make_generator(model, endless_processor(), self._options, **options)
+        made = compat.make_generator(
+            model, stopping_processor(self._stops), self._options, **options
+        )
         if self._manager is not None:
             prefix_caching.require(made)
         return made
@@ -243,6 +259,17 @@ class MlxVlmEngine(Engine):
             token_logprob=float(response.token_logprob) if self._draft_editor is None else None,
             finish_reason=FinishReason(reason) if reason is not None else None,
         )
+
+
+def stop_tokens(request: Request) -> set[int]:
+    """The tokens that end a request.
+
+    Raises:
+        Unsupported: it has stop sequences of several tokens.
+    """
+    if any(len(sequence) != 1 for sequence in request.stop):
+        raise Unsupported("mlx-vlm does not support stop sequences of several tokens")
+    return {token for (token,) in request.stop}
 
 
 def _row(pairs: Sequence[tuple[int, float]] | None) -> np.ndarray | None:

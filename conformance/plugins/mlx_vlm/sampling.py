@@ -1,8 +1,8 @@
-"""What mlx-vlm samples with: logits processors, forced tokens, and no stopping criterion."""
+"""What mlx-vlm samples with: logits processors, forced tokens, and stop tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,13 +60,16 @@ class ForcedRowsSampler:
         return self.sample_target(logprobs, row_ids=[], positions=self._positions())
 
 
-def endless_processor() -> Any:
-    """What the generator needs of a processor, with a stopping criterion that never holds."""
+def stopping_processor(stops: Collection[int]) -> Any:
+    """What the generator needs of a processor, with a stopping criterion: any of these tokens.
 
-    class Never:
+    Tokens that are added to ``stops`` later end requests from then on.
+    """
+
+    class Stopping:
         def add_eos_token_ids(self, _: object = None) -> None: ...
 
-        def __call__(self, _: int) -> bool:
-            return False
+        def __call__(self, token: int) -> bool:
+            return token in stops
 
-    return SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Never()))
+    return SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Stopping()))

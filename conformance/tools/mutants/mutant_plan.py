@@ -11,7 +11,7 @@ from conformance.core.errors import ConformanceError
 from conformance.report.mutants import Fate, Mutant, MutantResult
 from conformance.run.registry import Registry, select
 from conformance.tools.mutants.choosing import Task, sample, task_for
-from conformance.tools.mutants.reach import Map, Reach, ReachFolder, reach_key
+from conformance.tools.mutants.reach import Map, Reach, ReachFolder, merged, reach_key
 from conformance.tools.mutants.reviewed import Reviewed
 from conformance.tools.mutants.targets import BESIDE, needing_extra
 
@@ -29,21 +29,44 @@ class Recording:
         """What was recorded before, of the same code."""
         return ReachFolder().read(self.library, self.family, self._key(registry))
 
-    def make(self, registry: Registry) -> Reach:
-        """Play all of its cases and keep what they run.
+    def scenarios(self, registry: Registry) -> tuple[str, ...]:
+        """Those that the family plays: each can be recorded by itself."""
+        family = registry.families[self.library, self.family]
+        found = {
+            scenario.name: None
+            for engine in registry.engines.values()
+            if engine.library == self.library
+            for scenario in registry.scenarios_for(engine, family)
+            if not scenario.oracle_only
+        }
+        return tuple(found)
+
+    def make(self, registry: Registry, scenario: str) -> Reach:
+        """Play its cases of one scenario.
 
         Raises:
             ModelError: the family's model can't be loaded.
             ConformanceError: coverage.py is not installed.
         """
-        key = self._key(registry)
         with needing_extra():
             recording = importlib.import_module("conformance.tools.mutants.line_recording")
+        key, scenarios = self._key(registry), (scenario,)
         found: Reach = recording.reach_of(
-            registry, self.library, self.family, self.files, key=key, seed=self.seed
+            registry,
+            self.library,
+            self.family,
+            self.files,
+            key=key,
+            seed=self.seed,
+            scenarios=scenarios,
         )
-        ReachFolder().write(found)
         return found
+
+    def keep(self, parts: Sequence[Reach]) -> Reach:
+        """What was recorded of its scenarios, as one, and kept for later runs."""
+        whole = merged(parts)
+        ReachFolder().write(whole)
+        return whole
 
     def _key(self, registry: Registry) -> str:
         return reach_key(registry.families[self.library, self.family], self.files, self.seed)

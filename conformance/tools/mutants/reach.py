@@ -75,6 +75,30 @@ class Reach(msgspec.Struct, frozen=True):
         return tuple(numbers[found[module]] if module in found else 0 for found in self.lines)
 
 
+def merged(parts: Sequence[Reach]) -> Reach:
+    """The record of a family of which some cases are in each of ``parts``."""
+    first = parts[0]
+    sets: dict[str, int] = {}
+    single: dict[str, int] = {}
+    lines: list[dict[str, int]] = []
+    for part in parts:
+        for module, bits in part.single.items():
+            single[module] = single.get(module, 0) | int(bits, 16)
+        lines += [
+            {module: sets.setdefault(part.sets[at], len(sets)) for module, at in found.items()}
+            for found in part.lines
+        ]
+    return Reach(
+        first.key,
+        first.library,
+        first.family,
+        {module: f"{bits:x}" for module, bits in single.items()},
+        tuple(place for part in parts for place in part.places),
+        tuple(lines),
+        tuple(sets),
+    )
+
+
 class Reached(msgspec.Struct, frozen=True):
     """Where a mutant's code runs.
 

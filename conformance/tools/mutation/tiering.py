@@ -27,7 +27,7 @@ QUICK_RATE = 0.98
 OF_KINDS: Globs = {
     "cancelled": ("decode_of_eight",),
     "chunked": ("long",),
-    "early_finish": ("defaults", "of_eight"),
+    "early_finish": ("defaults", "of_eight", "stop_tokens"),
     "held": ("*",),
     "invalid": ("*",),
     "kept": ("*",),

@@ -79,7 +79,8 @@ def needed(schedule):
     if any(r.processors for r in requests):
         used.add(Capability.PROCESSORS)
     if any(r.stop for r in requests):
-        used.add(Capability.STOP)
+        alike = len({r.stop for r in requests}) == 1 and all(len(s) == 1 for s in requests[0].stop)
+        used.add(Capability.STOP_TOKENS if alike else Capability.STOP)
     if any(r.segments for r in requests):
         used.add(Capability.SEGMENTS)
     if any(r.continues for r in requests):

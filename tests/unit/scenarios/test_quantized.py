@@ -49,7 +49,7 @@ def test_a_library_without_turboquant_is_asked_for_none():
     assert {kv.scheme for kv in kinds} == {"uniform"}
     assert {s.options.kv.start for name, s in found.items() if "start" in name} == {START}
     assert set(schedules(64)) - set(found) == {
-        *("turbo", "unpadded_turbo", "alone_turbo", "image_turbo"),
+        *("turbo", "turbo_whole", "unpadded_turbo", "alone_turbo", "image_turbo"),
     }
 
 

@@ -106,6 +106,9 @@ PROOFS = {
         "4 rows in one decode call": ONE_BY_ONE,
         "a row that ends before others": ONE_BY_ONE,
         "a row that ends before others of 7": ONE_BY_ONE,
+        "a row that ends with its first token, beside rows that do not": Fake(
+            schedules=without_stops
+        ),
     },
     "slot_reuse": {
         "a request that waits for a slot": MORE_SLOTS,

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -118,6 +119,13 @@ class _Library:
         ]
 
 
+class _Part(NamedTuple):
+    """A scenario of a family: its lines are recorded by a process of its own."""
+
+    of: Recording
+    scenario: str
+
+
 def _libraries(wanted: Wanted) -> tuple[str, ...]:
     """Those named, else those of the modules named, else all."""
     of_modules = dict.fromkeys(glob.partition("/")[0] for glob in wanted.modules)
@@ -129,20 +137,25 @@ def _libraries(wanted: Wanted) -> tuple[str, ...]:
 def _reaches(
     registry: Registry, recordings: Sequence[Recording], console: Console, *, jobs: int | None
 ) -> list[Reach]:
-    """What each family's schedules run; recorded where it is not known."""
+    """What each family's schedules run; recorded where it is not known, by scenario."""
     known = [recording.known(registry) for recording in recordings]
-    todo = [r for r, reach in zip(recordings, known, strict=True) if reach is None]
-    found = [reach for reach in known if reach is not None]
+    unknown = [r for r, reach in zip(recordings, known, strict=True) if reach is None]
+    todo = [_Part(r, scenario) for r in unknown for scenario in r.scenarios(registry)]
+    parts: dict[str, list[Reach | str]] = {recording.family: [] for recording in unknown}
     with (
         console.status("recording lines") as status,
         contextlib.closing(as_they_come(_record, todo, jobs=jobs, on_crash=_crashed)) as done,
     ):
-        for index, reach in done:
-            if isinstance(reach, Reach):
-                found.append(reach)
-            else:
-                console.print(f"{todo[index].family}: left out: {reach}", soft_wrap=True)
-            status.update(f"lines of {len(found)} of {len(recordings)} families")
+        for number, (index, reach) in enumerate(done, start=1):
+            parts[todo[index].of.family].append(reach)
+            status.update(f"lines of {number} of {len(todo)} scenarios")
+    found = [reach for reach in known if reach is not None]
+    for recording in unknown:
+        own = parts[recording.family]
+        if wrong := [part for part in own if isinstance(part, str)]:
+            console.print(f"{recording.family}: left out: {wrong[0]}", soft_wrap=True)
+        else:
+            found.append(recording.keep([part for part in own if isinstance(part, Reach)]))
     if not found:
         raise ConformanceError("there is no family whose cases could be played")
     return sorted(found, key=lambda reach: reach.family)
@@ -202,12 +215,12 @@ def _registry() -> Registry:
     return build_registry()
 
 
-def _record(recording: Recording) -> Reach | str:
+def _record(part: _Part) -> Reach | str:
     try:
-        return recording.make(_registry())
+        return part.of.make(_registry(), part.scenario)
     except Exception as error:  # noqa: BLE001 - whatever a library raises costs its family alone
         return str(error) or repr(error)
 
 
-def _crashed(_: Recording) -> str:
+def _crashed(_: _Part) -> str:
     return "its process crashed"

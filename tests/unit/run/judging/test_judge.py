@@ -94,7 +94,7 @@ EXPECTED = {
     "KeepsFirstSampler": (Verdict.DIVERGED, {"samplers"}),
     "ShiftsProcessors": (Verdict.DIVERGED, {"samplers", "structured"}),
     "MovesGrammarsLate": (Verdict.DIVERGED, {"structured"}),
-    "StopsLate": (Verdict.PROTOCOL, {"stop_sequences"}),
+    "StopsLate": (Verdict.PROTOCOL, {"stop_sequences", "early_finish"}),
     "AcceptsInvalid": (Verdict.PROTOCOL, {"invalid"}),
     "RefusesUnclearly": (Verdict.PROTOCOL, {"invalid"}),
     "HalfAppliesInvalid": (Verdict.PROTOCOL, {"invalid"}),

@@ -4,7 +4,16 @@ from pathlib import Path
 
 from conformance.core.family import Facts, Family
 from conformance.report.mutants import Mutant
-from conformance.tools.mutants.reach import Map, Place, Reach, ReachFolder, ranges, reach_key, span
+from conformance.tools.mutants.reach import (
+    Map,
+    Place,
+    Reach,
+    ReachFolder,
+    merged,
+    ranges,
+    reach_key,
+    span,
+)
 
 ONE = Place("mlx_lm/llama/ragged/float32/0", "a", 0.1, good=True)
 TWO = Place("mlx_lm/llama/wide/float32/0", "b", 0.2, good=True)
@@ -26,6 +35,26 @@ def test_a_mutant_is_reached_where_a_line_of_its_statement_runs():
     assert where.reached(mutant(5, 9)).places == (ONE, TWO)
     assert where.reached(mutant(6, 8)).places == ()
     assert where.reached(mutant(3, 9, "other.py")).places == ()
+
+
+def test_the_record_of_a_family_is_put_together_of_parts():
+    one = reach()
+    other = Reach(
+        "k",
+        "mlx_lm",
+        "llama",
+        {"m.py": f"{span(7, 7):x}", "n.py": "2"},
+        (ONE, TWO),
+        ({"m.py": 0}, {"n.py": 1}),
+        (f"{span(9, 9):x}", f"{span(1, 1):x}"),
+    )
+    whole = merged([one, other])
+    assert whole.places == (ONE, TWO, ONE, TWO)
+    assert whole.sets == (*one.sets, f"{span(1, 1):x}")
+    assert whole.of("m.py") == (*one.of("m.py"), *other.of("m.py"))
+    assert whole.of("n.py") == (0, 0, 0, span(1, 1))
+    assert whole.single == {"m.py": f"{span(3, 3) | span(7, 7):x}", "n.py": "2"}
+    assert merged([one]) == one
 
 
 def test_what_the_single_stream_runs_is_known():
