@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from conformance.core.schedule import Schedule, Stage
+from conformance.core.pooled import Pooled
 from conformance.core.stored import Stored
 
 
@@ -88,6 +89,7 @@ class StepOutput:
             because their cache was kept from an earlier request.
         drafted: for each request, the number of tokens drafted and then verified in this step.
         stored: calls of the store of kept sequences since the step before, where it is known.
+        pooled: calls of the pool of kept prefixes since the step before, where it is known.
     """
 
     events: tuple[TokenEvent, ...] = ()
@@ -95,6 +97,7 @@ class StepOutput:
     reused: Mapping[str, int] = field(default_factory=dict)
     drafted: Mapping[str, int] = field(default_factory=dict)
     stored: tuple[Stored, ...] = ()
+    pooled: tuple[Pooled, ...] = ()
 
 
 @dataclass(frozen=True)

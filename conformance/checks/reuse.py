@@ -1,0 +1,59 @@
+"""Nothing is reused that no earlier request had: its tenant, its media, its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+from conformance.checks.play import Play
+from conformance.core.schedule import Media, Request
+from conformance.core.trace import Trace
+from conformance.core.verdict import Finding, Verdict
+
+
+def check_reused(play: Play) -> list[Finding]:
+    """``protocol`` for a reused part that no other request of the same tenant begins with."""
+    return [finding for trace in play.traces[:2] for finding in _of_run(play, trace)]
+
+
+def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
+    reused = {name: n for step in trace.steps for name, n in step.output.reused.items()}
+    asked = {request.request_id: request for request in play.schedule.requests}
+    spoken = {name: _sequence(request, trace) for name, request in asked.items()}
+    for name in sorted(reused.keys() & asked.keys()):
+        mine, count = asked[name], reused[name]
+        shared = (
+            _common(mine.prompt, spoken[other.request_id])
+            for other in asked.values()
+            if other is not mine
+            and other.tenant == mine.tenant
+            and _before(other, count) == _before(mine, count)
+        )
+        most = max(shared, default=0)
+        if count > most:
+            yield Finding(
+                Verdict.PROTOCOL,
+                "reuse",
+                "reused more of a prompt than any other request of its tenant begins with",
+                schedule=play.schedule.name,
+                mode=trace.mode,
+                request_id=name,
+                expected=f"at most {most} tokens",
+                got=f"{count} tokens",
+                cause="kept prefixes are found by less than they depend on",
+            )
+
+
+def _sequence(request: Request, trace: Trace) -> tuple[int, ...]:
+    events = (event for step in trace.steps for event in step.output.events)
+    said = (event.token for event in events if event.request_id == request.request_id)
+    return (*request.prompt, *said)
+
+
+def _before(request: Request, count: int) -> list[Media]:
+    """The media that begin in the first tokens, or have no place among them."""
+    return [medium for medium in request.media if medium.span[0] < count]
+
+
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
