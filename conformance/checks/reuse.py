@@ -19,11 +19,11 @@ def check_reused(play: Play) -> list[Finding]:
 def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
     reused = {name: n for step in trace.steps for name, n in step.output.reused.items()}
     asked = {request.request_id: request for request in play.schedule.requests}
-    spoken = {name: _sequence(request, trace) for name, request in asked.items()}
+    sequences = {name: _sequence(request, trace) for name, request in asked.items()}
     for name in sorted(reused.keys() & asked.keys()):
         mine, count = asked[name], reused[name]
         shared = (
-            _common(mine.prompt, spoken[other.request_id])
+            _common(mine.prompt, sequences[other.request_id])
             for other in asked.values()
             if other is not mine
             and other.tenant == mine.tenant

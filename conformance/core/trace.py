@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from conformance.core.schedule import Schedule, Stage
 from conformance.core.pooled import Pooled
+from conformance.core.schedule import Schedule, Stage
 from conformance.core.stored import Stored
 
 

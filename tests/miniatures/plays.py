@@ -65,6 +65,8 @@ class Moment:
     alive: object = None
     layers: tuple = ()
     stored: tuple = ()
+    pooled: tuple = ()
+    reused: dict = field(default_factory=dict)
     processed: dict = field(default_factory=dict)
 
 
@@ -114,7 +116,12 @@ class Take:
                     index=index,
                     stages=m.stages,
                     output=StepOutput(
-                        tuple(m.events), m.processed, drafted=m.drafted, stored=m.stored
+                        tuple(m.events),
+                        m.processed,
+                        drafted=m.drafted,
+                        stored=m.stored,
+                        pooled=m.pooled,
+                        reused=m.reused,
                     ),
                     forwards=tuple(m.forwards),
                     probes=tuple(m.probes),

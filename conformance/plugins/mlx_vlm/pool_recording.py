@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,14 +26,15 @@ class PoolRecording:
         self._times_first = times_first
         self._calls: list[Pooled] = []
         self._names: dict[int, Prefix] = {}
-        for name, record in {
+        recorded: dict[str, Callable[..., Any]] = {
             "lookup_prefix": self._find,
             "store_kv_blocks": self._keep,
             "release": self._release,
             "lookup_exact_cache": partial(self._search, PoolCall.FIND_SNAPSHOT),
             "lookup_prefix_disk_cache": partial(self._search, PoolCall.FIND_ON_DISK),
             "store_exact_cache": self._keep_snapshot,
-        }.items():
+        }
+        for name, record in recorded.items():
             setattr(manager, name, partial(record, getattr(manager, name)))
 
     def calls(self) -> tuple[Pooled, ...]:
@@ -75,24 +76,11 @@ class PoolRecording:
             self._note(PoolCall.RELEASE, (), 0, released=names)
 
     def _search(
-        self,
-        call: PoolCall,
-        right: Any,
-        tokens: Sequence[int],
-        extra_hash: int = 0,
-        max_prefix_tokens: int | None = None,
-        min_prefix_tokens: int = 0,
-        **options: Any,
+        self, call: PoolCall, right: Any, tokens: Sequence[int], extra_hash: int = 0, **options: Any
     ) -> Any:
-        most = self._manager.memory_max_bytes
-        found = right(
-            tokens,
-            extra_hash=extra_hash,
-            max_prefix_tokens=max_prefix_tokens,
-            min_prefix_tokens=min_prefix_tokens,
-            **options,
-        )
-        self._note(call, tokens, extra_hash, least=min_prefix_tokens, found=found[1], most=most)
+        most, least = self._manager.memory_max_bytes, options.get("min_prefix_tokens", 0)
+        found = right(tokens, extra_hash=extra_hash, **options)
+        self._note(call, tokens, extra_hash, least=least, found=found[1], most=most)
         return found
 
     def _keep_snapshot(
@@ -120,7 +108,8 @@ class PoolRecording:
 
     def _note(self, call: PoolCall, tokens: Sequence[int], salt: int, **more: Any) -> None:
         manager = self._manager
-        free, block = [], manager._free_head
+        free: list[Any] = []
+        block = manager._free_head
         while block is not None and len(free) <= manager.num_blocks:
             free.append(block)
             block = block.next

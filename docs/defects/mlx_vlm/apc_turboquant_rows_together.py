@@ -14,7 +14,7 @@ from mlx_vlm.turboquant import BatchTurboQuantKVCache
 
 
 def main() -> int:
-    print(f"mlx-vlm {version('mlx-vlm')}: a cache of two rows is told of padding at their ends")
+    print(f"mlx-vlm {version('mlx-vlm')}: a cache of two rows with padding at their ends")
     made = {
         "float": BatchKVCache([0, 0]),
         "8 bits": BatchQuantizedKVCache([0, 0], bits=8),

@@ -36,8 +36,7 @@ def newest_block_given_up(hits: Hits) -> Patch:
             return right(self, cached_only=cached_only)
         hits.hit()
         with replace(self, "_free_head", newest):
-            found = right(self, cached_only=cached_only)
-        return found
+            return right(self, cached_only=cached_only)
 
     return wrap(_manager(), "_evict_lru", evict)
 

@@ -75,7 +75,9 @@ def rows_of_turboquant_are_prepared(hits: Hits) -> Patch:
         hits.hit()
 
         def moved(array: mx.array, _: int) -> mx.array:
-            return _caches.dynamic_roll(array[:, :, : self._idx], padding[:, None], axis=2)
+            held = array[:, :, : self._idx]
+            rolled: mx.array = _caches.dynamic_roll(held, padding[:, None], axis=2)
+            return rolled
 
         self.keys = _turboquant._map_state(self.keys, moved)
         self.values = _turboquant._map_state(self.values, moved)
