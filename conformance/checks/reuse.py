@@ -26,6 +26,7 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
             _common(mine.prompt, sequences[other.request_id])
             for other in asked.values()
             if other is not mine
+            and _first(trace, other) <= _first(trace, mine)
             and other.tenant == mine.tenant
             and _before(other, count) == _before(mine, count)
         )
@@ -42,6 +43,13 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
                 got=f"{count} tokens",
                 cause="kept prefixes are found by less than they depend on",
             )
+
+
+def _first(trace: Trace, request: Request) -> int:
+    """The first step that knows of a request."""
+    name = request.request_id
+    known = (step.index for step in trace.steps if name in {**step.stages, **step.output.processed})
+    return next(known, 0)
 
 
 def _sequence(request: Request, trace: Trace) -> tuple[int, ...]:

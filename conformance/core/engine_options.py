@@ -46,7 +46,8 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its end.
     ``max_bytes`` bounds kept and live caches together, for engines with such an option;
     ``times_first`` bounds kept ones alone, as a multiple of the bytes of the first one kept; 0
-    keeps none in memory. With ``disk`` they are kept in files, too.
+    keeps none in memory. With ``disk`` they are kept in files, too; with ``restarts`` the engine is
+    made anew, with the same files, before each request that comes while no other is at work.
     """
 
     blocks: int = 64
@@ -56,6 +57,7 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     max_bytes: int | None = None
     times_first: float | None = None
     disk: bool = False
+    restarts: bool = False
 
 
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""The record of a pool of kept prefixes, in blocks or as snapshots: its calls, and what it holds."""
+"""The record of a pool of kept prefixes, blocks or snapshots: its calls, and what it holds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class PoolCall(enum.StrEnum):
     RELEASE = "release"  # hold blocks no more
     FIND_SNAPSHOT = "find_snapshot"  # the longest snapshot that a prompt begins with
     KEEP_SNAPSHOT = "keep_snapshot"  # keep all caches of a prompt
+    RESTART = "restart"  # the server is started anew: what is in files is all that is kept
     FIND_ON_DISK = "find_on_disk"  # the blocks in files that a prompt begins with
 
 

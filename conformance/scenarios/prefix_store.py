@@ -117,13 +117,18 @@ def _served(brief: Brief) -> Schedule:
 
 
 def _files(brief: Brief) -> Iterator[Schedule]:
-    """Kept in files alone, and in files behind a pool that has too little room."""
+    """Kept in files alone, behind a pool that has too little room, and by a server before.
+
+    All of one tenant, so that the key is not that of nobody.
+    """
     bounds = {
-        "files_alone": _caching(disk=True, times_first=0),
+        "files_alone": _caching(disk=True, times_first=0, snapshots=0),
         "files_behind": _caching(disk=True, blocks=3, snapshots=1),
+        "files_of_before": _caching(disk=True, restarts=True),
     }
+    asked = [replace(request, tenant="a") for request in _texts(brief)]
     for name, bound in bounds.items():
-        yield _one_by_one(name, _texts(brief), EngineOptions(prefix_caching=bound))
+        yield _one_by_one(name, asked, EngineOptions(prefix_caching=bound))
 
 
 def _tenants(brief: Brief) -> Schedule:
@@ -203,7 +208,7 @@ PREFIX_STORE = Scenario(
         reuse.hit(),
         pool.given_up().shown_in("by_number", "by_bytes"),
         pool.held_by_rows().shown_in("held"),
-        pool.from_files().shown_in("files_alone"),
+        pool.from_files().shown_in("files_alone", "files_of_before"),
         pool.behind_memory().shown_in("files_behind"),
         pool.tenants_apart().shown_in("tenants"),
     ),

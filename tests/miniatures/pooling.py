@@ -4,7 +4,7 @@ import dataclasses
 
 import msgspec
 
-from conformance.checks.pool_rules import Rules
+from conformance.checks.pool_state import Rules
 from conformance.core.engine import Capability
 from conformance.core.pooled import PoolCall, Pooled, Prefix
 from miniatures.caching import KeepsPrefixes
@@ -26,6 +26,11 @@ class KeepsAPool(KeepsPrefixes):
         self.rules = Rules(caching) if caching is not None else None
         self.most = 0 if caching is not None and caching.times_first == 0 else PLENTY
 
+    def insert(self, submissions):
+        if self.names and self.rules.caching.restarts and not (self.queue or self.decode):
+            self.call(PoolCall.RESTART)
+        super().insert(submissions)
+
     def step(self):
         output = super().step()
         made, self.calls = tuple(self.calls), []
@@ -41,9 +46,9 @@ class KeepsAPool(KeepsPrefixes):
             "free": tuple(self.rules.free),
             "held": dict(self.rules.held),
             "sizes": dict(self.rules.sizes),
-            "counted": {"resident_bytes": sum(self.rules.sizes.values())},
         }
-        self.calls.append(Pooled(kind, prefix, found=found, **(kept | more)))
+        after = Pooled(kind, prefix, found=found, **(kept | more))
+        self.calls.append(dataclasses.replace(after, counted=self.rules.counted(after)))
         return found
 
     def reuse(self, row):

@@ -18,6 +18,7 @@ from miniatures.plays import NOISE, Script
 
 from conformance import checks
 from conformance.checks import CHECKS
+from conformance.checks.pool_state import Rules
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
 from conformance.core.pooled import PoolCall, Pooled, Prefix
 from conformance.core.schedule import Stage
@@ -245,7 +246,7 @@ def kept_block_not_found(script):
 
 
 def bytes_of_a_block_not_counted(script):
-    _pooled(script, _kept_in_pool(counted={"resident_bytes": 0}))
+    _pooled(script, _kept_in_pool(counted=Rules(PrefixCaching()).counts))
 
 
 def prefix_of_nobody_reused(script):

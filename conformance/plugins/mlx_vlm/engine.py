@@ -63,6 +63,9 @@ class MlxVlmEngine(Engine):
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """One ``insert`` for each request, as the server does, with its own embeddings."""
+        caching = self._options.prefix_caching
+        if self._generator is not None and caching is not None and caching.restarts:
+            self._restart()
         if self._generator is None:
             self._generator = self._make(any(s.forced for s in submissions))
         for submission in submissions:
@@ -202,12 +205,25 @@ class MlxVlmEngine(Engine):
             prefix_caching.require(made)
         return made
 
+    def _restart(self) -> None:
+        """As a server that is stopped while nothing is at work, and started anew."""
+        if self._generator.has_work:
+            return
+        self._generator.close()
+        self._manager.close()
+        self._generator = None
+        for of_uids in (self._ids, self._lengths, self._forced, self._reused):
+            of_uids.clear()
+
     def _make_manager(self, caching: PrefixCaching) -> Any:
-        if caching.disk:
+        if caching.disk and self._files is None:
             self._files = TemporaryDirectory()
         folder = self._files.name if self._files is not None else None
         self._manager = prefix_caching.make_manager(caching, folder)
-        self._pool = PoolRecording(self._manager, caching.times_first)
+        if self._pool is None:
+            self._pool = PoolRecording(self._manager, caching.times_first)
+        else:
+            self._pool = self._pool.restarted(self._manager)
         return self._manager
 
     def _draft(self, drafting: Drafting) -> dict[str, Any]:

@@ -42,6 +42,13 @@ class PoolRecording:
         made, self._calls = tuple(self._calls), []
         return made
 
+    def restarted(self, manager: Any) -> PoolRecording:
+        """The same of a new manager, after these calls."""
+        new = PoolRecording(manager, self._times_first)
+        new._calls = self._calls
+        new._note(PoolCall.RESTART, (), 0)
+        return new
+
     def _find(self, right: Any, tokens: Sequence[int], extra_hash: int = 0) -> Any:
         found = right(tokens, extra_hash=extra_hash)
         self._note(PoolCall.FIND, tokens, extra_hash, found=found[1])
@@ -54,18 +61,19 @@ class PoolRecording:
         self._name(tokens, salt)
         most = self._manager.memory_max_bytes
         nbytes = _held_bytes([keys, values])
-        made = right(tokens, keys, values, **options)
-        self._note(
-            PoolCall.KEEP,
-            tokens,
-            salt,
-            least=options.get("skip_first_n_tokens", 0),
-            nbytes=nbytes,
-            block_bytes=nbytes // keys[0].shape[2] * self._manager.block_size,
-            most=most,
-        )
-        self._bound()
-        return made
+        try:
+            return right(tokens, keys, values, **options)
+        finally:  # the library hides errors: then what was to be kept is not
+            self._note(
+                PoolCall.KEEP,
+                tokens,
+                salt,
+                least=options.get("skip_first_n_tokens", 0),
+                nbytes=nbytes,
+                block_bytes=nbytes // keys[0].shape[2] * self._manager.block_size,
+                most=most,
+            )
+            self._bound()
 
     def _release(self, right: Any, blocks: Iterable[Any]) -> None:
         given = list(blocks)
@@ -87,10 +95,11 @@ class PoolRecording:
         self, right: Any, tokens: Sequence[int], caches: Any, *, extra_hash: int = 0
     ) -> Any:
         most, nbytes = self._manager.memory_max_bytes, sum(map(compat.nbytes, caches))
-        kept = right(tokens, caches, extra_hash=extra_hash)
-        self._note(PoolCall.KEEP_SNAPSHOT, tokens, extra_hash, nbytes=nbytes, most=most)
-        self._bound()
-        return kept
+        try:
+            return right(tokens, caches, extra_hash=extra_hash)
+        finally:
+            self._note(PoolCall.KEEP_SNAPSHOT, tokens, extra_hash, nbytes=nbytes, most=most)
+            self._bound()
 
     def _bound(self) -> None:
         """The bound in bytes is set when something is kept for the first time."""

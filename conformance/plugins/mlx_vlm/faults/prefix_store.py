@@ -31,8 +31,8 @@ def newest_block_given_up(hits: Hits) -> Patch:
     """The block that was used last is given up, and the oldest stays for ever."""
 
     def evict(right: Right, self: Any, *, cached_only: bool = False) -> Any:
-        newest = self._free_tail
-        if newest is None or newest is self._free_head or newest.block_hash is None:
+        newest, oldest = self._free_tail, self._free_head
+        if newest is oldest or None in {newest.block_hash, oldest.block_hash}:
             return right(self, cached_only=cached_only)
         hits.hit()
         with replace(self, "_free_head", newest):
@@ -71,19 +71,19 @@ def bytes_not_bounded(hits: Hits) -> Patch:
     return wrap(_manager(), "_make_room", room)
 
 
-@_of_blocks("A6.held-block-is-free", kills=("prefix_store/held",))
-def held_block_is_free(hits: Hits) -> Patch:
-    """A block that is reused keeps its place among those that may be given up."""
+@_of_blocks("F4.held-block-given-up", kills=("prefix_store/held",))
+def held_block_given_up(hits: Hits) -> Patch:
+    """Where all blocks are held, one of these is given up."""
 
-    def acquire(right: Right, self: Any, block: Any) -> Any:
-        waits = block.ref_cnt == 0
-        found = right(self, block)
-        if waits:
-            hits.hit()
-            self._free_push(block)
-        return found
+    def evict(right: Right, self: Any, *, cached_only: bool = False) -> Any:
+        found = right(self, cached_only=cached_only)
+        if found is not None or cached_only:
+            return found
+        hits.hit()
+        self.hash_table.pop(self.pool[0].block_hash, None)
+        return self.pool[0]
 
-    return wrap(_manager(), "_acquire_existing", acquire)
+    return wrap(_manager(), "_evict_lru", evict)
 
 
 @_of_snapshots("A6.snapshot-of-any-length", kills=("prefix_store/served",))
