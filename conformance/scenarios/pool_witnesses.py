@@ -17,7 +17,10 @@ def given_up() -> Witness:
     """A kept block or snapshot was kept no more after a call."""
     return Witness(
         "a kept prefix that is given up",
-        lambda trace: any(set(a.sizes) - set(b.sizes) for a, b in pairwise(_calls(trace))),
+        lambda trace: any(
+            set(a.sizes) - set(b.sizes) and b.call is not PoolCall.RESTART
+            for a, b in pairwise(_calls(trace))
+        ),
     )
 
 
