@@ -65,6 +65,7 @@ class Rules:
         if call.on_disk and call.call in {PoolCall.FIND, PoolCall.FIND_SNAPSHOT}:
             blocks, snapshots = map(len, self.written)
             found |= {"disk_blocks_indexed": blocks, "disk_exact_indexed": snapshots}
+            found["disk_bytes"] = call.file_bytes
             found |= dict.fromkeys(
                 ("disk_pending_bytes", "disk_evictions", "disk_write_failures"), 0
             )

@@ -49,6 +49,7 @@ class Pooled:
             empty one is ``None``.
         held: the blocks that are held, and how often.
         snapshots: the snapshots, the next to be given up first.
+        file_bytes: of all files.
         sizes: bytes of the arrays of all that is kept.
         counted: the pool's own counts, by name.
     """
@@ -66,5 +67,6 @@ class Pooled:
     free: tuple[Prefix | None, ...] = ()
     held: Mapping[Prefix, int] = field(default_factory=dict)
     snapshots: tuple[Prefix, ...] = ()
+    file_bytes: int = 0
     sizes: Mapping[Prefix, int] = field(default_factory=dict)
     counted: Mapping[str, int] = field(default_factory=dict)

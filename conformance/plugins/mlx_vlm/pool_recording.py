@@ -11,6 +11,8 @@ from conformance.core.pooled import PoolCall, Pooled, Prefix
 from conformance.plugins.mlx_vlm import compat
 
 _EMPTY = Prefix(0, ())
+# Before these, all that is to be written is.
+_FINDS = (PoolCall.FIND, PoolCall.FIND_SNAPSHOT)
 
 
 class PoolRecording:
@@ -137,6 +139,7 @@ class PoolRecording:
                 Prefix(salt, tuple(map(int, tokens))),
                 cut=_can_be_cut(entries.values()),
                 on_disk=manager.disk is not None,
+                file_bytes=_file_bytes(manager.disk) if call in _FINDS else 0,
                 free=tuple(self._names.get(b.block_hash) for b in free),
                 held={self._names[b.block_hash]: b.ref_cnt for b in held},
                 snapshots=tuple(entries),
@@ -149,6 +152,11 @@ class PoolRecording:
 
 def _held_bytes(value: Any) -> int:
     return sum(int(array.nbytes) for array in arrays(value))
+
+
+def _file_bytes(disk: Any) -> int:
+    files = disk.dir.iterdir() if disk is not None else ()
+    return sum(int(file.stat().st_size) for file in files if file.suffix == disk.SUFFIX)
 
 
 def _can_be_cut(snapshots: Iterable[Sequence[Any]]) -> bool:
