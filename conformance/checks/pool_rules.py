@@ -13,6 +13,7 @@ from conformance.checks.play import Play
 from conformance.checks.pool_state import SMALLEST, Rules
 from conformance.core.engine_options import PrefixCaching
 from conformance.core.pooled import PoolCall, Pooled, Prefix
+from conformance.core.schedule import Request
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
@@ -75,22 +76,28 @@ def _named(kept: list[Prefix | None]) -> str:
 
 
 def _left_out(calls: list[Pooled], trace: Trace, caching: PrefixCaching) -> Iterator[Problem]:
-    """Snapshots that were not taken of prompts of text whose prefill ended; other lookups."""
-    taken = {call.prefix.tokens for call in calls if call.call is PoolCall.KEEP_SNAPSHOT}
-    if not taken:
-        return
-    if any(call.call is PoolCall.FIND for call in calls):
+    """What was not kept of requests whose prefill ended; blocks and snapshots beside each other."""
+    asked = {call.call for call in calls}
+    blocks, snapshots = PoolCall.FIND in asked, PoolCall.KEEP_SNAPSHOT in asked
+    if blocks and snapshots:
         yield Verdict.PROTOCOL, "blocks are looked for where snapshots are kept", "no call", "calls"
+        return
+    kind = PoolCall.KEEP if blocks else PoolCall.KEEP_SNAPSHOT
+    taken = {call.prefix.tokens for call in calls if call.call is kind}
     ended = {e.request_id for step in trace.steps for e in step.output.events}
     reused = {name: n for step in trace.steps for name, n in step.output.reused.items()}
+    for request in trace.schedule.requests if blocks or snapshots else ():
+        count = len(request.prompt)
+        wanted = {count} if blocks else _snapshots_of(request, caching)
+        for least in sorted(n for n in wanted if n > reused.get(request.request_id, 0)):
+            if request.request_id in ended and request.prompt[:least] not in taken:
+                what = f"the prompt of {request.request_id}, {count} tokens, was not kept"
+                yield Verdict.PROTOCOL, what, f"kept at {least} tokens", "not kept"
+
+
+def _snapshots_of(request: Request, caching: PrefixCaching) -> set[int]:
+    """The lengths at which snapshots are taken of a prompt, if it holds text alone."""
+    last = len(request.prompt) - 1
     every = -(-caching.interval // caching.block_size) * caching.block_size
-    for request in trace.schedule.requests:
-        last = len(request.prompt) - 1
-        wanted = {last, (last - 1) // every * every} if caching.snapshots != 1 else {last}
-        for count in sorted(
-            n for n in wanted if n >= max(SMALLEST, reused.get(request.request_id, 0))
-        ):
-            missing = request.prompt[:count] not in taken
-            if missing and request.request_id in ended and not request.media:
-                what = f"of {request.request_id}, with {last + 1} tokens, a snapshot was not taken"
-                yield Verdict.PROTOCOL, what, f"at {count} tokens", "none"
+    wanted = {last, (last - 1) // every * every} if caching.snapshots != 1 else {last}
+    return {count for count in wanted if count >= SMALLEST and not request.media}

@@ -1,4 +1,7 @@
-"""Nothing is reused that no earlier request had: its tenant, its media, its tokens."""
+"""Nothing is reused that no earlier request of the same tenant had.
+
+Of media only the tokens are compared: another medium's keys are wrong in what comes out.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from conformance.checks.play import Play
-from conformance.core.schedule import Media, Request
+from conformance.core.schedule import Request
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
@@ -28,7 +31,6 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
             if other is not mine
             and _first(trace, other) <= _first(trace, mine)
             and other.tenant == mine.tenant
-            and _before(other, count) == _before(mine, count)
         )
         most = max(shared, default=0)
         if count > most:
@@ -56,11 +58,6 @@ def _sequence(request: Request, trace: Trace) -> tuple[int, ...]:
     events = (event for step in trace.steps for event in step.output.events)
     said = (event.token for event in events if event.request_id == request.request_id)
     return (*request.prompt, *said)
-
-
-def _before(request: Request, count: int) -> list[Media]:
-    """The media that begin in the first tokens, or have no place among them."""
-    return [medium for medium in request.media if medium.span[0] < count]
 
 
 def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:

@@ -96,7 +96,7 @@ class PoolRecording:
     def _keep_snapshot(
         self, right: Any, tokens: Sequence[int], caches: Any, *, extra_hash: int = 0
     ) -> Any:
-        most, nbytes = self._manager.memory_max_bytes, sum(map(compat.nbytes, caches))
+        most, nbytes = self._manager.memory_max_bytes, sum(map(_own_bytes, caches))
         try:
             return right(tokens, caches, extra_hash=extra_hash)
         finally:
@@ -131,8 +131,13 @@ class PoolRecording:
             Prefix(e.extra_hash, e.token_ids): e.prompt_cache for e in manager._exact_cache.values()
         }
         sizes = {self._names[b.block_hash]: _held_bytes([b.keys, b.values]) for b in kept}
-        sizes |= {name: sum(map(compat.nbytes, caches)) for name, caches in entries.items()}
-        snapshot = manager.stats_snapshot()
+        sizes |= {name: sum(map(_own_bytes, caches)) for name, caches in entries.items()}
+        counted = {n: v for n, v in manager.stats_snapshot().items() if isinstance(v, int)}
+        # The library counts too little of caches without a count of their own: it takes the
+        # identities of temporary objects for seen ones (mlx_vlm/models/cache.py:116).
+        if not all(_has_count(cache) for caches in entries.values() for cache in caches):
+            exact = sum(sizes[name] for name in entries)
+            counted |= {"resident_bytes": sum(sizes.values()), "exact_resident_bytes": exact}
         self._calls.append(
             Pooled(
                 call,
@@ -144,10 +149,22 @@ class PoolRecording:
                 held={self._names[b.block_hash]: b.ref_cnt for b in held},
                 snapshots=tuple(entries),
                 sizes=sizes,
-                counted={n: v for n, v in snapshot.items() if isinstance(v, int)},
+                counted=counted,
                 **more,
             )
         )
+
+
+def _own_bytes(cache: Any) -> int:
+    """Bytes of a cache by its own count or, if it has none, of its state: buffers may share it."""
+    return int(cache.nbytes) if _has_count(cache) else _held_bytes(cache.state)
+
+
+def _has_count(cache: Any) -> bool:
+    try:
+        return isinstance(cache.nbytes, int)
+    except (AttributeError, NotImplementedError):
+        return False
 
 
 def _held_bytes(value: Any) -> int:

@@ -1,19 +1,17 @@
-"""What may be reused of a prompt: what a request before it had, of the same tenant and media."""
+"""What may be reused of a prompt: what a request before it had, of the same tenant."""
 
 import msgspec
 import pytest
 from miniatures.plays import Script
 
 from conformance.checks.reuse import check_reused
-from conformance.core.schedule import Arrival, Media, Request
-
-IMAGE, OTHER = (Media("image", (8, 8), content, (1, 2)) for content in range(2))
+from conformance.core.schedule import Arrival, Request
 
 
 def findings(count, **other):
     script = Script()
-    first = Request("a", (1, 2, 3, 9), 5, media=(IMAGE,))
-    later = msgspec.structs.replace(Request("b", (1, 2, 3, 4), 3, media=(IMAGE,)), **other)
+    first = Request("a", (1, 2, 3, 9), 5)
+    later = msgspec.structs.replace(Request("b", (1, 2, 3, 4), 3), **other)
     last = Request("c", (6,), 5)
     script.schedule = msgspec.structs.replace(
         script.schedule, arrivals=(Arrival((first, later, last)),)
@@ -28,7 +26,7 @@ def test_what_two_prompts_share_may_be_reused():
 
 @pytest.mark.parametrize(
     ("other", "most"),
-    [({}, 3), ({"tenant": "another"}, 0), ({"media": (OTHER,)}, 0), ({"prompt": (1, 5, 3, 4)}, 1)],
+    [({}, 3), ({"tenant": "another"}, 0), ({"prompt": (1, 5, 3, 4)}, 1)],
 )
 def test_more_than_that_is_reported(other, most):
     assert findings(4, **other) == [("b", f"at most {most} tokens", "4 tokens")]
