@@ -13,8 +13,10 @@ from conformance.checks.leak import check_leak
 from conformance.checks.nonfinite import check_nonfinite
 from conformance.checks.play import Check, Play
 from conformance.checks.policy import check_policy
+from conformance.checks.pool_rules import check_pooled
 from conformance.checks.probe import check_probes
 from conformance.checks.protocol import check_protocol
+from conformance.checks.reuse import check_reused
 from conformance.checks.stability import check_stability
 from conformance.checks.statistics import check_statistics
 from conformance.checks.store_rules import check_stored
@@ -34,6 +36,8 @@ CHECKS: tuple[Check, ...] = (
     check_statistics,
     check_stored,
     check_claims,
+    check_pooled,
+    check_reused,
     check_policy,
     check_probes,
 )

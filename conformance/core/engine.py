@@ -47,6 +47,8 @@ class Capability(enum.StrEnum):
     SPECULATIVE = "speculative"  # a drafter guesses tokens, the model verifies several at once
     PREFIX_CACHING = "prefix_caching"  # equal prefixes of prompts are computed once
     STORED = "stored"  # steps report the calls of the store of kept sequences
+    POOLED = "pooled"  # steps report the calls of the pool of kept prefixes
+    TENANTS = "tenants"  # requests of several tenants reuse nothing of each other
     WEIGHED = "weighed"  # pending() and give_up() report the memory of its caches
     PROBES = "probes"  # probe() makes invalid calls
     THREADS = "threads"  # may be driven from another thread than the loader's

@@ -45,7 +45,9 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     ``blocks`` of ``block_size`` tokens are kept or, for models whose caches can't be cut into
     blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its end.
     ``max_bytes`` bounds kept and live caches together, for engines with such an option;
-    ``times_first`` bounds kept ones alone, as a multiple of the bytes of the first one kept.
+    ``times_first`` bounds kept ones alone, as a multiple of the bytes of the first one kept; 0
+    keeps none in memory. With ``disk`` they are kept in files, too; with ``restarts`` the engine is
+    made anew, with the same files, before each request that comes while no other is at work.
     """
 
     blocks: int = 64
@@ -54,6 +56,8 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     interval: int = 4
     max_bytes: int | None = None
     times_first: float | None = None
+    disk: bool = False
+    restarts: bool = False
 
 
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -112,6 +112,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         single: the kinds of media of which a request may hold only one.
         drafters: for each kind of drafter the config of a tiny one for this family.
         quick: part of quick runs: it represents all families with its kinds of caches.
+        pooled: it represents what a pool of prefixes keeps: blocks, or snapshots of its kinds.
         notes: remarks for readers of the config.
     """
 
@@ -135,6 +136,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     single: tuple[str, ...] = ()
     drafters: dict[str, dict[str, Any]] = {}
     quick: bool = False
+    pooled: bool = False
     notes: str = ""
 
 

@@ -58,7 +58,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``prompt`` are token ids, including those of ``media``; ``segments`` are the lengths into which
     the prompt is cut for the engine (their sum is the prompt's length); ``stop`` are sequences of
-    token ids that end the request.
+    token ids that end the request. Nothing is reused between requests of other ``tenant``.
     """
 
     request_id: str
@@ -70,6 +70,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     segments: tuple[int, ...] = ()
     continues: Continuation | None = None
     media: tuple[Media, ...] = ()
+    tenant: str = ""
 
 
 def own_sampler(request: Request, options: EngineOptions) -> Sampler | None:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from conformance.core.counted import Counted
+from conformance.core.pooled import Pooled
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.stored import Stored
 
@@ -105,6 +106,7 @@ class StepOutput:
         drafted: for each request, the number of tokens drafted and then verified in this step.
         stored: calls of the store of kept sequences since the step before, where it is known.
         claims: what the engine said of its work since the step before, where it is measured.
+        pooled: calls of the pool of kept prefixes since the step before, where it is known.
     """
 
     events: tuple[TokenEvent, ...] = ()
@@ -113,6 +115,7 @@ class StepOutput:
     drafted: Mapping[str, int] = field(default_factory=dict)
     stored: tuple[Stored, ...] = ()
     claims: tuple[Claim, ...] = ()
+    pooled: tuple[Pooled, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class ReferenceEngine(Engine):
         Capability.MEDIA,
         Capability.PREFIX_CACHING,
         Capability.STORED,
+        Capability.POOLED,
+        Capability.TENANTS,
     }
     makers: ClassVar[Makers]
     whole_prompt: ClassVar[bool] = False

@@ -95,7 +95,8 @@ def draw_options(choices: Choices, brief: Brief, features: Collection[Feature]) 
         more["prefill_batch_size"] = more["completion_batch_size"] = slots
     if Feature.CACHING in features:
         room = choices.pick(({}, {"blocks": 6, "snapshots": 1}))
-        more["prefix_caching"] = PrefixCaching(block_size=_BLOCK, interval=_BLOCK, **room)
+        caching = PrefixCaching(block_size=_BLOCK, interval=_BLOCK)
+        more["prefix_caching"] = msgspec.structs.replace(caching, **room)
     if Feature.BOUNDED in features:
         more["max_kv_size"] = 8
     return EngineOptions(**more)

@@ -60,7 +60,7 @@ def _prefix_caching(brief: Brief) -> list[Schedule]:
 
 
 def _options(step: int = 2048, **cache: int) -> EngineOptions:
-    caching = PrefixCaching(block_size=BLOCK, interval=BLOCK, **cache)
+    caching = replace(PrefixCaching(block_size=BLOCK, interval=BLOCK), **cache)
     return EngineOptions(prefill_step_size=step, prefix_caching=caching)
 
 

@@ -67,6 +67,8 @@ class Moment:
     layers: tuple = ()
     stored: tuple = ()
     claims: tuple = ()
+    pooled: tuple = ()
+    reused: dict = field(default_factory=dict)
     processed: dict = field(default_factory=dict)
 
 
@@ -122,6 +124,8 @@ class Take:
                         drafted=m.drafted,
                         stored=m.stored,
                         claims=m.claims,
+                        pooled=m.pooled,
+                        reused=m.reused,
                     ),
                     forwards=tuple(m.forwards),
                     probes=tuple(m.probes),

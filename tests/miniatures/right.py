@@ -42,6 +42,8 @@ class ContinuousBatching(Engine):
         Capability.SPECULATIVE,
         Capability.PREFIX_CACHING,
         Capability.STORED,
+        Capability.POOLED,
+        Capability.TENANTS,
         Capability.WEIGHED,
     }
 

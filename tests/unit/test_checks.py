@@ -18,8 +18,10 @@ from miniatures.plays import NOISE, Script
 
 from conformance import checks
 from conformance.checks import CHECKS
+from conformance.checks.pool_state import Rules
 from conformance.core.counted import Counted, Pace
-from conformance.core.engine_options import Drafting, EngineOptions
+from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
+from conformance.core.pooled import PoolCall, Pooled, Prefix
 from conformance.core.schedule import Stage
 from conformance.core.stored import KeptSequence, StoreCall, Stored
 from conformance.core.trace import (
@@ -245,12 +247,42 @@ def output_tokens_not_counted(script):
     script.free.counted = Counted(Pace(0, 0.0, 0.0), Pace(1), peak=1.0, wall=1.0)
 
 
+PREFIX = Prefix(1, (1, 2, 3, 4))
+
+
+def _pooled(script, *calls):
+    options = EngineOptions(prefix_caching=PrefixCaching(blocks=1))
+    script.schedule = msgspec.structs.replace(script.schedule, options=options)
+    script.free.moments[1].pooled = calls
+
+
+def _kept_in_pool(**more):
+    sizes = {PREFIX: 8}
+    options = {"nbytes": 8, "block_bytes": 8, "most": 8, "held": {PREFIX: 1}, "sizes": sizes}
+    return Pooled(PoolCall.KEEP, PREFIX, **(options | more))
+
+
+def kept_block_not_found(script):
+    _pooled(script, _kept_in_pool(), Pooled(PoolCall.FIND, PREFIX, held={PREFIX: 2}))
+
+
+def bytes_of_a_block_not_counted(script):
+    _pooled(script, _kept_in_pool(counted=Rules(PrefixCaching()).counts))
+
+
+def prefix_of_nobody_reused(script):
+    script.free.moments[1].reused = {"a": 4}
+
+
 V = Verdict
 FIRES = {
     total_miscounted: {("store_rules", V.LEAK)},
     miscounted: {("claims", V.PROTOCOL)},
     kept_cache_given_away: {("store_rules", V.PROTOCOL)},
     output_tokens_not_counted: {("statistics", V.PROTOCOL)},
+    kept_block_not_found: {("pool_rules", V.PROTOCOL)},
+    bytes_of_a_block_not_counted: {("pool_rules", V.LEAK)},
+    prefix_of_nobody_reused: {("reuse", V.PROTOCOL)},
     state_cast_down: {("dtypes", V.DRIFT)},
     arrays_of_all_steps_kept: {("leak", V.LEAK)},
     kept_prefix_not_found: {("store_rules", V.PROTOCOL)},

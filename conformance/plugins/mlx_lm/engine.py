@@ -42,6 +42,8 @@ class MlxLmEngine(Engine):
         Capability.MEDIA,
         Capability.QUANTIZED,
         Capability.SPECULATIVE,
+        Capability.POOLED,
+        Capability.TENANTS,
     }
 
     def __init__(self, model: Any, options: EngineOptions) -> None:

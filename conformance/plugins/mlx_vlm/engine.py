@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
 
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
-from conformance.core.engine_options import Drafting, EngineOptions
+from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Request, Stage, own_processors
 from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
@@ -19,6 +20,7 @@ from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
 from conformance.plugins.mlx_vlm.legacy.batch_embedding import embed_together
 from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.pool_recording import PoolRecording
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
 from conformance.plugins.mlx_vlm.sampling import (
     ForcedRowsSampler,
@@ -59,11 +61,16 @@ class MlxVlmEngine(Engine):
         self._stops: set[int] = set()
         self._reused: dict[int, int] = {}
         self._manager: Any = None
+        self._pool: PoolRecording | None = None
+        self._files: TemporaryDirectory[str] | None = None
         self._draft_editor: DraftEditor | None = None
         self._counting = Counting()
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """One ``insert`` for each request, as the server does, with its own embeddings."""
+        caching = self._options.prefix_caching
+        if self._generator is not None and caching is not None and caching.restarts:
+            self._restart()
         if self._generator is None:
             self._generator = self._make(any(s.forced for s in submissions))
         for submission in submissions:
@@ -80,7 +87,7 @@ class MlxVlmEngine(Engine):
                 {"inputs": made} if together else embed(self._loaded, made)
             )
             if self._manager is not None:
-                key = prefix_caching.semantic_hash(self._loaded, made)
+                key = prefix_caching.semantic_hash(self._loaded, made, request.tenant)
                 prompt_kwargs["_apc_semantic_hash"] = key
             (uid,) = self._generator.insert(
                 [list(request.prompt)],
@@ -127,6 +134,7 @@ class MlxVlmEngine(Engine):
             processed,
             reused={self._ids[uid]: count for uid, count in joined.items()},
             drafted=self._draft_editor.drafted if self._draft_editor is not None else {},
+            pooled=self._pool.calls() if self._pool is not None else (),
         )
 
     def remove(self, request_ids: Sequence[str]) -> None:
@@ -135,9 +143,13 @@ class MlxVlmEngine(Engine):
             self._generator.remove(self._uid(name))
 
     def close(self) -> None:
-        """``BatchGenerator.close``."""
+        """``BatchGenerator.close``, and the end of what writes files of kept prefixes."""
         if self._generator is not None:
             self._generator.close()
+        if self._manager is not None:
+            self._manager.close()
+        if self._files is not None:
+            self._files.cleanup()
 
     def stages(self) -> Mapping[str, Stage]:
         """From the generator's queue, prompt batch and generation batch."""
@@ -201,14 +213,34 @@ class MlxVlmEngine(Engine):
         if self._options.drafting is not None:
             options |= self._draft(self._options.drafting)
         if self._options.prefix_caching is not None:
-            self._manager = prefix_caching.make_manager(self._options.prefix_caching)
-            options["apc_manager"] = self._manager
+            options["apc_manager"] = self._make_manager(self._options.prefix_caching)
         made = compat.make_generator(
             model, stopping_processor(self._stops), self._options, **options
         )
         if self._manager is not None:
             prefix_caching.require(made)
         return made
+
+    def _restart(self) -> None:
+        """As a server that is stopped while nothing is at work, and started anew."""
+        if self._generator.has_work:
+            return
+        self._generator.close()
+        self._manager.close()
+        self._generator = None
+        for of_uids in (self._ids, self._lengths, self._forced, self._reused):
+            of_uids.clear()
+
+    def _make_manager(self, caching: PrefixCaching) -> Any:
+        if caching.disk and self._files is None:
+            self._files = TemporaryDirectory()
+        folder = self._files.name if self._files is not None else None
+        self._manager = prefix_caching.make_manager(caching, folder)
+        if self._pool is None:
+            self._pool = PoolRecording(self._manager, caching.times_first)
+        else:
+            self._pool = self._pool.restarted(self._manager)
+        return self._manager
 
     def _draft(self, drafting: Drafting) -> dict[str, Any]:
         """The generator's arguments for a drafter."""

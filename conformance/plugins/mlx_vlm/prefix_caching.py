@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from conformance.core.engine_options import PrefixCaching
@@ -11,35 +12,45 @@ from conformance.plugins.mlx_vlm.inputs import Inputs
 from conformance.plugins.mlx_vlm.model import LoadedModel
 
 _PLENTY = 1 << 40  # bytes
+# Blocks of one file: fewer than a long prompt has.
+_SHARD = 3
 
 
-def make_manager(caching: PrefixCaching) -> Any:
-    """An ``APCManager`` with all its blocks free, in memory alone.
+def make_manager(caching: PrefixCaching, folder: str | None = None) -> Any:
+    """An ``APCManager`` with all its blocks free.
 
     Whether a prefix is stored must not depend on the memory of this machine: none is reserved, and
     the free memory is not measured, which would start a process each time.
 
     Source: ``mlx_vlm.server.app``, where a model is loaded.
 
+    Args:
+        folder: where prefixes are kept in files, if the options say so.
+
     Raises:
         Unsupported: the options bound the bytes of all caches, or the library takes no settings.
     """
-    if caching.max_bytes is not None or caching.times_first is not None:
+    if caching.max_bytes is not None:
         raise Unsupported("mlx-vlm's prefix caching has no bound that the caches at work count to")
     settings = {
         "enabled": True,
-        "disk_enabled": False,
+        "disk_enabled": caching.disk,
+        "disk_path": folder,
+        "disk_max_gb": None,
+        "disk_queue_max_gb": 1,
+        "disk_shard_max_blocks": _SHARD,
         "num_blocks": caching.blocks,
         "block_size": caching.block_size,
         "checkpoint_entries": caching.snapshots,
         "checkpoint_interval_tokens": caching.interval,
-        "memory_max_gb": 1,
+        "checkpoint_guard_tokens": 1,
+        "memory_max_gb": 0 if caching.times_first == 0 else 1,
         "memory_reserve_gb": 0,
     }
-    try:
-        made = compat.part("apc").from_env(overrides=settings)
-    except TypeError as error:
-        raise Unsupported(f"this mlx-vlm's prefix caching takes no settings: {error}") from error
+    make = compat.part("apc").from_env
+    if "overrides" not in inspect.signature(make).parameters:
+        raise Unsupported("this mlx-vlm's prefix caching takes no settings")
+    made = make(overrides=settings)
     made._memory_headroom = lambda: _PLENTY
     return made
 
@@ -64,6 +75,8 @@ def require_stored(manager: Any, prompt_length: int) -> None:
     Raises:
         Unsupported: the library silently stores nothing, of a layer without keys for example.
     """
+    if manager.disk is not None:  # files are written later
+        return
     least = max(manager.block_size, manager.exact_cache_min_tokens) + 2
     if prompt_length >= least and not manager.stats.stores + manager.stats.exact_stores:
         raise Unsupported(
@@ -79,7 +92,7 @@ def prepare(generator: Any, prompt_length: int) -> None:
         coordinator.prepare_prefill(prompt_length, prefill_step_size=generator.prefill_step_size)
 
 
-def semantic_hash(loaded: LoadedModel, made: Inputs) -> int:
+def semantic_hash(loaded: LoadedModel, made: Inputs, tenant: str = "") -> int:
     """The key of all content of a prompt other than its tokens.
 
     Source: ``mlx_vlm.server.generation.ResponseGenerator.generate``.
@@ -88,7 +101,7 @@ def semantic_hash(loaded: LoadedModel, made: Inputs) -> int:
     shown = made.pixel_values is not None
     return int(
         apc.semantic_extra_hash(
-            tenant=None,
+            tenant=tenant or None,
             image_hash=apc.hash_image_payload(pixel_values=made.pixel_values) if shown else 0,
             media={
                 "audio": made.extra.get("input_features"),

@@ -27,7 +27,7 @@ _TOKENS = 6
 
 # Fields of a family file's section without an effect on weights or prompts.
 _NEUTRAL = frozenset(
-    {"notes", "quick", "uncut_media", "positions", "drafters", "bidirectional_prompt"}
+    {"notes", "quick", "pooled", "uncut_media", "positions", "drafters", "bidirectional_prompt"}
 )
 
 

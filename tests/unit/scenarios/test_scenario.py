@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import pytest
-from miniatures import caching, drafting, fakes, storing, weighing
+from miniatures import caching, drafting, fakes, pooling, storing, weighing
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 from msgspec.structs import replace
@@ -62,6 +62,19 @@ short_prompts = changed(lambda r: replace(r, prompt=r.prompt[:8]))
 short_outputs = changed(lambda r: replace(r, max_tokens=min(r.max_tokens, 4)))
 without_processors = changed(lambda r: replace(r, processors=()))
 without_stops = changed(lambda r: replace(r, stop=()))
+
+
+def pool(**options):
+    """Schedules with another pool."""
+
+    def of(schedule):
+        caching = replace(schedule.options.prefix_caching, **options)
+        return replace(schedule, options=replace(schedule.options, prefix_caching=caching))
+
+    return of
+
+
+ROOMY = pool(blocks=999, times_first=None)
 without_continuations = changed(lambda r: None if r.continues else r)
 
 
@@ -166,6 +179,16 @@ PROOFS = {
         "200 steps after which all that lives was counted": Fake(schedules=short_outputs),
     },
     "kept": {"a kept cache of one of several rows that was weighed": Fake(weighing.KeepsNoCache)},
+    "prefix_store": {
+        "a prefix that is reused": Fake(pooling.PoolOfNothing),
+        "a kept prefix that is given up": Fake(
+            pooling.KeepsAPool, pool(blocks=999, times_first=None)
+        ),
+        "prefixes of several rows at once": Fake(pooling.PoolOfOneRow),
+        "a prefix from files": Fake(pooling.KeepsAPool, pool(disk=False)),
+        "a prefix from files behind memory": Fake(pooling.KeepsAPool, pool(disk=False)),
+        "a reused prefix of each tenant": Fake(pooling.PoolOfNothing),
+    },
     "stop_sequences": LATE_JOIN
     | {
         "rows that stop beside rows that do not": Fake(schedules=without_stops),
@@ -277,6 +300,7 @@ RIGHT = {
     "prefix_caching": storing.StoresSequences,
     "held": weighing.Weighs,
     "kept": weighing.Weighs,
+    "prefix_store": pooling.KeepsAPool,
 }
 
 

@@ -28,8 +28,8 @@ def sounds_are_in_the_key(hits: Hits) -> Patch:
     What the server does in the midst of other things is a function of the engine's here.
     """
 
-    def key(right: Right, loaded: Any, made: Any) -> int:
-        found: int = right(loaded, made)
+    def key(right: Right, loaded: Any, made: Any, tenant: str = "") -> int:
+        found: int = right(loaded, made, tenant)
         sounds = {name: made.extra[name] for name in _SOUNDS if made.extra.get(name) is not None}
         hits.hit_if(sounds)
         if not sounds:

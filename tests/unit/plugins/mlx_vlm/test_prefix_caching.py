@@ -145,7 +145,7 @@ def alias_snapshot(monkeypatch):
 
 def key_by_text(monkeypatch):
     """Images are not in the key."""
-    monkeypatch.setattr(prefix_caching, "semantic_hash", lambda loaded, made: 0)
+    monkeypatch.setattr(prefix_caching, "semantic_hash", lambda loaded, made, tenant: 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+"""Nothing is reused that no earlier request of the same tenant had.
+
+Of media only the tokens are compared: another medium's keys are wrong in what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+from conformance.checks.play import Play
+from conformance.core.schedule import Request
+from conformance.core.trace import Trace
+from conformance.core.verdict import Finding, Verdict
+
+
+def check_reused(play: Play) -> list[Finding]:
+    """``protocol`` for a reused part that no other request of the same tenant begins with."""
+    return [finding for trace in play.traces[:2] for finding in _of_run(play, trace)]
+
+
+def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
+    reused = {name: n for step in trace.steps for name, n in step.output.reused.items()}
+    asked = {request.request_id: request for request in play.schedule.requests}
+    sequences = {name: _sequence(request, trace) for name, request in asked.items()}
+    for name in sorted(reused.keys() & asked.keys()):
+        mine, count = asked[name], reused[name]
+        shared = (
+            _common(mine.prompt, sequences[other.request_id])
+            for other in asked.values()
+            if other is not mine
+            and _first(trace, other) <= _first(trace, mine)
+            and other.tenant == mine.tenant
+        )
+        most = max(shared, default=0)
+        if count > most:
+            yield Finding(
+                Verdict.PROTOCOL,
+                "reuse",
+                "reused more of a prompt than any other request of its tenant begins with",
+                schedule=play.schedule.name,
+                mode=trace.mode,
+                request_id=name,
+                expected=f"at most {most} tokens",
+                got=f"{count} tokens",
+                cause="kept prefixes are found by less than they depend on",
+            )
+
+
+def _first(trace: Trace, request: Request) -> int:
+    """The first step that knows of a request."""
+    name = request.request_id
+    known = (step.index for step in trace.steps if name in {**step.stages, **step.output.processed})
+    return next(known, 0)
+
+
+def _sequence(request: Request, trace: Trace) -> tuple[int, ...]:
+    events = (event for step in trace.steps for event in step.output.events)
+    said = (event.token for event in events if event.request_id == request.request_id)
+    return (*request.prompt, *said)
+
+
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,0 +1,216 @@
+"""What a server's pool of prefixes keeps, holds and gives up, in memory and in files.
+
+No output is wrong where a pool keeps too much or counts wrongly: engines that report what they keep
+are held to its rules. Prompts begin with one of two texts, so that what is kept of them shares
+blocks. A snapshot is kept only of a prompt of 16 tokens or more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import KV_GROUPS, EngineOptions, KvQuant, PrefixCaching
+from conformance.core.family import Family
+from conformance.core.schedule import Media, Request, Schedule
+from conformance.scenarios import pool_witnesses as pool
+from conformance.scenarios import reuse_witnesses as reuse
+from conformance.scenarios.build import LONG, MEDIUM, PIECE, SHORT, begun_otherwise, gone, together
+from conformance.scenarios.scenario import Brief, Scenario
+
+BLOCK = 4
+# Output tokens: the first comes of the prompt, the second of the cache that is kept of it.
+FEW = 2
+# Tokens of a block by default, and of a prompt of two of them and more.
+SERVED, TWO_BLOCKS = 16, 37
+# What the server keeps if nothing is set.
+DEFAULTS = PrefixCaching(blocks=2048, block_size=SERVED, snapshots=2, interval=2048, disk=True)
+
+
+def _prefix_store(brief: Brief) -> list[Schedule]:
+    if brief.required:
+        return [_tenants(brief)]
+    return [
+        *_in_turn(brief),
+        _held(brief),
+        _served(brief),
+        *_files(brief),
+        _tenants(brief),
+        *_quantized(brief),
+        *(_media(brief, kind) for kind in brief.modalities if kind != "text"),
+    ]
+
+
+def _texts(brief: Brief) -> list[Request]:
+    """Five prompts: some share four blocks, one begins otherwise; then some of them come again."""
+    shared, size = brief.prompt(LONG), 4 * BLOCK
+    begun = begun_otherwise(brief, brief.prompt(LONG, variant=1), shared[:1])
+    turns = [brief.prompt(MEDIUM, variant=5 + number) for number in range(2)]
+    ends = [begun_otherwise(brief, turn, shared[size : size + 1]) for turn in turns]
+    prompts = {
+        "first": shared,
+        "beside": shared[:size] + ends[0],
+        "other": begun,
+        "longer": shared + ends[1],
+        "other_again": begun + ends[0],
+        "again": shared,
+    }
+    return [Request(name, prompt, FEW) for name, prompt in prompts.items()]
+
+
+def _one_by_one(name: str, requests: list[Request], options: EngineOptions) -> Schedule:
+    later = [
+        together(request, when=gone(before.request_id))
+        for before, request in itertools.pairwise(requests)
+    ]
+    return Schedule(name, (together(requests[0]), *later), options=options)
+
+
+def _caching(**options: float | bool) -> PrefixCaching:
+    return replace(PrefixCaching(block_size=BLOCK, interval=2 * BLOCK), **options)
+
+
+def _in_turn(brief: Brief) -> Iterator[Schedule]:
+    """One after the other, in a pool with room for some of them: by number and by bytes."""
+    bounds = {
+        "by_number": _caching(blocks=8, snapshots=3),
+        "by_bytes": _caching(times_first=2.5),
+    }
+    for name, bound in bounds.items():
+        yield _one_by_one(name, _texts(brief), EngineOptions(prefix_caching=bound))
+
+
+def _held(brief: Brief) -> Schedule:
+    """Rows in one prefill, in pieces, hold the blocks that they reuse: there is no room for more.
+
+    Then a prompt reuses what is left.
+    """
+    first, _, other, longer, other_again, again = _texts(brief)
+    arrivals = (
+        together(first),
+        together(replace(other, max_tokens=3), longer, again, when=gone("first")),
+        together(other_again, when=gone("other")),
+    )
+    options = EngineOptions(
+        prefill_step_size=PIECE, prefix_caching=_caching(blocks=LONG // BLOCK + 1, snapshots=2)
+    )
+    return Schedule("held", arrivals, options=options)
+
+
+def _served(brief: Brief) -> Schedule:
+    """As the server is set up by default: with prompts of one block, of two and of less."""
+    shared = brief.prompt(TWO_BLOCKS)
+    end = begun_otherwise(brief, brief.prompt(SHORT, variant=7), shared[SERVED + 1 : SERVED + 2])
+    first, rest = Request("first", shared, FEW), Request("longer", shared + end, FEW)
+    one = Request("one_block", shared[: SERVED + 1] + end, FEW)
+    less = Request("less", shared[: SERVED - 1], FEW)
+    arrivals = (
+        together(first),
+        together(less, when=gone("first")),
+        together(one, rest, when=gone("less")),
+        together(replace(first, request_id="again"), when=gone("longer")),
+    )
+    return Schedule("served", arrivals, options=EngineOptions(prefix_caching=DEFAULTS))
+
+
+def _files(brief: Brief) -> Iterator[Schedule]:
+    """Kept in files alone, behind a pool that has too little room, and by a server before.
+
+    All of one tenant, so that the key is not that of nobody.
+    """
+    bounds = {
+        "files_alone": _caching(disk=True, times_first=0, snapshots=0),
+        "files_behind": _caching(disk=True, blocks=3, snapshots=1),
+        "files_of_before": _caching(disk=True, restarts=True),
+    }
+    asked = [replace(request, tenant="a") for request in _texts(brief)]
+    for name, bound in bounds.items():
+        yield _one_by_one(name, asked, EngineOptions(prefix_caching=bound))
+
+
+def _tenants(brief: Brief) -> Schedule:
+    """The same prompt of two tenants and of none, then of each once more."""
+    prompt = brief.prompt(LONG)
+    if brief.required:
+        medium = Media(brief.required, brief.sizes[brief.required][0])
+        prompt, media = brief.compose([medium, prompt])
+    else:
+        media = ()
+    names = ("", "a", "b")
+    asked = [
+        Request(f"{turn}_of_{name or 'none'}", prompt, FEW, media=media, tenant=name)
+        for turn in ("first", "again")
+        for name in names
+    ]
+    return _one_by_one("tenants", asked, EngineOptions(prefix_caching=_caching()))
+
+
+def _quantized(brief: Brief) -> Iterator[Schedule]:
+    """Quantized keys and values, of which prefixes are reused alone, and in rows of one prefill."""
+    sizes = brief.heads() if Capability.QUANTIZED in brief.capabilities else frozenset()
+    groups = [group for group in KV_GROUPS if not any(size % group for size in sizes)]
+    kinds = {}
+    if sizes and groups:
+        kinds["uniform"] = KvQuant(8, group_size=groups[0])
+    if sizes and "turboquant" in brief.schemes:
+        kinds["turbo"] = KvQuant(3.5, scheme="turboquant")
+    first, beside, other, longer, *_ = _texts(brief)
+    for name, kv in kinds.items():
+        options = EngineOptions(kv=kv, prefix_caching=_caching())
+        yield _one_by_one(f"{name}_in_turn", [first, beside, longer], options)
+        rows = together(beside, other, longer, when=gone("first"))
+        yield Schedule(f"{name}_beside", (together(first), rows), options=options)
+
+
+def _media(brief: Brief, kind: str) -> Schedule:
+    """One text with a medium; with another; the first again, before other text; text alone."""
+    size = brief.sizes[kind][0]
+    before, after = brief.prompt(2 * BLOCK + 1), brief.prompt(MEDIUM)
+
+    def shows(name: str, *contents: int, variant: int = 0) -> Request:
+        parts: list[tuple[int, ...] | Media] = [before]
+        for content in contents:
+            parts += [Media(kind, size, content), after]
+        if variant:
+            parts[-1] = brief.prompt(MEDIUM, variant)
+        prompt, media = brief.compose(parts)
+        return Request(name, prompt, FEW, media=media)
+
+    requests = [shows("first", 0), shows("other", 1), shows("other_text", 0, variant=1)]
+    if kind not in brief.single:
+        requests += [shows("two", 0, 1), shows("two_others", 0, 2), shows("two_again", 0, 1)]
+    requests += [Request("text", before + after, FEW), shows("again", 0)]
+    return _one_by_one(f"{kind}_kept", requests, EngineOptions(prefix_caching=_caching()))
+
+
+def _represents(family: Family) -> str:
+    return "" if family.facts.pooled else "other families represent what pools keep"
+
+
+PREFIX_STORE = Scenario(
+    "prefix_store",
+    157,
+    "what is kept of prompts: which, for how long, for whom, and how it is counted",
+    frozenset(
+        {
+            Capability.PREFIX_CACHING,
+            Capability.POOLED,
+            Capability.CHUNKED,
+            Capability.LATE_JOIN,
+            Capability.STAGES,
+        }
+    ),
+    _prefix_store,
+    (
+        reuse.hit(),
+        pool.given_up().shown_in("by_number", "by_bytes"),
+        pool.held_by_rows().shown_in("held"),
+        pool.from_files().shown_in("files_alone", "files_of_before"),
+        pool.behind_memory().shown_in("files_behind"),
+        pool.tenants_apart().shown_in("tenants"),
+    ),
+    applies=_represents,
+)
