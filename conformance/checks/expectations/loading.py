@@ -132,6 +132,8 @@ def _defect_problem(entry: Defect) -> str:
     for scenario, names in entry.schedules.items():
         if scenario not in entry.verdicts or not names:
             return f"field 'schedules.{scenario}' is empty, or 'verdicts' lacks that scenario"
+    if twice := sorted(set(entry.other_seeds) & set(entry.verdicts)):
+        return f"field 'other_seeds': {twice[0]!r} is in 'verdicts', which holds for all seeds"
     try:
         SpecifierSet(entry.versions)
     except InvalidSpecifier:
