@@ -132,8 +132,6 @@ def _defect_problem(entry: Defect) -> str:
     for scenario, names in entry.schedules.items():
         if scenario not in entry.verdicts or not names:
             return f"field 'schedules.{scenario}' is empty, or 'verdicts' lacks that scenario"
-    if twice := sorted(set(entry.other_seeds) & set(entry.verdicts)):
-        return f"field 'other_seeds': {twice[0]!r} is in 'verdicts', which holds for all seeds"
     try:
         SpecifierSet(entry.versions)
     except InvalidSpecifier:
@@ -145,7 +143,10 @@ def _defect_problem(entry: Defect) -> str:
 
 def _extra(entry: Defect) -> str:
     found = [name for name in _NOT_OF_FILES if getattr(entry, name)]
-    return f"field {found[0]!r} is none of a file" if found else ""
+    if found:
+        return f"field {found[0]!r} is none of a file"
+    twice = sorted(set(entry.other_seeds) & set(entry.verdicts))
+    return f"field 'other_seeds': {twice[0]!r} is in 'verdicts', for all seeds" if twice else ""
 
 
 def _may_be_listed(wanted: set[Verdict]) -> bool:
