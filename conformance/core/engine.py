@@ -38,6 +38,7 @@ class Capability(enum.StrEnum):
     PROCESSORS = "processors"  # logits processors for each request
     DEFAULTS = "defaults"  # a sampler and logits processors for requests that bring none
     STOP = "stop"  # stop sequences for each request
+    STOP_TOKENS = "stop_tokens"  # tokens of the engine's own, with which any request ends
     SEGMENTS = "segments"  # a prompt in given pieces
     PREFIX = "prefix"  # a request can continue from an extracted cache
     MEDIA = "media"  # images, videos or sounds beside text

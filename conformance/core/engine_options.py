@@ -65,6 +65,7 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``sampler`` and ``processors`` are the engine's own, for requests that bring none. A request
     that names the same ones is inserted without them, so that the engine's must take effect.
+    ``stop_tokens`` end any request that gives one; requests name them in ``stop``, too.
     """
 
     prefill_step_size: int = 2048
@@ -76,3 +77,4 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     prefix_caching: PrefixCaching | None = None
     sampler: Sampler | None = None
     processors: tuple[Processor, ...] = ()
+    stop_tokens: tuple[int, ...] = ()

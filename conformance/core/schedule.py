@@ -201,6 +201,8 @@ def _check(request: Request, options: EngineOptions, where: str) -> None:
         raise ScheduleError(f"{where}: it names no sampler, and would get the engine's")
     if options.processors and not request.processors:
         raise ScheduleError(f"{where}: it names no processors, and would get the engine's")
+    if not {(token,) for token in options.stop_tokens} <= set(request.stop):
+        raise ScheduleError(f"{where}: it does not name the engine's stop tokens, and ends by them")
     if request.segments and sum(request.segments) != len(request.prompt):
         raise ScheduleError(
             f"{where}: segments add up to {sum(request.segments)}, "

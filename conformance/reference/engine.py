@@ -61,6 +61,7 @@ class ReferenceEngine(Engine):
         Capability.MEDIA,
         Capability.PREFIX_CACHING,
         Capability.STORED,
+        Capability.STOP_TOKENS,
     }
     makers: ClassVar[Makers]
     whole_prompt: ClassVar[bool] = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from conformance.core.engine import Capability
 from conformance.core.schedule import Stage
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios.scenario import Witness
@@ -44,6 +43,16 @@ def rejected() -> Witness:
     )
 
 
+def limited_within() -> Witness:
+    """A request reached its limit before the end of what its draft could have given."""
+    return Witness(
+        "a limit within a draft",
+        lambda t: any(
+            r.reason is FinishReason.LENGTH and 0 < r.given <= r.drafted for r in _rounds(t)
+        ),
+    )
+
+
 def stopped_within() -> Witness:
     """A request ended with a stop sequence before the end of what its draft could have given."""
     return Witness(
@@ -51,7 +60,6 @@ def stopped_within() -> Witness:
         lambda t: any(
             r.reason is FinishReason.STOP and 0 < r.given <= r.drafted for r in _rounds(t)
         ),
-        needs=frozenset({Capability.STOP}),
     )
 
 
@@ -65,7 +73,6 @@ def sampled_in_part() -> Witness:
             and t.schedule.request(r.request_id).sampler is not None
             for r in _rounds(t)
         ),
-        needs=frozenset({Capability.SAMPLERS}),
     )
 
 

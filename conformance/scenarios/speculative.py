@@ -31,6 +31,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.engine_sampling import SECOND
 from conformance.scenarios.scenario import Brief, Scenario
 
 # Tokens that are verified at once, and how many of each draft are right, row by row.
@@ -41,7 +42,7 @@ MANY = 10
 
 
 def _speculative(brief: Brief) -> list[Schedule]:
-    makers = (_alone, _ragged, _waiting, _cancelled, _image, _stopped, _sampled)
+    makers = (_alone, _ragged, _limits, _waiting, _cancelled, _image, _stopped, _sampled)
     return [s for kind in brief.drafters for make in makers for s in make(brief, kind)]
 
 
@@ -78,6 +79,12 @@ def _ragged(brief: Brief, kind: str) -> Iterator[Schedule]:
     own = EngineOptions(drafting=Drafting(kind))
     few = together(*_rows(brief, 4, 3, 4, 4))
     yield Schedule(f"{kind}_own_drafts", (few,), options=own)
+
+
+def _limits(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """Rows that reach their limit within a draft that was right so far, beside one that goes on."""
+    rows = together(*_rows(brief, 3, MANY, BLOCK + 2, BLOCK))
+    yield Schedule(f"{kind}_limits", (rows,), options=_drafting(kind, BLOCK))
 
 
 def _waiting(brief: Brief, kind: str) -> Iterator[Schedule]:
@@ -123,21 +130,34 @@ def _image(brief: Brief, kind: str) -> Iterator[Schedule]:
 
 def _stopped(brief: Brief, kind: str) -> Iterator[Schedule]:
     """Stop sequences that end within a draft whose further tokens are right, and across two."""
-    if Capability.STOP not in brief.capabilities:
-        return
     options = _drafting(kind, BLOCK)
     rows = _rows(brief, MANY, MANY, MANY)
-    one, other = (brief.solo(row, options).tokens for row in rows[:2])
-    stops = ((one[1:3],), (other[BLOCK : BLOCK + 2],), ())
+    if Capability.STOP in brief.capabilities:
+        one, other = (brief.solo(row, options).tokens for row in rows[:2])
+        stops = [(one[1:3],), (other[BLOCK : BLOCK + 2],), ()]
+    elif Capability.STOP_TOKENS in brief.capabilities:
+        found = [_within(brief.solo(row, options).tokens) for row in rows]
+        ends = tuple(sorted({*found[0], *found[1]}))
+        options = msgspec.structs.replace(options, stop_tokens=ends)
+        stops = [tuple((token,) for token in ends)] * len(rows)
+    else:
+        return
     stopped = [
         msgspec.structs.replace(row, stop=stop) for row, stop in zip(rows, stops, strict=True)
     ]
     yield Schedule(f"{kind}_stopped", (together(*stopped),), options=options)
 
 
+def _within(tokens: tuple[int, ...]) -> tuple[int, ...]:
+    """The first token that is new, and not the last one that a draft gives; none if all repeat."""
+    places = (at for at in range(1, len(tokens)) if at % BLOCK and tokens[at] not in tokens[:at])
+    return tuple(tokens[at] for at in places)[:1]
+
+
 def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
     """Rows with a sampler of their own beside a greedy one; rejected tokens must not move it on."""
     if Capability.SAMPLERS not in brief.capabilities:
+        yield from _engines_sampler(brief, kind)
         return
     samplers = [Sampler("seeded", {"temperature": 0.8, "seed": seed}) for seed in (1, 2)]
     rows = _rows(brief, MANY, MANY, MANY)
@@ -146,6 +166,14 @@ def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
         for row, sampler in zip(rows, (*samplers, None), strict=True)
     ]
     yield Schedule(f"{kind}_sampled", (together(*sampled),), options=_drafting(kind, *RIGHT))
+
+
+def _engines_sampler(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """The engine's own sampler, by which drafts are verified."""
+    if Capability.DEFAULTS in brief.capabilities:
+        options = msgspec.structs.replace(_drafting(kind, *RIGHT), sampler=SECOND)
+        rows = [msgspec.structs.replace(r, sampler=SECOND) for r in _rows(brief, MANY, MANY, MANY)]
+        yield Schedule(f"{kind}_sampled", (together(*rows),), options=options)
 
 
 def _has_drafter(family: Family) -> str:
@@ -173,6 +201,7 @@ SPECULATIVE = Scenario(
         drafts.rejected().shown_in("*_of_one", "*_ragged"),
         drafts.verified_together(4).shown_in("*_cancelled"),
         drafts.waits_while_drafting().shown_in("*_slot_reuse", "*_cancelled"),
+        drafts.limited_within().shown_in("*_limits"),
         drafts.stopped_within().shown_in("*_stopped"),
         drafts.sampled_in_part().shown_in("*_sampled"),
         seen.removed_from(Stage.DECODE, among=4).shown_in("*_cancelled"),

@@ -39,6 +39,7 @@ class MlxLmEngine(Engine):
         Capability.MEDIA,
         Capability.QUANTIZED,
         Capability.SPECULATIVE,
+        Capability.STOP_TOKENS,
     }
 
     def __init__(self, model: Any, options: EngineOptions) -> None:

@@ -19,7 +19,7 @@ from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
 from conformance.plugins.mlx_vlm.sampling import (
     ForcedRowsSampler,
-    endless_processor,
+    bare_processor,
     make_processors,
     make_sampler,
 )
@@ -32,7 +32,7 @@ class MlxVlmEngine(Engine):
     """Continuous batching as mlx-vlm's server does it: one embedding call for each request.
 
     It has no samplers, stop sequences or prompt segments per request, and returns no cache: those
-    scenarios do not apply.
+    scenarios do not apply. Its own stop tokens end any request.
     """
 
     name: ClassVar[str] = "mlx_vlm"
@@ -189,7 +189,8 @@ class MlxVlmEngine(Engine):
         if self._options.prefix_caching is not None:
             self._manager = prefix_caching.make_manager(self._options.prefix_caching)
             options["apc_manager"] = self._manager
-        made = compat.make_generator(model, endless_processor(), self._options, **options)
+        stopping = bare_processor(self._options.stop_tokens)
+        made = compat.make_generator(model, stopping, self._options, **options)
         if self._manager is not None:
             prefix_caching.require(made)
         return made

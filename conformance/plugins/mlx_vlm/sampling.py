@@ -1,4 +1,4 @@
-"""What mlx-vlm samples with: logits processors, forced tokens, and no stopping criterion."""
+"""What mlx-vlm samples with: logits processors, forced tokens, and tokens that end a row."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class ForcedRowsSampler:
         return self.sample_target(logprobs, row_ids=[], positions=self._positions())
 
 
-def endless_processor() -> Any:
-    """What the generator needs of a processor, with a stopping criterion that never holds."""
+def bare_processor(stop_tokens: tuple[int, ...]) -> Any:
+    """What the generator needs of a processor: a stopping criterion that holds for these tokens."""
 
-    class Never:
+    class Stopping:
         def add_eos_token_ids(self, _: object = None) -> None: ...
 
-        def __call__(self, _: int) -> bool:
-            return False
+        def __call__(self, token: int) -> bool:
+            return token in stop_tokens
 
-    return SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Never()))
+    return SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Stopping()))

@@ -53,7 +53,12 @@ def processed(trace):
 
 
 def test_it_can_do_everything():
-    foreign = {Capability.MEDIA, Capability.QUANTIZED, Capability.SPECULATIVE}
+    foreign = {
+        Capability.MEDIA,
+        Capability.QUANTIZED,
+        Capability.SPECULATIVE,
+        Capability.STOP_TOKENS,
+    }
     assert MlxLmEngine.capabilities == frozenset(Capability) - foreign
     assert MlxLmEngine.probes()
 
