@@ -118,6 +118,12 @@ SENTENCES = [
         "schedule 's', request 'a': it names no processors, and would get the engine's",
     ),
     (
+        schedule(
+            Request("a", (1,), 1, stop=((4,), (5, 6))), options=EngineOptions(stop_tokens=(5,))
+        ),
+        "schedule 's', request 'a': it does not name the engine's stop tokens, and ends by them",
+    ),
+    (
         schedule(Request("b", (1,), 1, continues=Continuation("a")), A),
         "schedule 's', request 'b': continues 'a', which arrives no earlier",
     ),
