@@ -42,7 +42,7 @@ MANY = 10
 
 
 def _speculative(brief: Brief) -> list[Schedule]:
-    makers = (_alone, _ragged, _limits, _waiting, _cancelled, _image, _stopped, _sampled)
+    makers = (_alone, _ragged, _waiting, _cancelled, _image, _stopped, _sampled)
     return [s for kind in brief.drafters for make in makers for s in make(brief, kind)]
 
 
@@ -79,12 +79,6 @@ def _ragged(brief: Brief, kind: str) -> Iterator[Schedule]:
     own = EngineOptions(drafting=Drafting(kind))
     few = together(*_rows(brief, 4, 3, 4, 4))
     yield Schedule(f"{kind}_own_drafts", (few,), options=own)
-
-
-def _limits(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """Rows that reach their limit within a draft that was right so far, beside one that goes on."""
-    rows = together(*_rows(brief, 3, MANY, BLOCK + 2, BLOCK))
-    yield Schedule(f"{kind}_limits", (rows,), options=_drafting(kind, BLOCK))
 
 
 def _waiting(brief: Brief, kind: str) -> Iterator[Schedule]:
@@ -201,7 +195,7 @@ SPECULATIVE = Scenario(
         drafts.rejected().shown_in("*_of_one", "*_ragged"),
         drafts.verified_together(4).shown_in("*_cancelled"),
         drafts.waits_while_drafting().shown_in("*_slot_reuse", "*_cancelled"),
-        drafts.limited_within().shown_in("*_limits"),
+        drafts.limited_within().shown_in("*_ragged"),
         drafts.stopped_within().shown_in("*_stopped"),
         drafts.sampled_in_part().shown_in("*_sampled"),
         seen.removed_from(Stage.DECODE, among=4).shown_in("*_cancelled"),

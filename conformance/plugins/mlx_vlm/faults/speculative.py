@@ -132,7 +132,7 @@ def _batch() -> Any:
 
 @_fault(
     "E7.rows-behind-an-ended-one-lose-a-token",
-    kills=("speculative/*_limits",),
+    kills=("speculative/*_ragged",),
     where="output:*",
 )
 def rows_behind_an_ended_one_lose_a_token(hits: Hits) -> Patch:
