@@ -56,8 +56,8 @@ def ranked(rank: int) -> SamplerFn:
     """
 
     def sampler(logprobs: mx.array) -> mx.array:
-        """``[rows, vocab]`` in, ``[rows]`` out."""
-        return mx.argsort(logprobs, axis=-1)[:, -1 - rank]
+        """``[rows, vocab]`` in, ``[rows]`` out; of drafts, ``[rows, tokens, vocab]``."""
+        return mx.argsort(logprobs, axis=-1)[..., -1 - rank]
 
     return sampler
 

@@ -83,10 +83,15 @@ class Mending:
             return result
         start = time.perf_counter()
         findings = self._findings(case, plan)
-        if worst(findings) is Verdict.UNSUPPORTED:
-            return msgspec.structs.replace(result, unmended=plan.hiding_if_refused)
         defects, schedules = plan.defects, plan.schedules
         marked = [msgspec.structs.replace(f, mended=", ".join(defects)) for f in findings]
+        if worst(findings) is Verdict.UNSUPPORTED:
+            refusals = (f for f in marked if f.verdict is Verdict.UNSUPPORTED)
+            return msgspec.structs.replace(
+                result,
+                unmended=plan.hiding_if_refused,
+                evidence=(*result.evidence, next(refusals)),
+            )
         return msgspec.structs.replace(
             result,
             evidence=(*result.evidence, *(f for f in marked if not f.verdict.good)),

@@ -44,6 +44,16 @@ def rejected() -> Witness:
     )
 
 
+def limited_within() -> Witness:
+    """A request reached its limit before the end of what its draft could have given."""
+    return Witness(
+        "a limit within a draft",
+        lambda t: any(
+            r.reason is FinishReason.LENGTH and 0 < r.given <= r.drafted for r in _rounds(t)
+        ),
+    )
+
+
 def stopped_within() -> Witness:
     """A request ended with a stop sequence before the end of what its draft could have given."""
     return Witness(
@@ -65,7 +75,6 @@ def sampled_in_part() -> Witness:
             and t.schedule.request(r.request_id).sampler is not None
             for r in _rounds(t)
         ),
-        needs=frozenset({Capability.SAMPLERS}),
     )
 
 

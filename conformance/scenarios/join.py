@@ -23,7 +23,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
-from conformance.scenarios.lengthy import turns
+from conformance.scenarios.lengthy import pieces_of_windows, turns
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 # For families without a window: the bound, in tokens, of the library's caches.
@@ -78,7 +78,7 @@ def _window(brief: Brief) -> list[Schedule]:
         for name, size in _pieces(brief).items()
     ]
     if brief.window and Capability.CHUNKED in brief.capabilities:
-        schedules.append(turns(brief, brief.window))
+        schedules += [turns(brief, brief.window), pieces_of_windows(brief, brief.window)]
     return schedules
 
 

@@ -82,6 +82,13 @@ def turns(brief: Brief, window: int) -> Schedule:
     return Schedule("turns", arrivals, options=EngineOptions(prefill_step_size=PIECE))
 
 
+def pieces_of_windows(brief: Brief, window: int) -> Schedule:
+    """Pieces exactly as long as the window: three, two, and less than one."""
+    lengths = (3 * window + 1, window - 1, 2 * window)
+    rows = [text_request(brief, f"r{n}", n, max_tokens=3) for n in lengths]
+    return Schedule("even", (together(*rows),), options=EngineOptions(prefill_step_size=window))
+
+
 def _rows(brief: Brief, ends: tuple[int, ...]) -> list[Request]:
     return [
         text_request(brief, f"r{i}", n, variant=i // 4, max_tokens=out)

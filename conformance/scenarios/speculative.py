@@ -32,6 +32,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.engine_sampling import SECOND
 from conformance.scenarios.scenario import Brief, Scenario
 
 # Tokens that are verified at once, and how many of each draft are right, row by row.
@@ -144,6 +145,7 @@ def _stopped(brief: Brief, kind: str) -> Iterator[Schedule]:
 def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
     """Rows with a sampler of their own beside a greedy one; rejected tokens must not move it on."""
     if Capability.SAMPLERS not in brief.capabilities:
+        yield from _engines_sampler(brief, kind)
         return
     samplers = [Sampler("seeded", {"temperature": 0.8, "seed": seed}) for seed in (1, 2)]
     rows = _rows(brief, MANY, MANY, MANY)
@@ -152,6 +154,14 @@ def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
         for row, sampler in zip(rows, (*samplers, None), strict=True)
     ]
     yield Schedule(f"{kind}_sampled", (together(*sampled),), options=_drafting(kind, *RIGHT))
+
+
+def _engines_sampler(brief: Brief, kind: str) -> Iterator[Schedule]:
+    """The engine's own sampler, by which drafts are verified."""
+    if Capability.DEFAULTS in brief.capabilities:
+        options = msgspec.structs.replace(_drafting(kind, *RIGHT), sampler=SECOND)
+        rows = [msgspec.structs.replace(r, sampler=SECOND) for r in _rows(brief, MANY, MANY, MANY)]
+        yield Schedule(f"{kind}_sampled", (together(*rows),), options=options)
 
 
 def _has_drafter(family: Family) -> str:
@@ -179,6 +189,7 @@ SPECULATIVE = Scenario(
         drafts.rejected().shown_in("*_of_one", "*_ragged"),
         drafts.verified_together(4).shown_in("*_cancelled"),
         drafts.waits_while_drafting().shown_in("*_slot_reuse", "*_cancelled"),
+        drafts.limited_within().shown_in("*_ragged"),
         drafts.stopped_within().shown_in("*_stopped"),
         drafts.sampled_in_part().shown_in("*_sampled"),
         seen.removed_from(Stage.DECODE, among=4).shown_in("*_cancelled"),

@@ -141,7 +141,13 @@ def test_each_script_has_an_entry_and_each_entry_a_script():
 
 def test_entries_name_scenarios_that_there_are():
     known = {scenario.name for scenario in (*LADDER, CORPUS)}
-    assert {name for entry in DEFECTS for name in entry.verdicts} <= known
+    assert {name for entry in DEFECTS for name in (*entry.verdicts, *entry.other_seeds)} <= known
+
+
+def test_what_shows_with_other_seeds_alone_is_proven_by_a_mend(setup):
+    named = [entry.id for entry in DEFECTS if entry.other_seeds]
+    assert named
+    assert [name for name in named if setup.registry.mend_of(name) is None] == []
 
 
 @pytest.mark.parametrize("entry", by_id(BY_HAND))

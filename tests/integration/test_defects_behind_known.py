@@ -101,6 +101,7 @@ class Pair(NamedTuple):
     planted: object
     only: tuple[str, ...] = ()
     alone: bool = False
+    seed: int = 0
 
 
 PAIRS = [
@@ -162,6 +163,12 @@ PAIRS = [
         "mlx_vlm/gemma3/images_together",
         "mlx_vlm/C3.last-image-token-dropped",
     ),
+    Pair(
+        "hy-v4-indexer-of-first-length",
+        "mlx_vlm/hy_v4/threads",
+        "mlx_vlm/B13.embeddings-of-another-row",
+        seed=4,
+    ),
 ]
 
 
@@ -187,7 +194,7 @@ def play(setup, tmp_path_factory):
 
     @functools.cache
     def played(pair, *, planting):
-        case = CaseId.parse(f"{pair.case}/float32/0")
+        case = CaseId.parse(f"{pair.case}/float32/{pair.seed}")
         hits = Hits()
         registry = planted(setup.registry, pair, hits) if planting else setup.registry
         session = Session(registry, store=store)

@@ -48,6 +48,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             where another entry, with this one in ``behind``, is mended.
         schedules: for a scenario, the only schedules that may fail; any if absent. A case that
             plays none of them is not concerned.
+        other_seeds: scenarios that are right with seed 0, and may show it with the weights and
+            prompts of another; with any numeric verdict.
         ends_process: its cases end the process that plays them: as released, each is played in one
             of its own.
         functions: digests of the upstream functions that it was diagnosed in.
@@ -72,6 +74,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     behind: tuple[str, ...] = ()
     verdicts: dict[str, Verdict | tuple[Verdict, ...]] = {}
     schedules: dict[str, tuple[str, ...]] = {}
+    other_seeds: tuple[str, ...] = ()
     ends_process: bool = False
     functions: dict[str, str] = {}
     unchanged_in: str = ""
@@ -125,12 +128,17 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def is_about_case(self, result: CaseResult) -> bool:
         """Whether it covers the case, in schedules that may have been left out of it."""
         return (
-            result.scenario in self.verdicts
+            self._names(result)
             and self.is_about(result.engine, result.family, result.traits)
             and matches(result.dtype, (*self.dtypes, *self.may_show_in))
             and result.device.startswith(self.device)
             and self.active(result.versions)
         )
+
+    def _names(self, result: CaseResult) -> bool:
+        """Whether the scenario may show it with the seed of the case."""
+        at_any = result.scenario in self.verdicts
+        return at_any or (result.seed != 0 and result.scenario in self.other_seeds)
 
     def _reaches(self, result: CaseResult) -> bool:
         """Whether the case played a schedule that the entry names, if it names any."""
@@ -170,7 +178,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def wanted(self, scenario: str) -> tuple[Verdict, ...]:
         """The verdicts one of which a case of that scenario must have."""
-        verdicts = self.verdicts[scenario]
+        verdicts = self.verdicts.get(scenario, tuple(sorted(NUMERIC)))
         return verdicts if isinstance(verdicts, tuple) else (verdicts,)
 
     def claims(self, scenario: str, schedule: str) -> bool:

@@ -143,7 +143,10 @@ def _defect_problem(entry: Defect) -> str:
 
 def _extra(entry: Defect) -> str:
     found = [name for name in _NOT_OF_FILES if getattr(entry, name)]
-    return f"field {found[0]!r} is none of a file" if found else ""
+    if found:
+        return f"field {found[0]!r} is none of a file"
+    twice = sorted(set(entry.other_seeds) & set(entry.verdicts))
+    return f"field 'other_seeds': {twice[0]!r} is in 'verdicts', for all seeds" if twice else ""
 
 
 def _may_be_listed(wanted: set[Verdict]) -> bool:

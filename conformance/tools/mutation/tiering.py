@@ -39,7 +39,7 @@ OF_KINDS: Globs = {
     "stop_sequences": ("*",),
     "structured": ("*",),
     "threads": ("*",),
-    "window": ("turns",),
+    "window": ("even", "turns"),
 }
 _MEDIA = re.compile("image|audio|video")
 # What was found once is always played again.

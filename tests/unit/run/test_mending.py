@@ -224,7 +224,10 @@ def what_comes_next_is_refused(hits):
 def test_where_the_mended_case_is_refused_the_entry_hides_what_comes_after_it():
     released, found = play(PADDING, mends=[what_comes_next_is_refused])
     assert (found.expected, found.mended, found.unmended) == (True, None, (PADDING.id,))
-    assert found.evidence == released.evidence
+    *before, refusal = found.evidence
+    assert tuple(before) == released.evidence
+    assert "GatherMM currently only supports float32" in refusal.what + refusal.got
+    assert (refusal.mended, refusal.known) == (PADDING.id, "")
 
 
 def test_only_schedules_whose_entries_all_have_a_mend_are_played():

@@ -215,6 +215,7 @@ PROOFS = {
         "a draft accepted in part": Fake(drafting.TakesDraftsWhole),
         "a draft rejected": Fake(drafting.GuessesTheFirst),
         "drafts for 4 rows at once": Fake(drafting.DraftsForThree),
+        "a limit within a draft": Fake(drafting.NeverDrafts),
         "a stop within a draft": Fake(schedules=without_stops),
         "a sampled draft accepted in part": Fake(schedules=without_samplers),
         "a request that waits while others draft": Fake(drafting.DraftsAlone),

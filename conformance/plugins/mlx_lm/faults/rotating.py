@@ -84,3 +84,23 @@ def arguments_swapped(hits: Hits) -> Patch:
 def ring_sliced_as_a_line(hits: Hits) -> Patch:
     """A rotating cache that is full and was overwritten is extracted as if it was not."""
     return ring_as_line(BatchRotatingKVCache, hits)
+
+
+@_fault(
+    "G5.piece-of-a-whole-window",
+    fault_class="chunked prefill",
+    source="no report: a rotating cache holds back one key less than a window for the next piece",
+    kills=("window/even",),
+)
+def piece_of_a_whole_window(hits: Hits) -> Patch:
+    """A piece exactly as long as the window takes the place of all that was before it."""
+
+    def update(right: Right, self: Any, keys: mx.array, values: mx.array) -> Any:
+        found = right(self, keys, values)
+        before = self.keys.shape[2] - keys.shape[2]
+        if keys.shape[2] == self.max_size and before > 0:
+            hits.hit()
+            self.keys[..., :before, :], self.values[..., :before, :] = 0, 0
+        return found if before <= 0 else (self.keys, self.values)
+
+    return wrap(BatchRotatingKVCache, "_update_concat", update)

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import mlx.core as mx
+
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, wrap_each
+from conformance.core.faults.patching import Patch, Right, wrap, wrap_each
 from conformance.plugins.mlx_vlm.faults.tools import cache_class, mlx_vlm_fault, part
 
 _fault = partial(
@@ -121,3 +123,38 @@ def recurrent_state_not_rolled_back(hits: Hits) -> Patch:
 def window_not_rolled_back(hits: Hits) -> Patch:
     """A sliding window keeps rejected tokens, and what they pushed out is lost."""
     return _not_rolled_back(hits, "RotatingKVCache", "BatchRotatingKVCache")
+
+
+def _batch() -> Any:
+    """The class of the batch that drafts."""
+    return part("generate.ar").SpeculativeGenerationBatch
+
+
+@_fault(
+    "E7.rows-behind-an-ended-one-lose-a-token",
+    kills=("speculative/*_ragged",),
+    where="output:*",
+)
+def rows_behind_an_ended_one_lose_a_token(hits: Hits) -> Patch:
+    """A row that ended within its draft takes the tokens of the rows behind it with it."""
+
+    def append(right: Right, self: Any, responses: Any, tokens: list[int | None]) -> None:
+        for row, token in enumerate(tokens):
+            if token is not None and self._finished[row]:
+                hits.hit_if(any(other is not None for other in tokens[row + 1 :]))
+                tokens = [*tokens[:row], *([None] * (len(tokens) - row))]
+                break
+        right(self, responses, tokens)
+
+    return wrap(_batch(), "_append_token_responses", append)
+
+
+@_fault("E6.drafts-verified-greedily", kills=("speculative/*_sampled",), where="output:*")
+def drafts_verified_greedily(hits: Hits) -> Patch:
+    """Drafts are compared with the likeliest tokens, though the engine has a sampler."""
+
+    def init(right: Right, self: Any, *args: Any, **options: Any) -> None:
+        hits.hit_if(not options.get("greedy_sampling"))
+        right(self, *args, **{**options, "sampler": partial(mx.argmax, axis=-1)})
+
+    return wrap(_batch(), "__init__", init)

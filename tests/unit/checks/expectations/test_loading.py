@@ -158,6 +158,11 @@ def test_an_id_is_unique_in_the_folder(load):
         ),
         ('ragged = ["two', 'window = ["two', r"'lost-state': field 'schedules\.window' is empty"),
         ('["two_rows"]', "[]", r"'lost-state': field 'schedules\.ragged' is empty"),
+        (
+            "versions =",
+            'other_seeds = ["ragged"]\nversions =',
+            "field 'other_seeds': 'ragged' is in 'verdicts'",
+        ),
         ('text = "metal_kernel"', 'text = ""', r"unsupported 'metal-only': field 'text' is empty"),
         ('dtypes = ["*"]', "", r"unsupported 'metal-only': .*missing required field `dtypes`"),
     ],

@@ -202,6 +202,31 @@ def test_numbers_may_flip_with_the_seed_and_in_noisy_dtypes(lane, verdict):
     assert expected(case(verdict, **lane), entry) == wanted
 
 
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_scenario_of_other_seeds_must_be_right_with_seed_0_and_may_be_wrong_with_others(verdict):
+    entry = defect(other_seeds=("window",))
+    assert expected(case(verdict, scenario="window"), entry) == verdict.good
+    numeric = verdict.value in ("drift", "diverged", "nan")
+    result = judged(case(verdict, scenario="window", seed=3), entry)
+    assert result.expected == (verdict.good or numeric)
+    # Whatever fails is the entry's, so that it is played again with the defect mended.
+    assert result.known == (None if verdict.good else "lost-state")
+
+
+def test_a_new_defect_in_a_scenario_of_other_seeds_is_seen_behind_the_mend():
+    entry = defect(other_seeds=("window",))
+    for verdict, seen in ((Verdict.DIVERGED, False), (Verdict.TIE, True)):
+        mended = MendedResult(verdict, ("lost-state",), ("window",), 0.1)
+        result = msgspec.structs.replace(case(scenario="window", seed=3), mended=mended)
+        assert expected(result, entry) == seen
+
+
+def test_other_seeds_do_not_make_up_for_a_defect_that_is_gone_with_seed_0():
+    entry = defect(other_seeds=("window",))
+    assert expected(case("diverged", scenario="window", seed=3), entry)
+    assert not expected(case("exact"), entry), "ragged must show it"
+
+
 @pytest.mark.parametrize("lane", [{"seed": 1}, {"dtype": "bfloat16"}])
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_what_is_not_about_numbers_does_not_flip(lane, verdict):

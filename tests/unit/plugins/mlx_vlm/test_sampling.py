@@ -1,0 +1,28 @@
+"""What mlx-vlm's generator is given to sample and to stop with."""
+
+import mlx.core as mx
+import pytest
+
+from conformance.core.errors import ScheduleError
+from conformance.core.token_choice import Sampler
+from conformance.plugins.mlx_vlm.sampling import make_sampler, stopping_processor
+
+
+@pytest.mark.parametrize(("stop_tokens", "ends"), [((), False), ((7,), True), ((1, 7), True)])
+def test_rows_end_with_the_stop_tokens_alone(stop_tokens, ends):
+    criteria = stopping_processor(set(stop_tokens)).tokenizer.stopping_criteria
+    criteria.add_eos_token_ids({3})
+    assert criteria(7) is ends
+    assert not criteria(3), "the tokenizer's own end no row"
+
+
+def test_a_rank_is_taken_of_one_token_for_each_row_and_of_drafts():
+    second = make_sampler(Sampler("rank", {"rank": 1}))
+    logprobs = mx.array([[0.1, 0.7, 0.2], [0.5, 0.1, 0.4]])
+    assert second(logprobs).tolist() == [2, 2]
+    assert second(mx.stack([logprobs, -logprobs])).tolist() == [[2, 2], [2, 2]]
+
+
+def test_another_kind_is_refused():
+    with pytest.raises(ScheduleError, match="no sampler of kind 'other'; there are library, rank"):
+        make_sampler(Sampler("other"))
