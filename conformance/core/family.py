@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from conformance.core.errors import FamilyError
-from conformance.core.json_object import parse_object
+from conformance.core.user_files import parse_object
 
 SECTION = "conformance"
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.app.cli.options import EXISTING_FILE, writable
+from conformance.app.cli.printing import new_console
 from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare
 from conformance.report.comparison_markdown import markdown, summary
 from conformance.report.jsonl import read_results, write_lines
@@ -55,7 +56,7 @@ def command(
     found = compare(
         read_results(results_a), read_results(results_b), noise_factor=noise_factor, common=common
     )
-    _print(Console(), found)
+    _print(new_console(), found)
     if out is not None:
         write_lines(out, markdown(found).splitlines())
     ctx.exit(1 if found.regressed else 0)
@@ -63,7 +64,7 @@ def command(
 
 def _print(console: Console, found: Comparison) -> None:
     for name, (before, after) in found.versions.items():
-        console.print(f"{name}: {before} -> {after}", markup=False, soft_wrap=True)
+        console.print(f"{name}: {before} -> {after}", soft_wrap=True)
     for kind in Kind:
         changes = found.of(kind)
         if not changes:

@@ -17,6 +17,7 @@ from conformance.app.cli.options import (
     plugins_option,
     writable,
 )
+from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId
@@ -86,7 +87,7 @@ def command(
         raise ConformanceError("explain either one CASE_ID, or defects by --faults")
     target = writable(json_file, "--json") if json_file else None
     registry = build_registry(load_plugins(plugins), family_files=family_files)
-    console = Console(highlight=False)
+    console = new_console()
     if patterns:
         _hits(registry, patterns, families, dtype, console=console, target=target)
         return

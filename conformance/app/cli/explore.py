@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
 
 from conformance.app.cli.explore_families import chosen_pairs, expectations, registry
 from conformance.app.cli.explore_output import lines, summary
@@ -22,6 +21,7 @@ from conformance.app.cli.options import (
     writable,
 )
 from conformance.app.cli.parallel import as_they_come
+from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
@@ -162,16 +162,16 @@ def _refuse(options: Mapping[str, object], why: str) -> None:
 
 def _explore_all(units: list[ExploreUnit], corpus: Path | None, jobs: int | None) -> list[Explored]:
     """Explore, and print what is found of each family as soon as it is there."""
-    console, found = Console(highlight=False), []
+    console, found = new_console(), []
     with console.status("exploring") as status:
         for _, more in as_they_come(_work, units, jobs=jobs, on_crash=_crashed):
             found.append(more)
             for line in lines(more):
-                console.print(line, soft_wrap=True, markup=False)
+                console.print(line, soft_wrap=True)
             _keep(more, corpus)
             status.update(f"{len(found)} of {len(units)} families")
     for line in summary(found):
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
     return found
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
 from conformance.app.cli.explore_families import registry
 from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.printing import new_console
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import Verdict
 from conformance.report.jsonl import write_lines
@@ -31,7 +31,7 @@ def look_for_false_alarms(
         Whether as many rows were judged, and none raised an alarm.
     """
     allotment = Allotment(ways, cases, seed=seed)
-    console = Console(highlight=False)
+    console = new_console()
     with console.status("playing") as status:
         while units := allotment.units():
             for more in in_processes(_work, units, jobs=jobs, on_crash=_crashed):

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.options import globs, jobs_option
+from conformance.app.cli.printing import say
 from conformance.core.errors import ReleaseError
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId
@@ -102,10 +103,10 @@ def command(
             resume=resume,
         )
         if case is not None:
-            click.echo(_bisect(chosen, case, jobs, runner))
+            say(_bisect(chosen, case, jobs, runner))
             return
         table = make_table([runner.run(release, choice) for release in chosen])
-    click.echo(as_text(table))
+    say(as_text(table))
     if markdown is not None:
         write_lines(markdown, as_markdown(table).splitlines())
 
@@ -121,11 +122,11 @@ class _Runner:
         file = self._folder.absolute() / f"{release.library}-{release.version}.jsonl"
         if self._resume and file.is_file():
             column = Column(release, read_results(file))
-            click.echo(f"{release}: {len(column.results)} cases, from {file}", err=True)
+            say(f"{release}: {len(column.results)} cases, from {file}", err=True)
             return column
-        click.echo(f"{release}: installing if need be, and running", err=True)
+        say(f"{release}: installing if need be, and running", err=True)
         column = run(release, choice, cache=self._cache, json_file=file, overrides=self._pins)
-        click.echo(f"{release}: {column.problem or f'{len(column.results)} cases'}", err=True)
+        say(f"{release}: {column.problem or f'{len(column.results)} cases'}", err=True)
         return column
 
 

@@ -16,6 +16,7 @@ from conformance.app.cli.options import (
     power_files_option,
     writable,
 )
+from conformance.app.cli.printing import say, say_command
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.verdict import CaseResult
@@ -189,7 +190,7 @@ def command(
     )
     if annotated:
         for line in error_annotations(outcome.cascades, stale):
-            click.echo(line)
+            say_command(line)
     if junit:
         write_lines(junit, junit_xml(outcome).splitlines())
     if json_file:
@@ -199,7 +200,7 @@ def command(
     if to is not None:
         _append_summary(outcome, found, to)
     elif folder is None:
-        click.echo(job_summary(outcome, found), nl=False)
+        say(job_summary(outcome, found), nl=False)
     if folder is not None:
         ordered = merged([results])
         material = Material(
@@ -212,7 +213,7 @@ def command(
             scripts=read_scripts(scripts, ordered) if scripts else {},
             inventory=take_inventory(build_registry(family_files=family_files), ordered),
         )
-        click.echo(f"{write_site(folder, material)} pages: {folder / 'index.html'}")
+        say(f"{write_site(folder, material)} pages: {folder / 'index.html'}")
     ctx.exit(0 if outcome.ok and not (found and found.regressed) else 1)
 
 

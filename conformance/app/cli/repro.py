@@ -15,6 +15,7 @@ from conformance.app.cli.options import (
     library_path_option,
     writable,
 )
+from conformance.app.cli.printing import say
 from conformance.app.cli.repro_issue import known_issue
 from conformance.app.cli.repro_known import known_script, known_scripts
 from conformance.app.pytest_plugin.setup import Setup, make_setup
@@ -123,12 +124,12 @@ def command(
     else:
         raise click.UsageError("--schedule is of a case, not of a known defect")
     if out is None:
-        click.echo(text, nl=False)
+        say(text, nl=False)
     else:
         write_lines(writable(out, "--out"), text.splitlines())
-        click.echo(f"{out}: {text.count(chr(10))} lines")
+        say(f"{out}: {text.count(chr(10))} lines")
     if output:
-        click.echo(output, err=True)
+        say(output, err=True)
 
 
 def _of_case(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.core.errors import CheckpointError
-from conformance.core.json_object import read_object
+from conformance.core.user_files import read_object
 from conformance.reference.store import write_cached
 
 INDEX = "model.safetensors.index.json"

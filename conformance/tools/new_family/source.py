@@ -15,7 +15,7 @@ from typing import Any
 
 from conformance.core.errors import AdoptionError
 from conformance.core.family import SECTION
-from conformance.core.json_object import read_object
+from conformance.core.user_files import read_object
 from conformance.tools.new_family.draft import Fields
 from conformance.tools.new_family.model_beside import model_beside
 

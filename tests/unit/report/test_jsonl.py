@@ -97,5 +97,5 @@ def test_a_malformed_line_is_named(result, tmp_path):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(ResultError, match=r"gone\.jsonl: cannot read results"):
+    with pytest.raises(ResultError, match=r"gone\.jsonl: can't be read"):
         read_results(tmp_path / "gone.jsonl")

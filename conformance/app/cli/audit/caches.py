@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.app.cli.options import json_lines, library_path_option, writable
+from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
 from conformance.tools.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows
@@ -59,7 +60,7 @@ def command(
     target = writable(json_file, "--json") if json_file else None
     chosen = _chosen(classes)
     defects = load_cache_defects()
-    console = Console(highlight=False)
+    console = new_console()
     outcomes: list[Outcome] = []
     with console.status("caches") as status:
         for found in chosen:
@@ -133,7 +134,7 @@ def _show(
     stale: Sequence[str],
 ) -> None:
     for finding in failures:
-        console.print(sequence(finding), soft_wrap=True, markup=False)
+        console.print(sequence(finding), soft_wrap=True)
     for name in uncovered:
         console.print(
             f"{name}: uncovered, no kind in conformance/tools/caches tests it", soft_wrap=True

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from conformance.app.cli.audit.sensitivity_table import Measured, as_line, table, verdict
 from conformance.app.cli.families import chosen_families
@@ -20,6 +19,7 @@ from conformance.app.cli.options import (
     writable,
 )
 from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError, ModelError, Unsupported
 from conformance.core.family import Family, load_family
 from conformance.core.library import Library
@@ -70,7 +70,7 @@ def command(
     target = writable(json_file, "--json") if json_file else None
     registry = build_registry(family_files=family_files)
     chosen = chosen_families(registry, select(registry.engines, engines, what="engine"), families)
-    console = Console(highlight=False)
+    console = new_console()
     measured = []
     with console.status("measuring") as status:
         for item in _measure_all(chosen, jobs=jobs, dtype=dtype, seed=seed, write=write):

@@ -16,6 +16,7 @@ from conformance.app.cli.audit.mutant_processes import tried
 from conformance.app.cli.audit.mutants_table import print_gaps, print_results
 from conformance.app.cli.options import cores, writable
 from conformance.app.cli.parallel import as_they_come
+from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import ResultFile
 from conformance.report.mutants import Fate, MutantResult, encode, read_mutants
@@ -49,7 +50,7 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
         --function 'MyCache*'
     conformance audit mutants --unreached
     """  # noqa: D301
-    console = Console(highlight=False)
+    console = new_console()
     target = writable(wanted.json_file, "--json") if wanted.json_file else None
     if wanted.sources:
         found, ended = read_mutants(wanted.sources), True

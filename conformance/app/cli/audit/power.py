@@ -21,6 +21,7 @@ from conformance.app.cli.options import (
     writable,
 )
 from conformance.app.cli.parallel import as_they_come
+from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import ResultFile
 from conformance.report.trials import Outcome, Trial, encode, read_trials
@@ -85,7 +86,7 @@ def command(
     exit code 1. An interruption ends in 2, and reports what was found until then.
     """
     target = writable(json_file, "--json") if json_file else None
-    console = Console(highlight=False)
+    console = new_console()
     if sources:
         found, ended = read_trials(sources), True
         if target:

@@ -19,6 +19,7 @@ from conformance.app.cli.options import (
     writable,
 )
 from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
@@ -90,18 +91,18 @@ def command(
     json_target = writable(json_file, "--json") if json_file else None
     markdown_target = writable(markdown_file, "--markdown") if markdown_file else None
     goldens = find_folder(folder) if noted else None
-    console = Console(highlight=False)
+    console = new_console()
     if earlier:
         results = load_results(earlier, families)
     else:
         check_installed()
         results = _compare(_chosen(families, family_files), jobs, console, json_target)
-    console.print(shown(results), soft_wrap=True, markup=False)
+    console.print(shown(results), soft_wrap=True)
     if markdown_target:
         before = _text(markdown_target)
         write_lines(markdown_target, placed(before, markdown(results)).splitlines())
     if goldens:
-        console.print(write_verified(goldens, results), soft_wrap=True, markup=False)
+        console.print(write_verified(goldens, results), soft_wrap=True)
     ctx.exit(0 if all(result.expected for result in results) else 1)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.core.errors import AdoptionError, CheckpointError
-from conformance.core.json_object import read_object
+from conformance.core.user_files import read_object
 
 
 @pytest.mark.parametrize(
