@@ -138,13 +138,16 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         write_whole(path, "".join(f"{line}\n" for line in lines))
 
 
-def write_results(path: Path, results: Sequence[CaseResult], header: RunHeader) -> None:
+def write_results(
+    path: Path, results: Sequence[CaseResult], header: RunHeader | None = None
+) -> None:
     """Writes a result file at once.
 
     Raises:
         ResultError: it cannot be written.
     """
-    write_lines(path, (encode_header(header), *map(encode, results)))
+    first = (encode_header(header),) if header else ()
+    write_lines(path, (*first, *map(encode, results)))
 
 
 @contextlib.contextmanager

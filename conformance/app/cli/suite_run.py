@@ -155,5 +155,8 @@ class SuiteRun:
 def _write_report(folder: Path, outcome: Outcome, registry: Registry) -> None:
     found = merged([outcome.results])
     inventory = take_inventory(registry, found)
-    write_site(folder, Material(found, inventory, explanations=outcome.explanations))
+    material = Material(
+        found, inventory, explanations=outcome.explanations, missing=outcome.missing
+    )
+    write_site(folder, material)
     say(f"report: {folder / 'index.html'}")
