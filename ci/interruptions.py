@@ -27,9 +27,10 @@ import psutil
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import read_run
 
-TOY = Path(__file__).parents[1] / "tests" / "toy"
+ROOT = Path(__file__).parents[1]
+PATHS = os.pathsep.join((str(ROOT / "tests" / "toy"), str(ROOT)))
 MARK = "CONFORMANCE_INTERRUPTED_RUN"
-OLD = "old\n"
+OLD, EARLY, WHOLE = "old\n", "early", "whole"
 FAMILIES = "calm broken tied quiet"
 CASES = 12
 LONGEST_SECONDS = 7.0  # some runs end by themselves before it
@@ -37,14 +38,14 @@ _GRACE_SECONDS = 2.0  # until the processes of a run that has ended must be gone
 
 
 def interrupted(folder: Path, rng: random.Random) -> list[str]:
-    """What is wrong with what a run leaves that is interrupted at a random moment; also "whole"."""
+    """What is wrong with what a run leaves that is interrupted at a random moment; or how it ended."""
     mark = uuid.uuid4().hex
     place, temporary = folder / "results", folder / "temporary"
     place.mkdir()
     temporary.mkdir()
     target = place / "r.jsonl"
     target.write_text(OLD, encoding="utf-8")
-    variables = {"TOY_FAMILIES": FAMILIES, "TOY_SECONDS": "0.1", "PYTHONPATH": str(TOY)}
+    variables = {"TOY_FAMILIES": FAMILIES, "TOY_SECONDS": "0.1", "PYTHONPATH": PATHS}
     variables |= {MARK: mark, "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(folder / "cache")}
     process = subprocess.Popen(
         [*(sys.executable, "-m", "conformance", "run", "--engine", "toy"), "--jobs", "2"]
@@ -78,11 +79,13 @@ def _send(process: subprocess.Popen[str], number: int, *, group: bool) -> None:
 
 
 def _wrong(code: int, said: str, target: Path) -> list[str]:
+    if code < 0 and target.read_text(encoding="utf-8") == OLD:
+        return [EARLY]  # Python itself had not begun
     found = []
     if code not in (0, 1, 2):
         found.append(f"exit code {code}")
     if "Traceback" in said:
-        found.append("a traceback")
+        found.append(f"a traceback: {said}")
     if target.read_text(encoding="utf-8") == OLD:
         return [*found] if code == 2 else [*found, f"no file, and exit code {code}"]
     try:
@@ -91,7 +94,7 @@ def _wrong(code: int, said: str, target: Path) -> list[str]:
         return [*found, "a file that lies"]
     if run.missing or len(run.results) != CASES:
         found.append("a file that lies")
-    return [*found, "whole"]
+    return [*found, WHOLE]
 
 
 def _left(mark: str, place: Path, temporary: Path) -> list[str]:
@@ -105,7 +108,8 @@ def _left(mark: str, place: Path, temporary: Path) -> list[str]:
     known = {"r.jsonl", "r.jsonl.partial"}
     files = [path.name for path in place.iterdir() if path.name not in known]
     found = ["an orphan" for _ in orphans] + [f"left: {name}" for name in files]
-    return found + ["a temporary file" for _ in temporary.iterdir()]
+    left = [path.name for path in temporary.iterdir() if not path.name.startswith("pytest-of-")]
+    return found + [f"left: {name}" for name in left]
 
 
 def _is_of(process: psutil.Process, mark: str) -> bool:
@@ -126,13 +130,14 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="interruption-") as folder:
             found = interrupted(Path(folder), random.Random(f"{given.seed} {number}"))
         counts.update(found)
-        if wrong := [one for one in found if one != "whole"]:
+        if wrong := [one for one in found if one not in (WHOLE, EARLY)]:
             print(f"run {number}: {', '.join(wrong)}", flush=True)
-    whole = counts.pop("whole", 0)
+    whole, early = counts.pop(WHOLE, 0), counts.pop(EARLY, 0)
     lies, orphans = counts["a file that lies"], counts["an orphan"]
     print(
         f"{given.runs} runs interrupted: result files that lie {lies}, orphans {orphans}, other "
-        f"faults {counts.total() - lies - orphans}; {whole} were whole before the signal"
+        f"faults {counts.total() - lies - orphans}; {whole} were whole before the signal, {early} "
+        "had not begun"
     )
     return int(counts.total() > 0)
 
