@@ -13,7 +13,7 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -31,6 +31,25 @@ _SHOWN = 200  # characters of what a parser says, which may quote the file
 T = TypeVar("T")
 
 
+def open_file(path: Path, failed: type[ConformanceError]) -> BinaryIO:
+    """A regular file, opened; links are followed.
+
+    Raises:
+        ConformanceError: of the type ``failed``; it can't be read, or is a folder, a pipe or a
+            device.
+    """
+    try:
+        # Without O_NONBLOCK a pipe that nobody writes would be waited for.
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        raise failed(f"{path}: can't be read: {_reason(error)}") from error
+    mode = os.fstat(file.fileno()).st_mode
+    if not stat.S_ISREG(mode):
+        file.close()
+        raise failed(f"{path}: can't be read: is {_kind(mode)}, no file")
+    return file
+
+
 def read_bytes(path: Path, failed: type[ConformanceError], *, most: int = CONFIG_BYTES) -> bytes:
     """The content of a regular file; links are followed.
 
@@ -39,14 +58,9 @@ def read_bytes(path: Path, failed: type[ConformanceError], *, most: int = CONFIG
             or has more than ``most`` bytes.
     """
     try:
-        # Without O_NONBLOCK a pipe that nobody writes would be waited for.
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(number, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise failed(f"{path}: can't be read: is {_kind(status.st_mode)}, no file")
+        with open_file(path, failed) as file:
             data = file.read(most + 1)
-    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+    except OSError as error:
         raise failed(f"{path}: can't be read: {_reason(error)}") from error
     if len(data) > most:
         raise failed(f"{path}: can't be read: has more than {most / 1e6:.0f} MB")

@@ -8,7 +8,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from conformance.app.cli.options import EXISTING_FILE, writable
+from conformance.app.cli.numbers import FACTOR
+from conformance.app.cli.options import EXISTING_FILE
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import new_console, say
 from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare
 from conformance.report.comparison_markdown import markdown, summary
@@ -31,7 +33,7 @@ _STYLES = {Kind.FAILING: "red", Kind.WORSE: "red", Kind.LOST: "yellow", Kind.FIX
 )
 @click.option(
     "--noise-factor",
-    type=click.FloatRange(min=1, min_open=True),
+    type=FACTOR,
     default=NOISE_FACTOR,
     show_default=True,
     help="Report noise that changed by this factor.",

@@ -15,8 +15,8 @@ from conformance.app.cli.options import (
     json_lines,
     library_path_option,
     plugins_option,
-    writable,
 )
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits

@@ -88,10 +88,10 @@ class _Main(LazyGroup):
             say("conformance: interrupted", err=True)
             ctx.exit(signals.INTERRUPTED)
         except OSError as error:
-            failures = importlib.import_module("conformance.core.failures")  # it needs numpy
-            if (problem := failures.machine_problem(error)) is None:
+            if not error.strerror:
                 raise
-            say(f"conformance: {problem}", err=True)
+            place = f"{error.filename}: " if error.filename else ""
+            say(f"conformance: {place}{error.strerror}", err=True)
             ctx.exit(EXIT_USER_ERROR)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.options import globs, jobs_option
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import say
 from conformance.core.errors import ReleaseError
 from conformance.core.user_cache import user_cache
@@ -92,6 +93,7 @@ def command(
     conformance releases mlx-lm --bisect mlx_lm/qwen3_5/ragged/float32/0
     """  # noqa: D301
     chosen = parse(releases)
+    markdown = writable(markdown, "--markdown") if markdown else None
     if resume and (json_folder is None or case is not None):
         raise ReleaseError("--resume needs --json DIR, where the results are, and no --bisect")
     choice = Choice(engines, families, scenarios, dtypes, (), jobs)

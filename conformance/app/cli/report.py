@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.auto_explain import with_explanations
+from conformance.app.cli.numbers import SECONDS
 from conformance.app.cli.options import (
     EXISTING_FILE,
     EXISTING_FOLDER,
     cores,
     family_files_option,
     power_files_option,
-    writable,
 )
+from conformance.app.cli.outputs import report_place, writable
 from conformance.app.cli.printing import say, say_command
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError, ResultError
@@ -30,7 +31,6 @@ from conformance.report.junit import junit_xml
 from conformance.report.mutants import read_mutants
 from conformance.report.pages.extras import read_explanations, read_scripts
 from conformance.report.pages.material import Material, merged
-from conformance.report.pages.place import check_place
 from conformance.report.pages.site import write_site
 from conformance.report.trials import read_trials
 from conformance.run.coverage import take_inventory
@@ -123,7 +123,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--explain-seconds",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=0.0,
     show_default=True,
     metavar="SECONDS",
@@ -227,7 +227,7 @@ def _check_pages(folder: Path | None, *of_pages: object) -> None:
         ConformanceError: they can't, or something is to be added to pages that nobody wants.
     """
     if folder is not None:
-        check_place(folder)
+        report_place(folder, "--html")
     elif any(of_pages):
         raise ConformanceError(
             "--power, --mutants, --release and --scripts add to the pages: name --html DIR, too"

@@ -6,7 +6,6 @@ stay the same.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from importlib import resources
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from conformance.core.errors import ConformanceError
+from conformance.core.user_files import read_toml, typed
 from conformance.report.mutants import Mutant
 
 FILE = "reviewed.toml"
@@ -102,8 +102,5 @@ def read_reviewed(path: Path | None = None) -> Reviewed:
         ConformanceError: it cannot be read, or an entry lacks a field; says which file.
     """
     file = path or resources.files("conformance.tools.mutants") / FILE
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-        return msgspec.convert(data, Reviewed)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.MsgspecError) as error:
-        raise ConformanceError(f"{file}: not a file of reviewed mutants: {error}") from error
+    where = f"{file}: not a file of reviewed mutants"
+    return typed(read_toml(Path(str(file)), ConformanceError), Reviewed, where, ConformanceError)

@@ -13,7 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from conformance.app.cli.options import json_lines, library_path_option, writable
+from conformance.app.cli.numbers import SEED
+from conformance.app.cli.options import json_lines, library_path_option
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
@@ -39,7 +41,7 @@ from conformance.tools.caches.sequences import Outcome, explore
     metavar="N",
     help="Sequences of operations for each class.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option("--seed", type=SEED, default=0, show_default=True, metavar="N")
 @json_lines("Write what each class showed as JSON lines.")
 @library_path_option
 @click.pass_context

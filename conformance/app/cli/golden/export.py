@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from conformance.app.cli.options import family_files_option, globs, library_path_option, writable
+from conformance.app.cli.options import family_files_option, globs, library_path_option
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import say
 from conformance.run.registry import build_registry
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, cases

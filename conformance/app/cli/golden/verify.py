@@ -16,8 +16,8 @@ from conformance.app.cli.options import (
     jobs_option,
     json_lines,
     library_path_option,
-    writable,
 )
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
 from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
