@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[1]
 PATHS = os.pathsep.join((str(ROOT / "tests" / "toy"), str(ROOT)))
 MARK = "CONFORMANCE_INTERRUPTED_RUN"
 OLD, EARLY, WHOLE = "old\n", "early", "whole"
+COMMAND = ["-m", "conformance", "run", "--engine", "toy", "--jobs", "2", "--fresh", "--json"]
 FAMILIES = "calm broken tied quiet"
 CASES = 12
 LONGEST_SECONDS = 7.0  # some runs end by themselves before it
@@ -38,7 +39,7 @@ _GRACE_SECONDS = 2.0  # until the processes of a run that has ended must be gone
 
 
 def interrupted(folder: Path, rng: random.Random) -> list[str]:
-    """What is wrong with what a run leaves that is interrupted at a random moment; or how it ended."""
+    """What is wrong with what a run leaves that is interrupted at random; or how it ended."""
     mark = uuid.uuid4().hex
     place, temporary = folder / "results", folder / "temporary"
     place.mkdir()
@@ -48,8 +49,7 @@ def interrupted(folder: Path, rng: random.Random) -> list[str]:
     variables = {"TOY_FAMILIES": FAMILIES, "TOY_SECONDS": "0.1", "PYTHONPATH": PATHS}
     variables |= {MARK: mark, "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(folder / "cache")}
     process = subprocess.Popen(
-        [*(sys.executable, "-m", "conformance", "run", "--engine", "toy"), "--jobs", "2"]
-        + ["--fresh", "--json", str(target)],
+        [sys.executable, *COMMAND, str(target)],
         cwd=place,
         env={**os.environ, **variables},
         stdout=subprocess.DEVNULL,

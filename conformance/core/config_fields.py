@@ -6,6 +6,7 @@ A config of a million layers is otherwise only found out once memory has run out
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ MOST_LAYERS = 4096
 MOST = 2**31 - 1
 """Of every other size: the libraries' own indices have 32 bits."""
 
+_NAME = re.compile(r"[\w.+ -]{0,100}")  # libraries look for a module of this name
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "depth")
 _SIZES = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "head_dim"),
@@ -34,6 +36,9 @@ def check_config(config: Mapping[str, Any], where: str, failed: type[Conformance
         ConformanceError: of the type ``failed``; a size is no whole number or absurd, or a tower no
             object; names the field.
     """
+    kind = config.get("model_type")
+    if isinstance(kind, str) and not _NAME.fullmatch(kind):
+        raise failed(f"{where}: the field 'model_type' is no name of a model")
     for name in _TOWERS:
         tower = config.get(name)
         if isinstance(tower, Mapping):

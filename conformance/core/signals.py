@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -20,6 +21,7 @@ INTERRUPTED = 2
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE_SECONDS = 3.0
+_AGAIN_SECONDS = 0.01
 _STDERR = 2
 
 
@@ -56,6 +58,11 @@ class _Handler:
         self._first: float | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not _may_raise(frame):
+            again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
         now = time.monotonic()
         if self._first is None:
             self._first = now
@@ -63,6 +70,14 @@ class _Handler:
         end_children()
         if now - self._first > _PATIENCE_SECONDS:
             _leave(number, frame)
+
+
+def _may_raise(frame: FrameType | None) -> bool:
+    """Whether an exception raised now would be seen: Python drops those of such callbacks."""
+    code = frame.f_code if frame else None
+    return code is None or not (
+        code.co_name == "__del__" or code.co_filename.startswith("<frozen importlib")
+    )
 
 
 def end_children() -> None:

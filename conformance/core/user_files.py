@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ CONFIG_BYTES = 32_000_000
 """Of a config, an index, an expectations or a family file; the largest index known has 20 MB."""
 
 _DEEPEST = 200  # brackets within brackets; a config has some ten
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _SHOWN = 200  # characters of what a parser says, which may quote the file
 
 T = TypeVar("T")
@@ -105,7 +107,17 @@ def parse_json(text: str, where: str, failed: type[ConformanceError]) -> Any:
     except ValueError as error:
         raise failed(f"{where}: not read: an integer has thousands of digits") from error
     _check_depth(found, where, failed)
+    if _HALF.search(text):
+        _check_letters(found, where, failed)
     return found
+
+
+def _check_letters(found: Any, where: str, failed: type[ConformanceError]) -> None:
+    """JSON may name halves of characters, which no text can hold."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise failed(f"{where}: not read: it has half of a character, \\ud...") from error
 
 
 def parse_object(text: str, where: str, failed: type[ConformanceError]) -> dict[str, Any]:
@@ -179,7 +191,7 @@ def typed(found: Any, kind: type[T], where: str, failed: type[ConformanceError])
 
 def _check_depth(found: Any, where: str, failed: type[ConformanceError]) -> None:
     """Who walks through the content later has no deeper stack than its parser."""
-    level: list[Any] = [found]
+    level = list(_inner([found]))
     for _ in range(_DEEPEST):
         level = [inner for outer in level for inner in _inner(outer)]
         if not level:

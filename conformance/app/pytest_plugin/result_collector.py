@@ -20,6 +20,7 @@ from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.invocation import this_invocation
+from conformance.core.plain_text import plain
 from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
@@ -252,7 +253,7 @@ class ResultCollector:
             stop_run(self._config, why)
 
     def _message(self, result: CaseResult) -> str:
-        return failure_message(result, options=self.setup.settings.rerun_options)
+        return plain(failure_message(result, options=self.setup.settings.rerun_options))
 
     def _select(self, nodeids: Iterable[str]) -> None:
         self._selected = frozenset(case for node in nodeids if (case := case_of(node)))

@@ -21,7 +21,7 @@ import msgspec
 
 from conformance.core.config_fields import check_config
 from conformance.core.errors import CheckpointError
-from conformance.core.plain_text import plain_line
+from conformance.core.plain_text import is_plain, plain_line
 from conformance.core.user_files import decoded, open_file, parse_object, read_object, typed
 from conformance.reference.store import write_cached
 
@@ -29,6 +29,7 @@ INDEX = "model.safetensors.index.json"
 # A header is JSON; the format itself allows no larger one.
 _HEADER_MOST = 100_000_000
 _MOST_DIMENSIONS = 64
+_MOST_NAME = 255  # bytes, on the usual file systems
 _NAME = 200  # characters of a tensor's name that are shown
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4}
@@ -228,7 +229,14 @@ def _indexed(path: Path) -> dict[str, str]:
     found = read_object(index, CheckpointError).get("weight_map")
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         raise CheckpointError(f"{index}: the field 'weight_map' is missing or names no files")
-    outside = [name for name in found.values() if Path(name).name != name]
+    outside = [name for name in found.values() if not _is_name(name)]
     if outside:
-        raise CheckpointError(f"{index}: 'weight_map' names {outside[0]!r}, outside of the folder")
+        raise CheckpointError(
+            f"{index}: 'weight_map' names {outside[0][:_NAME]!r}, outside of the folder"
+        )
     return found
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can be the name of a file in the folder."""
+    return Path(name).name == name and is_plain(name) and len(name.encode()) <= _MOST_NAME

@@ -21,6 +21,7 @@ from conformance.app.cli.show.case import recorded, run_one
 from conformance.app.cli.show.lists import KINDS, lists_of, print_lists
 from conformance.app.cli.show.overview import overview
 from conformance.core.errors import ConformanceError
+from conformance.core.nearest import did_you_mean
 from conformance.core.verdict import CaseId, encode
 from conformance.report import evidence_text
 from conformance.run.hosting import load_plugins
@@ -116,6 +117,7 @@ def _show_installed(
     if what is not None and what not in KINDS:
         raise ConformanceError(
             f"show {what}: name {', '.join(KINDS)}, or a case such as mlx_lm/llama/ragged/float32/0"
+            f"{did_you_mean(what, KINDS)}"
         )
     if what is None:
         if as_json:
