@@ -1,4 +1,4 @@
-"""Commands print by one module, which makes text of files harmless; no other way leads out."""
+"""Commands print by two modules, which makes text of files harmless; no other way leads out."""
 
 import re
 from pathlib import Path
@@ -11,13 +11,13 @@ def printers(folder: Path) -> list[str]:
     return [
         f"{path.name}:{number}"
         for path in sorted(folder.rglob("*.py"))
-        if path.name != "printing.py"
+        if path.name not in ("printing.py", "consoles.py")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if OTHER_WAYS.search(line)
     ]
 
 
-def test_commands_print_by_the_one_module():
+def test_commands_print_by_those_modules():
     assert printers(ROOT / "conformance" / "app" / "cli") == []
 
 

@@ -8,10 +8,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.numbers import FACTOR
 from conformance.app.cli.options import EXISTING_FILE
 from conformance.app.cli.outputs import writable
-from conformance.app.cli.printing import new_console, say
+from conformance.app.cli.printing import say
 from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare
 from conformance.report.comparison_markdown import markdown, summary
 from conformance.report.jsonl import read_run, write_lines

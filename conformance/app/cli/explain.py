@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from conformance.app.cli.case_lookup import case_of, near
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.explain_text import line_of, print_explanation, print_hits
 from conformance.app.cli.options import (
     family_files_option,
@@ -17,7 +18,6 @@ from conformance.app.cli.options import (
     plugins_option,
 )
 from conformance.app.cli.outputs import writable
-from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.explore_families import chosen_pairs, expectations, registry
 from conformance.app.cli.explore_output import lines, summary
 from conformance.app.cli.false_alarms import look_for_false_alarms
@@ -22,7 +23,6 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import as_they_come
-from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select

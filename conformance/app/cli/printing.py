@@ -1,6 +1,6 @@
 """What commands print: the one edge where text leaves for a terminal, a pipe or a CI system.
 
-All commands print by ``say`` or by a console of ``new_console``, which write out what is invisible
+All commands print by ``say`` or by a console of ``consoles``, which write out what is invisible
 (``core.plain_text``): names come from files and models. The streams below them bear a reader that
 went away, as ``head`` does, and a disk that is full: the work goes on, and results are kept.
 """
@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from io import TextIOWrapper
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
 
 from conformance.core.plain_text import plain
 
@@ -28,23 +25,6 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
 def say_command(text: str) -> None:
     """Print a line that is meant for the runner of a CI system; it escapes what it quotes."""
     click.echo(text)
-
-
-def new_console(**options: Any) -> Console:
-    """A console for tables and colours. Its text has no markup: names may look like it."""
-    return _PlainConsole(**{"highlight": False, "markup": False, "emoji": False, **options})
-
-
-class _PlainConsole(Console):
-    """Writes out what is invisible in each piece of text; its own control codes stay."""
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """The pieces, in plain text."""
-        for segment in super().render(renderable, options):
-            text, style, control = segment
-            yield segment if control else Segment(plain(text), style)
 
 
 def use_streams() -> None:

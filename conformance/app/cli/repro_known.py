@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.progress import track
 from rich.table import Table
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.parallel import as_they_come
-from conformance.app.cli.printing import new_console
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.checks.expectations import Defect, Expectations

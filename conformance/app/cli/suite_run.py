@@ -11,9 +11,10 @@ import pytest
 from rich.console import Console
 
 from conformance.app.cli.auto_explain import with_explanations
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores
 from conformance.app.cli.output_options import Output
-from conformance.app.cli.printing import new_console, say
+from conformance.app.cli.printing import say
 from conformance.app.cli.progress import Progress
 from conformance.app.cli.pytest_call import call_pytest
 from conformance.app.cli.reuse import Chosen, case_file, remember_failures, reused_outcome

@@ -81,5 +81,5 @@ def test_toml_that_is_none_is_refused(tmp_path, text):
 def test_a_field_of_another_type_is_named():
     with pytest.raises(AdoptionError, match=r"w: Expected `int`, got `str` - at `\$\[\.\.\.\]`"):
         typed_json('{"a": "b"}', dict[str, int], "w", AdoptionError)
-    with pytest.raises(AdoptionError, match="w: .*too deep"):
+    with pytest.raises(AdoptionError, match=r"w: .*too deep"):
         typed_json(b"[" * 100_000, list, "w", AdoptionError)

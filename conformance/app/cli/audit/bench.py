@@ -11,8 +11,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores, globs, jobs_option, json_lines, library_path_option
-from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DEFAULT_ENGINES, Selection

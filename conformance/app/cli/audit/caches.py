@@ -13,10 +13,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.numbers import SEED
 from conformance.app.cli.options import json_lines, library_path_option
 from conformance.app.cli.outputs import writable
-from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
 from conformance.tools.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.audit.sensitivity_table import Measured, as_line, table, verdict
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.families import chosen_families
 from conformance.app.cli.numbers import SEED
 from conformance.app.cli.options import (
@@ -20,7 +21,6 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
-from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError, ModelError, Unsupported
 from conformance.core.family import Family, load_family
 from conformance.core.library import Library

@@ -14,10 +14,10 @@ from rich.console import Console
 from conformance.app.cli.audit.mutant_options import Wanted, mutant_options
 from conformance.app.cli.audit.mutant_processes import tried
 from conformance.app.cli.audit.mutants_table import print_gaps, print_results
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import as_they_come
-from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import ResultFile
 from conformance.report.mutants import Fate, MutantResult, encode, read_mutants

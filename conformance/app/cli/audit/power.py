@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 
 from conformance.app.cli.audit.power_table import print_matrix
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.numbers import SEED
 from conformance.app.cli.options import (
     EXISTING_FILE,
@@ -22,7 +23,6 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import as_they_come
-from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import ResultFile
 from conformance.report.trials import Outcome, Trial, encode, read_trials

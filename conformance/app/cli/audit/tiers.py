@@ -10,8 +10,9 @@ import click
 import msgspec
 from rich.table import Table
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import EXISTING_FILE, power_files_option
-from conformance.app.cli.printing import new_console, say
+from conformance.app.cli.printing import say
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.verdict import CaseResult

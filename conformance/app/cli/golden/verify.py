@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.golden.options import folder_option
 from conformance.app.cli.options import (
     EXISTING_FILE,
@@ -19,7 +20,6 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
-from conformance.app.cli.printing import new_console
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library

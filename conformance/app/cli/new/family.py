@@ -11,10 +11,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import library_path_option
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
-from conformance.app.cli.printing import new_console, say
+from conformance.app.cli.printing import say
 from conformance.core.errors import AdoptionError, ConformanceError
 from conformance.report import failure_message
 from conformance.tools.new_family.report import (

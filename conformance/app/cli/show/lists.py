@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from conformance.app.cli.printing import new_console
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.show.loaded_families import loaded_families
 from conformance.core.engine import Engine
 from conformance.core.inventory import Account

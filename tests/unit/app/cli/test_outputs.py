@@ -23,9 +23,9 @@ def test_two_outputs_to_one_file_are_refused_by_whatever_names(tmp_path):
 
 
 def test_a_file_within_a_folder_that_is_replaced_is_refused(tmp_path):
+    (tmp_path / "report").mkdir()
     report_place(tmp_path / "report", "--report")
     with pytest.raises(ConformanceError, match="--report and --json would both write"):
-        (tmp_path / "report").mkdir()
         writable(tmp_path / "report" / "r.jsonl", "--json")
 
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 from rich.table import Table
 
-from conformance.app.cli.printing import new_console, say
+from conformance.app.cli.consoles import new_console
+from conformance.app.cli.printing import say
 
 HOSTILE = "a\x1b[2J[bold]\n::error::b"
 
