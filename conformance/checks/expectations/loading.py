@@ -82,7 +82,7 @@ def _load_file(path: Path) -> Expectations:
     for name in content:
         if name not in ("package", "defect", "unsupported"):
             raise ExpectationError(f"{path}: unknown field {name!r}")
-    if not isinstance(content.get("package"), str):
+    if not (content.get("package") and isinstance(content["package"], str)):
         raise ExpectationError(
             f"{path}: field 'package' must name the package that the entries' 'versions' are about"
         )
@@ -112,7 +112,7 @@ def _entries(
 
 def _defect_problem(entry: Defect) -> str:
     """What is wrong with the entry; empty if nothing is."""
-    if wrong := _empty(entry, "id families dtypes versions where why") or _extra(entry):
+    if wrong := _empty(entry, "id package families dtypes versions where why") or _extra(entry):
         return wrong
     for scenario in entry.verdicts:
         wanted = entry.wanted(scenario)
