@@ -1,5 +1,17 @@
-"""``python -m conformance`` is the ``conformance`` command."""
+"""The ``conformance`` command, and ``python -m conformance``."""
 
-from conformance.app.cli import main
+from __future__ import annotations
 
-main()
+import importlib
+
+from conformance.core import signals
+
+
+def main() -> None:
+    """Entry point. Ends the process."""
+    signals.leave_at_once()  # before the imports that take a moment
+    importlib.import_module("conformance.app.cli").main()
+
+
+if __name__ == "__main__":
+    main()

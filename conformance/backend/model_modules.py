@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pkgutil
-import tomllib
 from pathlib import Path
 from types import ModuleType
 
 from conformance.core.errors import FamilyError
+from conformance.core.user_files import read_toml
 
 
 def modules_of(package: ModuleType) -> tuple[str, ...]:
@@ -21,10 +21,7 @@ def load_exclusions(path: Path) -> dict[str, str]:
     Raises:
         FamilyError: the file is missing or malformed, or an entry gives no reason.
     """
-    try:
-        reasons = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FamilyError(f"{path}: cannot read the exclusions: {error}") from error
+    reasons = read_toml(path, FamilyError)
     for module, reason in reasons.items():
         if not isinstance(reason, str) or not reason.strip():
             raise FamilyError(f"{path}: {module!r} is excluded without a reason")

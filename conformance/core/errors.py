@@ -22,9 +22,15 @@
 The command line prints the message without a traceback and exits with code 2.
 """
 
+_LONGEST = 4000  # characters; a sentence may quote a file
+
 
 class ConformanceError(Exception):
     """Base of all errors that end in one clear sentence for the user."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 class PluginError(ConformanceError):

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from conformance.core.config_fields import check_config
 from conformance.core.errors import FamilyError
-from conformance.core.json_object import parse_object
+from conformance.core.plain_text import is_plain
+from conformance.core.user_files import parse_object, read_text, typed
 
 SECTION = "conformance"
 
@@ -208,17 +210,38 @@ def parse_family(text: str, *, name: str, path: str = "") -> Family:
     where = path or name
     config = parse_object(text, where, FamilyError)
     section = config.pop(SECTION, {})
-    try:
-        facts = msgspec.convert(section, Facts)
-    except msgspec.ValidationError as error:
-        raise FamilyError(f"{where}: section {SECTION!r}: {error}") from error
+    facts = typed(section, Facts, f"{where}: section {SECTION!r}", FamilyError)
+    _check_code(facts, config, where)
+    check_config(config, where, FamilyError)
     family = Family(name=name, facts=facts, config=config, path=path)
-    low, high = family.tokens
-    if not 0 <= low < high <= family.vocab_size:
+    try:
+        low, high = family.tokens
+        size, _ = family.vocab_size, family.longest
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise FamilyError(
-            f"{where}: tokens [{low}, {high}) is not a range within vocab_size {family.vocab_size}"
+            f"{where}: the field 'vocab_size', 'n_positions' or 'text_config' is not as it must be"
+        ) from error
+    if not 0 <= low < high <= size:
+        raise FamilyError(
+            f"{where}: tokens [{low}, {high}) is not a range within vocab_size {size}"
         )
     return family
+
+
+def _check_code(facts: Facts, config: dict[str, Any], where: str) -> None:
+    """The only code that a family file may name lies beside it.
+
+    Raises:
+        FamilyError: it names another; names the field.
+    """
+    if "model_file" in config:
+        raise FamilyError(f"{where}: 'model_file' belongs into the section {SECTION!r}")
+    file = facts.model_file
+    if file is not None and (Path(file).name != file or not file.endswith(".py")):
+        raise FamilyError(
+            f"{where}: section {SECTION!r}: 'model_file' must be the name of a Python file beside "
+            f"this one, is {file!r}"
+        )
 
 
 def load_family(path: Path) -> Family:
@@ -227,13 +250,9 @@ def load_family(path: Path) -> Family:
     Raises:
         FamilyError: the file is missing, unreadable or malformed.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FamilyError(f"{path}: cannot read the family file: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise FamilyError(f"{path}: the family file is not UTF-8 text") from error
-    return parse_family(text, name=path.stem, path=str(path))
+    if not is_plain(path.stem) or "/" in path.stem:
+        raise FamilyError(f"{path}: its name, which is the family's, has invisible characters")
+    return parse_family(read_text(path, FamilyError), name=path.stem, path=str(path))
 
 
 def load_families(folder: Path) -> tuple[Family, ...]:

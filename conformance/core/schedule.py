@@ -13,6 +13,7 @@ import msgspec
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ScheduleError
 from conformance.core.token_choice import Processor, Sampler
+from conformance.core.user_files import typed_json
 
 
 class Stage(enum.StrEnum):
@@ -237,8 +238,4 @@ def from_json(text: str | bytes) -> Schedule:
     Raises:
         ScheduleError: the text is not a schedule; names the field and the reason.
     """
-    try:
-        schedule = msgspec.json.decode(text, type=Schedule)
-    except msgspec.MsgspecError as error:
-        raise ScheduleError(f"not a schedule: {error}") from error
-    return validate(schedule)
+    return validate(typed_json(text, Schedule, "not a schedule", ScheduleError))

@@ -13,6 +13,10 @@ import msgspec
 from conformance.core.errors import ResultError
 from conformance.core.invocation import Invocation
 from conformance.core.picture import Picture
+from conformance.core.plain_text import is_plain
+from conformance.core.user_files import typed_json
+
+_HEAD = 20  # characters in which a header says that it is one
 
 MOST_FINDINGS = 40
 """Most findings that a result keeps: one defect can show in every row of every schedule."""
@@ -219,6 +223,24 @@ class CaseResult(msgspec.Struct, frozen=True):
         return self.expected and good and not self.unmended
 
 
+SCHEMA = 1
+"""Of results; those of another number are refused."""
+
+
+class RunHeader(msgspec.Struct, frozen=True, tag_field="record", tag="run"):
+    """The first line of a result file: what the run was to play. Files of before have none.
+
+    Attributes:
+        planned: the number of cases; so many lines follow, unless the run was stopped.
+        stopped: why the run may have fewer results than were planned: ``-x``; empty if it may not.
+        schema: of the lines that follow.
+    """
+
+    planned: int
+    stopped: str = ""
+    schema: int = SCHEMA
+
+
 def encode(result: CaseResult) -> str:
     """The result as one line of JSON, without the newline; floats that are not finite are null."""
     return msgspec.json.encode(result).decode()
@@ -228,9 +250,42 @@ def decode(line: str | bytes, *, where: str = "result") -> CaseResult:
     """A result from one line of JSON.
 
     Raises:
-        ResultError: the line is not a result; names the place and the field.
+        ResultError: the line is not a result, is of another schema, or its case is not the one that
+            its fields name; names the place and the field.
     """
-    try:
-        return msgspec.json.decode(line, type=CaseResult)
-    except msgspec.MsgspecError as error:
-        raise ResultError(f"{where}: {error}") from error
+    result = typed_json(line, CaseResult, where, ResultError)
+    if result.schema != SCHEMA:
+        raise ResultError(
+            f"{where}: field 'schema' is {result.schema}, this release reads {SCHEMA}"
+        )
+    named = CaseId(result.engine, result.family, result.scenario, result.dtype, result.seed)
+    if result.case != str(named):
+        raise ResultError(
+            f"{where}: field 'case' is {result.case!r}, but the other fields name {str(named)!r}"
+        )
+    if not is_plain(result.case):
+        raise ResultError(f"{where}: field 'case' holds characters that cannot be seen")
+    return result
+
+
+def encode_header(header: RunHeader) -> str:
+    """The header as one line of JSON, without the newline."""
+    return msgspec.json.encode(header).decode()
+
+
+def decode_header(line: str, *, where: str = "result") -> RunHeader | None:
+    """The header, if the line is one.
+
+    Raises:
+        ResultError: it is a header that is malformed, or of another schema.
+    """
+    if '"record"' not in line[:_HEAD]:
+        return None
+    header = typed_json(line, RunHeader, where, ResultError)
+    if header.schema != SCHEMA:
+        raise ResultError(
+            f"{where}: field 'schema' is {header.schema}, this release reads {SCHEMA}"
+        )
+    if header.planned < 0:
+        raise ResultError(f"{where}: field 'planned' is {header.planned}")
+    return header

@@ -30,14 +30,18 @@ class Badge:
     label: str = LABEL
 
 
-def badge(results: Iterable[CaseResult], label: str = LABEL) -> Badge:
+def badge(results: Iterable[CaseResult], label: str = LABEL, missing: int = 0) -> Badge:
     """How many of the applicable cases are exact or tie; red if a verdict is not expected.
+
+    Or if planned cases are ``missing``.
 
     Expected ``unsupported`` does not count; a known defect counts against the library.
     """
     found = [r for r in results if r.verdict is not Verdict.UNSUPPORTED or not r.expected]
     good = sum(r.verdict.good for r in found)
     unexpected = sum(not r.expected for r in found)
+    if missing:
+        return Badge(f"{missing} not run, {good} of {len(found)} conform", "red", label)
     if not found:
         return Badge("no cases", "lightgrey", label)
     share = f"{good} of {len(found)} conform"

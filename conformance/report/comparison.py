@@ -74,11 +74,13 @@ class Comparison:
         changes: the differences; a case may have two, of its verdict and of its noise.
         same: the number of cases with an unchanged verdict.
         versions: packages whose version differs: before and after.
+        missing: how many cases of the second run were planned and have no result.
     """
 
     changes: tuple[Change, ...]
     same: int
     versions: dict[str, tuple[str, str]]
+    missing: int = 0
 
     def of(self, kind: Kind) -> tuple[Change, ...]:
         """The changes of one kind."""
@@ -86,8 +88,8 @@ class Comparison:
 
     @property
     def regressed(self) -> bool:
-        """Whether something is worse than it was."""
-        return any(change.kind.regression for change in self.changes)
+        """Whether something is worse than it was, or may be: it was not run."""
+        return self.missing > 0 or any(change.kind.regression for change in self.changes)
 
 
 def compare(
@@ -96,12 +98,14 @@ def compare(
     *,
     noise_factor: float = NOISE_FACTOR,
     common: bool = False,
+    missing: int = 0,
 ) -> Comparison:
     """What changed from one run to another.
 
     Args:
         noise_factor: smaller changes of noise are not reported.
         common: compare only cases of both runs, for when the second run is partial.
+        missing: how many cases of the second run were planned and have no result.
 
     Raises:
         ResultError: a run has no case, or a case twice.
@@ -120,7 +124,7 @@ def compare(
     changes.sort(key=lambda change: (order.index(change.kind), change.result.case))
     changed = {change.result.case for change in changes if change.kind is Kind.MOVED}
     same = sum(old[n].verdict is new[n].verdict and n not in changed for n in both)
-    return Comparison(tuple(changes), same, _versions(before, after))
+    return Comparison(tuple(changes), same, _versions(before, after), missing)
 
 
 def by_case(results: Iterable[CaseResult], which: str) -> dict[str, CaseResult]:

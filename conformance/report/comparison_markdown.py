@@ -25,7 +25,8 @@ def comparison_lines(found: Comparison) -> list[str]:
 def summary(found: Comparison) -> str:
     """The number of changes of each kind, in one line."""
     counts = [f"{len(found.of(kind))} {kind}" for kind in Kind if found.of(kind)]
-    return ", ".join([*counts, f"{found.same} as before"])
+    missing = [f"{found.missing} planned and not run"] if found.missing else []
+    return ", ".join([*missing, *counts, f"{found.same} as before"])
 
 
 def _head(found: Comparison) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from conformance.core.plain_text import plain_line
 from conformance.core.verdict import CaseResult, Finding, ScheduleResult, WitnessResult
 from conformance.report.message import UNKNOWN_CAUSE, measures, rerun_command, where
 from conformance.report.outcome import duration
@@ -19,6 +20,7 @@ def _head(result: CaseResult) -> Iterator[str]:
     wanted = "as expected" if result.expected else "NOT expected"
     known = f" (known: {result.known})" if result.known else ""
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    versions, known = plain_line(versions), plain_line(known)
     yield f"{result.verdict}: {result.case} - {wanted}{known}"
     yield from _mended(result)
     yield f"  max diff:   {_nats(result.max_abs_diff)}"
@@ -27,7 +29,7 @@ def _head(result: CaseResult) -> Iterator[str]:
     yield f"  bad step:   {_number(result.first_bad_step)} (first output token with a finding)"
     model = duration(result.forward_seconds)
     yield f"  time:       {duration(result.seconds)}, of which {model} in the model"
-    yield f"  device:     {result.device}"
+    yield f"  device:     {plain_line(result.device)}"
     yield f"  versions:   {versions}"
     yield f"  rerun:      {rerun_command(result.case)}"
 
@@ -45,7 +47,8 @@ def _mended(result: CaseResult) -> Iterator[str]:
 def _findings(result: CaseResult) -> Iterator[str]:
     yield f"findings: {len(result.evidence) or 'none'}"
     for number, finding in enumerate(result.evidence, start=1):
-        yield from _finding(number, finding)
+        # Further lines of a text stay below its first: none looks like a line of ours.
+        yield from (line.replace("\n", "\n       ") for line in _finding(number, finding))
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:

@@ -51,6 +51,7 @@ def _headline(outcome: Outcome) -> str:
         return f"Conformance: {cases}, all as expected"
     wrong = [f"{len(outcome.unexpected)} of {cases} not as expected"]
     wrong += [count(len(outcome.problems), "other problem")] if outcome.problems else []
+    wrong += [f"{count(outcome.missing, 'case')} not run"] if outcome.missing else []
     return f"Conformance: {', '.join(wrong)}"
 
 

@@ -1,17 +1,27 @@
-"""Result files: JSON lines, one per case. Under its final name a file is always complete."""
+"""Result files: JSON lines, a header, then one per case. Under its final name a file is whole."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from conformance.core.errors import ResultError
-from conformance.core.verdict import CaseResult, decode
+from conformance.core.output_files import is_stream, write_whole
+from conformance.core.user_files import MOST_BYTES, read_text
+from conformance.core.verdict import (
+    CaseResult,
+    RunHeader,
+    decode,
+    decode_header,
+    encode,
+    encode_header,
+)
 
 R = TypeVar("R")
 
@@ -20,7 +30,8 @@ class ResultFile(Generic[R]):
     """Writes a result file: results are appended to ``FILE.partial`` as they arrive.
 
     ``finish`` replaces ``FILE`` atomically; without it ``FILE`` is unchanged, and the partial file
-    keeps the results of an interrupted run. Only one run at a time writes a file.
+    keeps the results of an interrupted run. Only one run at a time writes a file. What is no
+    regular file, such as a pipe, gets all results at the end, and nothing of an interrupted run.
 
     Args:
         encode: a result as one line, without the newline.
@@ -30,11 +41,29 @@ class ResultFile(Generic[R]):
     """
 
     def __init__(self, path: Path, encode: Callable[[R], str]) -> None:
-        self.path = path
-        self.partial = path.with_name(path.name + ".partial")
+        self.path = path if is_stream(path) else path.resolve()
+        self.partial = self.path.with_name(self.path.name + ".partial")
         self._encode = encode
-        with _result_errors(path):
-            self._file: FileIO = _only_writer(path, self.partial)
+        self._header = ""
+        self._file: FileIO | None = None
+        if not is_stream(path):
+            with _result_errors(path):
+                self._file = _only_writer(self.path, self.partial)
+
+    @property
+    def kept(self) -> bool:
+        """Whether the partial file has results."""
+        return self._file is not None and self.partial.exists() and self.partial.stat().st_size > 0
+
+    def begin(self, header: RunHeader) -> None:
+        """Say what was planned, before the first result; ``finish`` writes the last that was said.
+
+        Raises:
+            ResultError: it cannot be written, for example because the disk is full.
+        """
+        first, self._header = not self._header, encode_header(header)
+        if first:
+            self._append(self._header)
 
     def add(self, result: R) -> None:
         """Append one line to the partial file, which has complete lines only.
@@ -42,14 +71,7 @@ class ResultFile(Generic[R]):
         Raises:
             ResultError: it cannot be written, for example because the disk is full.
         """
-        data, end = (self._encode(result) + "\n").encode(), self._file.seek(0, os.SEEK_END)
-        try:
-            while data:
-                data = data[self._file.write(data) or 0 :]
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self._file.truncate(end)
-            raise _unwritable(self.path, error) from error
+        self._append(self._encode(result))
 
     def finish(self, results: Iterable[R]) -> None:
         """Write all ``results``, in this order, under the final name; drop the partial file.
@@ -57,13 +79,28 @@ class ResultFile(Generic[R]):
         Raises:
             ResultError: it cannot be written; then the partial file stays.
         """
-        write_lines(self.path, map(self._encode, results))
-        self.partial.unlink(missing_ok=True)
+        header = (self._header,) if self._header else ()
+        write_lines(self.path, (*header, *map(self._encode, results)))
+        if self._file is not None:
+            self.partial.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
         """Stop writing; the partial file stays."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _append(self, line: str) -> None:
+        if self._file is None:
+            return
+        data, end = f"{line}\n".encode(), self._file.seek(0, os.SEEK_END)
+        try:
+            while data:
+                data = data[self._file.write(data) or 0 :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(end)
+            raise _unwritable(self.path, error) from error
 
 
 def _only_writer(path: Path, partial: Path) -> FileIO:
@@ -97,14 +134,20 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     Raises:
         ResultError: it cannot be written.
     """
-    # Named after the process, because another one may be writing the same file.
-    whole = path.with_name(f"{path.name}.{os.getpid()}.whole")
     with _result_errors(path):
-        try:
-            whole.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            whole.replace(path)
-        finally:
-            whole.unlink(missing_ok=True)
+        write_whole(path, "".join(f"{line}\n" for line in lines))
+
+
+def write_results(
+    path: Path, results: Sequence[CaseResult], header: RunHeader | None = None
+) -> None:
+    """Writes a result file at once.
+
+    Raises:
+        ResultError: it cannot be written.
+    """
+    first = (encode_header(header),) if header else ()
+    write_lines(path, (*first, *map(encode, results)))
 
 
 @contextlib.contextmanager
@@ -120,23 +163,45 @@ def _unwritable(path: Path, error: OSError) -> ResultError:
     return ResultError(f"{path}: cannot write results there: {error.strerror}")
 
 
-def read_results(path: Path) -> tuple[CaseResult, ...]:
-    """The results of a file; of a partial file all complete lines.
+@dataclass(frozen=True)
+class RunFile:
+    """A result file: its results, and its header where it has one."""
+
+    results: tuple[CaseResult, ...]
+    header: RunHeader | None = None
+
+    @property
+    def missing(self) -> int:
+        """How many of the planned cases have no result; 0 where that is not known."""
+        return max(0, self.header.planned - len(self.results)) if self.header else 0
+
+
+def read_run(path: Path) -> RunFile:
+    """A result file; of a partial file all complete lines.
 
     Raises:
-        ResultError: the file cannot be read, or one of its lines is not a result; names the line.
+        ResultError: the file cannot be read, one of its lines is not a result, or a case is there
+            twice; names the line.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ResultError(f"{path}: cannot read results: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ResultError(f"{path}: cannot read results: it is not UTF-8 text") from error
+    text = read_text(path, ResultError, most=MOST_BYTES)
     lines = text.split("\n")
     if path.suffix == ".partial":
         lines = lines[:-1]  # text after the last newline was being written when the run ended
-    return tuple(
-        decode(line, where=f"{path}, line {number}")
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    )
+    header: RunHeader | None = None
+    found: dict[str, CaseResult] = {}
+    for number, line in enumerate(lines, start=1):
+        where = f"{path}, line {number}"
+        if not line.strip():
+            continue
+        if header is None and not found and (header := decode_header(line, where=where)):
+            continue
+        result = decode(line, where=where)
+        if result.case in found:
+            raise ResultError(f"{where}: the case {result.case} is there twice")
+        found[result.case] = result
+    return RunFile(tuple(found.values()), header)
+
+
+def read_results(path: Path) -> tuple[CaseResult, ...]:
+    """The results of ``read_run``."""
+    return read_run(path).results

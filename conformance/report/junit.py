@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cascades import Cascade, by_case
 from conformance.report.message import failure_message, new_verdict, worst
-from conformance.report.outcome import Outcome
+from conformance.report.outcome import Outcome, count
 
 # Considered instead: junitparser 5.0, which the tests read our files with. It would count failures
 # for us (some ten lines), but checks no characters, and would have to be installed for each run;
@@ -54,6 +54,8 @@ def junit_xml(outcome: Outcome, *, options: Sequence[str] = ()) -> str:
         options: of the run, which a rerun of one case needs too.
     """
     results, problems = outcome.results, outcome.problems
+    if outcome.missing:
+        problems = (*problems, f"{count(outcome.missing, 'planned case')} not run")
     causes = by_case(outcome.cascades)
     root = ET.Element("testsuites", name="conformance")
     lanes: dict[str, list[CaseResult]] = {}

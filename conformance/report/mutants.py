@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from conformance.core.errors import ResultError
+from conformance.core.user_files import MOST_BYTES, read_text, typed_json
 
 
 class Fate(enum.StrEnum):
@@ -171,10 +172,7 @@ def read_mutants(paths: Iterable[Path]) -> tuple[MutantResult, ...]:
     """
     found: dict[tuple[str, ...], MutantResult] = {}
     for path in paths:
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ResultError(f"{path}: cannot read results: {error}") from error
+        lines = read_text(path, ResultError, most=MOST_BYTES).split("\n")
         if path.suffix == ".partial":
             lines = lines[:-1]  # text after the last newline was being written when the run ended
         for number, line in enumerate(lines, start=1):
@@ -185,8 +183,5 @@ def read_mutants(paths: Iterable[Path]) -> tuple[MutantResult, ...]:
 
 
 def _decode(line: str, where: str) -> MutantResult:
-    try:
-        return msgspec.json.decode(line, type=MutantResult)
-    except msgspec.MsgspecError as error:
-        what = "not a result of `conformance audit mutants`"
-        raise ResultError(f"{where}: {what}: {error}") from error
+    what = "not a result of `conformance audit mutants`"
+    return typed_json(line, MutantResult, f"{where}: {what}", ResultError)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from conformance.core.verdict import CaseResult
+from conformance.core.verdict import CaseResult, RunHeader
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -22,12 +22,16 @@ def published_schema() -> dict[str, Any]:
 
 
 def derived_schema() -> dict[str, Any]:
-    """The schema derived from ``CaseResult``; a test compares the published one with it."""
+    """The schema derived from ``CaseResult`` and ``RunHeader``; the published one is the same."""
+    template = "#/$defs/{name}"
+    either, parts = msgspec.json.schema_components((CaseResult, RunHeader), ref_template=template)
     return {
         "$schema": DIALECT,
         "title": "mlx-conformance result",
-        "description": "One line of a result file of `conformance run --json`: one case.",
-        **cleaned(msgspec.json.schema(CaseResult)),
+        "description": "One line of a result file of `conformance run --json`: one case, or the "
+        "header, which comes first.",
+        "anyOf": list(either),
+        "$defs": cleaned(parts),
     }
 
 

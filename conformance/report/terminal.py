@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from conformance.core.plain_text import plain
 from conformance.report.behind_known import behind_known
 from conformance.report.cascades import Cascade
 from conformance.report.matrix import Cell, matrices
@@ -68,7 +69,8 @@ def summary(
 
 
 def render(text: Text, *, colour: bool) -> str:
-    """``text`` as a string, with ANSI colours or without."""
+    """``text`` as a string, with ANSI colours or without, and no other control characters."""
+    text = Text(plain(text.plain), spans=text.spans) if text.plain != plain(text.plain) else text
     buffer = io.StringIO()
     console = Console(
         file=buffer, force_terminal=colour, color_system="standard" if colour else None

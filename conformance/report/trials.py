@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from conformance.core.errors import ResultError
+from conformance.core.user_files import MOST_BYTES, read_text, typed_json
 
 
 class Outcome(enum.StrEnum):
@@ -93,10 +94,7 @@ def read_trials(paths: Iterable[Path]) -> tuple[Trial, ...]:
     """
     found: dict[tuple[str, str, str, str, int], Trial] = {}
     for path in paths:
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ResultError(f"{path}: cannot read results: {error}") from error
+        lines = read_text(path, ResultError, most=MOST_BYTES).split("\n")
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 trial = _decode(line, f"{path}, line {number}")
@@ -106,7 +104,5 @@ def read_trials(paths: Iterable[Path]) -> tuple[Trial, ...]:
 
 
 def _decode(line: str, where: str) -> Trial:
-    try:
-        return msgspec.json.decode(line, type=Trial)
-    except msgspec.MsgspecError as error:
-        raise ResultError(f"{where}: not a result of `conformance audit power`: {error}") from error
+    what = "not a result of `conformance audit power`"
+    return typed_json(line, Trial, f"{where}: {what}", ResultError)

@@ -18,6 +18,7 @@ from conformance.core.family import Family, load_family
 from conformance.core.faults import Fault
 from conformance.core.library import Library
 from conformance.core.mends import Mend
+from conformance.core.nearest import did_you_mean
 from conformance.core.prefix_reuse import PrefixReuse
 from conformance.run.hosting import error_text, hook_manager, origin
 from conformance.scenarios import Scenario
@@ -160,8 +161,10 @@ def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple
     known, globs = tuple(names), tuple(patterns)
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
-            near = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-            raise ConformanceError(f"no {what} matches {glob!r}; there are {near}{_hint(what)}")
+            some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+            near = did_you_mean(glob, known)
+            there = near or f"; there are {some}"
+            raise ConformanceError(f"no {what} matches {glob!r}{there}{_hint(what)}")
     if not globs:
         return known
     return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))

@@ -40,7 +40,12 @@ class Finished:
 
     def results(self, name="r.jsonl"):
         """The lines of a result file."""
-        return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+        found = [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+        return [result for result in found if "case" in result]
+
+    def header(self, name="r.jsonl"):
+        """The first line of a result file, which says what was planned."""
+        return json.loads((self.folder / name).read_text().splitlines()[0])
 
     def verdicts(self, name="r.jsonl"):
         """Family/scenario of each line, with its verdict."""

@@ -84,7 +84,7 @@ def test_output_that_nobody_takes_is_reported(environment, tmp_path):
             check=False,
         )
     assert done.returncode == 2
-    assert done.stderr == "conformance: No space left on device\n"
+    assert done.stderr == "conformance: standard output: No space left on device\n"
 
 
 def test_a_folder_that_cannot_be_written_is_reported_before_the_run(toy_run, read_only, tmp_path):
@@ -126,7 +126,7 @@ def test_spaces_and_letters_in_paths_are_kept(conformance, tmp_path):
     options = ("--engine", "toy", "--family", "silent", "--jobs", "2")
     done = conformance("run", *options, "--family-file", folder / "silent.json", *paths)
     assert done.code == 1, done
-    assert len((folder / "r é.jsonl").read_text().splitlines()) == 3
+    assert len((folder / "r é.jsonl").read_text().splitlines()) == 4
     assert (folder / "my report" / "index.html").is_file()
     rerun, *_ = (line for line in done.out.splitlines() if "rerun:" in line)
     words = shlex.split(rerun.partition("rerun:")[2])

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 import psutil
 
 from conformance.app.cli.contained import start_child
+from conformance.app.cli.printing import say
 from conformance.app.pytest_plugin.memory_limit import end_tree, fair_limit, memory_of
 from conformance.core.library_paths import MODULES
 from conformance.core.library_source import versions_of
@@ -59,13 +59,13 @@ def with_explanations(
     same = tuple(result for result in chosen if _played_by_this_code(result))
     if other := len(chosen) - len(same):
         failures = count(other, "failure")
-        click.echo(f"not explained: {failures} of other versions than are here", err=True)
+        say(f"not explained: {failures} of other versions than are here", err=True)
     if not same:
         return outcome
     begin = time.monotonic()
     found = explained(same, seconds=seconds, jobs=jobs, options=options)
     took = duration(time.monotonic() - begin)
-    click.echo(f"explained {len(found)} of {len(same)} failures in {took}", err=True)
+    say(f"explained {len(found)} of {len(same)} failures in {took}", err=True)
     return dataclasses.replace(outcome, explanations={**found, **outcome.explanations})
 
 

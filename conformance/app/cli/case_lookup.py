@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from conformance.core.errors import ConformanceError
+from conformance.core.nearest import did_you_mean
 from conformance.core.verdict import CaseId
 from conformance.run.registry import Registry
 from conformance.run.selection import DTYPES, Selection, cases
@@ -28,5 +28,4 @@ def case_of(registry: Registry, text: str) -> CaseId:
 
 def near(name: str, known: Iterable[str]) -> str:
     """The known name that is written nearly so, or where to look, as the end of a sentence."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {found[0]}?" if found else " (`conformance show` shows what there is)"
+    return did_you_mean(name, known) or " (`conformance show` shows what there is)"

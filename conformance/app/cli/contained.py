@@ -8,9 +8,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-import click
 import psutil
 
+from conformance.app.cli.printing import say
 from conformance.app.pytest_plugin.memory_limit import end_tree
 from conformance.app.pytest_plugin.worker_crashes import describe_exit
 
@@ -37,7 +37,7 @@ def run_in_child(arguments: Sequence[str]) -> int:
     if code >= 0:
         return code
     command = shlex.join(arguments)
-    click.echo(SENTENCE.format(command=command, exit=describe_exit(code)), err=True)
+    say(SENTENCE.format(command=command, exit=describe_exit(code)), err=True)
     return 128 - code
 
 

@@ -8,10 +8,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from conformance.app.cli.options import EXISTING_FILE, writable
+from conformance.app.cli.consoles import new_console
+from conformance.app.cli.numbers import FACTOR
+from conformance.app.cli.options import EXISTING_FILE
+from conformance.app.cli.outputs import writable
+from conformance.app.cli.printing import say
 from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare
 from conformance.report.comparison_markdown import markdown, summary
-from conformance.report.jsonl import read_results, write_lines
+from conformance.report.jsonl import read_run, write_lines
 
 # Rows of one kind that are shown in the terminal; the Markdown file has more.
 _MOST = 40
@@ -30,7 +34,7 @@ _STYLES = {Kind.FAILING: "red", Kind.WORSE: "red", Kind.LOST: "yellow", Kind.FIX
 )
 @click.option(
     "--noise-factor",
-    type=click.FloatRange(min=1, min_open=True),
+    type=FACTOR,
     default=NOISE_FACTOR,
     show_default=True,
     help="Report noise that changed by this factor.",
@@ -49,13 +53,21 @@ def command(
     """Compare two result files of `conformance run --json`, the older one first.
 
     Exit code 1 if something is worse: a case fails that did not, has a worse verdict, or is no
-    longer run.
+    longer run, or RESULTS_B has fewer results than cases were planned.
     """
     out = writable(markdown_file, "--markdown") if markdown_file is not None else None
+    before, after = read_run(results_a), read_run(results_b)
+    for path, run in ((results_a, before), (results_b, after)):
+        if run.missing:
+            say(f"{path} is incomplete: {run.missing} planned cases have no result")
     found = compare(
-        read_results(results_a), read_results(results_b), noise_factor=noise_factor, common=common
+        before.results,
+        after.results,
+        noise_factor=noise_factor,
+        common=common,
+        missing=after.missing,
     )
-    _print(Console(), found)
+    _print(new_console(), found)
     if out is not None:
         write_lines(out, markdown(found).splitlines())
     ctx.exit(1 if found.regressed else 0)
@@ -63,7 +75,7 @@ def command(
 
 def _print(console: Console, found: Comparison) -> None:
     for name, (before, after) in found.versions.items():
-        console.print(f"{name}: {before} -> {after}", markup=False, soft_wrap=True)
+        console.print(f"{name}: {before} -> {after}", soft_wrap=True)
     for kind in Kind:
         changes = found.of(kind)
         if not changes:

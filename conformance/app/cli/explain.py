@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from conformance.app.cli.case_lookup import case_of, near
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.explain_text import line_of, print_explanation, print_hits
 from conformance.app.cli.options import (
     family_files_option,
@@ -15,8 +16,8 @@ from conformance.app.cli.options import (
     json_lines,
     library_path_option,
     plugins_option,
-    writable,
 )
+from conformance.app.cli.outputs import writable
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId
@@ -86,7 +87,7 @@ def command(
         raise ConformanceError("explain either one CASE_ID, or defects by --faults")
     target = writable(json_file, "--json") if json_file else None
     registry = build_registry(load_plugins(plugins), family_files=family_files)
-    console = Console(highlight=False)
+    console = new_console()
     if patterns:
         _hits(registry, patterns, families, dtype, console=console, target=target)
         return

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from conformance.report.explanation import Explanation, Where
 from conformance.tools.explain.accuracy import Trial
@@ -17,7 +18,8 @@ _WIDTH = 30  # characters of the longest bar
 def print_explanation(console: Console, found: Explanation) -> None:
     """Print the whole explanation of a case."""
     fault = f" with {found.fault}" if found.fault else ""
-    console.print(f"[bold]{found.case}[/]{fault}: {found.verdict} in {found.schedule}")
+    text = Text(found.case, "bold")
+    console.print(text.append(f"{fault}: {found.verdict} in {found.schedule}", "not bold"))
     for line in (
         found.what,
         "",
@@ -29,7 +31,7 @@ def print_explanation(console: Console, found: Explanation) -> None:
         f"needs       {', '.join(found.needed) or 'no ingredient by itself'}{_suffices(found)}",
         "",
     ):
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
     if found.ingredients:
         console.print(_ingredients(found))
     if found.layers:

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.explore_families import chosen_pairs, expectations, registry
 from conformance.app.cli.explore_output import lines, summary
 from conformance.app.cli.false_alarms import look_for_false_alarms
+from conformance.app.cli.numbers import MINUTES, SEED
 from conformance.app.cli.options import (
     cores,
     globs,
     jobs_option,
     json_lines,
     library_path_option,
-    writable,
 )
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import as_they_come
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
@@ -43,9 +44,7 @@ _EXAMPLES = 400
 )
 @globs("engine", "Engines. Default: mlx_lm.")
 @globs("family", "Families. Default: all without a known defect.")
-@click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), metavar="M", help="Share this time."
-)
+@click.option("--minutes", type=MINUTES, metavar="M", help="Share this time.")
 @click.option(
     "--examples",
     type=click.IntRange(min=1),
@@ -67,7 +66,7 @@ _EXAMPLES = 400
     help="Working dtype. Default: float32; with --false-alarms, where it may be repeated, "
     "float32, float16 and bfloat16 in turn.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option("--seed", type=SEED, default=0, show_default=True, metavar="N")
 @click.option("--fault", metavar="KEY", help="Put this fault in; it should be found.")
 @click.option(
     "--known", is_flag=True, help="Families with known defects, too; what has their verdicts is "
@@ -162,16 +161,16 @@ def _refuse(options: Mapping[str, object], why: str) -> None:
 
 def _explore_all(units: list[ExploreUnit], corpus: Path | None, jobs: int | None) -> list[Explored]:
     """Explore, and print what is found of each family as soon as it is there."""
-    console, found = Console(highlight=False), []
+    console, found = new_console(), []
     with console.status("exploring") as status:
         for _, more in as_they_come(_work, units, jobs=jobs, on_crash=_crashed):
             found.append(more)
             for line in lines(more):
-                console.print(line, soft_wrap=True, markup=False)
+                console.print(line, soft_wrap=True)
             _keep(more, corpus)
             status.update(f"{len(found)} of {len(units)} families")
     for line in summary(found):
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
     return found
 
 

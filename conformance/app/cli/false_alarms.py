@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.explore_families import registry
 from conformance.app.cli.parallel import in_processes
 from conformance.core.schedule import Schedule
@@ -31,7 +31,7 @@ def look_for_false_alarms(
         Whether as many rows were judged, and none raised an alarm.
     """
     allotment = Allotment(ways, cases, seed=seed)
-    console = Console(highlight=False)
+    console = new_console()
     with console.status("playing") as status:
         while units := allotment.units():
             for more in in_processes(_work, units, jobs=jobs, on_crash=_crashed):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from conformance.core.errors import ConformanceError
+from conformance.core.nearest import did_you_mean
 
 
 class Lazy(NamedTuple):
@@ -55,10 +56,14 @@ class LazyGroup(click.Group):
         """The command that the first argument names.
 
         Raises:
-            ConformanceError: it is the name that a command had before.
+            ConformanceError: there is no such command, or it is a name of before.
         """
         if args and args[0] in self._renamed:
             raise ConformanceError(f"`{args[0]}` is now `{self._renamed[args[0]]}`")
+        if args and args[0] not in self._lazy and args[0].isidentifier():
+            near = did_you_mean(args[0], self._lazy)
+            there = near or f"; there are {', '.join(self._lazy)}"
+            raise ConformanceError(f"there is no command {args[0]!r}{there}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

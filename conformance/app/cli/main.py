@@ -9,18 +9,21 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import thread as pools
-from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 import click
 
 import conformance
+from conformance.app.cli import printing
 from conformance.app.cli.lazy_group import Lazy, LazyGroup
-from conformance.core import library_paths
+from conformance.app.cli.printing import say
+from conformance.core import library_paths, signals
 from conformance.core.errors import ConformanceError
 from conformance.core.user_cache import user_cache
 
 EXIT_USER_ERROR = 2
+_STDERR = 2
 
 _SECTIONS = {
     "Prove": {
@@ -76,15 +79,19 @@ class _Main(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; an error that the user can fix becomes one sentence."""
         try:
-            return super().invoke(ctx)
+            with signals.interruptible():
+                return super().invoke(ctx)
         except ConformanceError as error:
-            click.echo(f"conformance: {error}", err=True)
+            say(f"conformance: {error}", err=True)
             ctx.exit(EXIT_USER_ERROR)
+        except (KeyboardInterrupt, click.Abort):
+            say("conformance: interrupted", err=True)
+            ctx.exit(signals.INTERRUPTED)
         except OSError as error:
-            failures = importlib.import_module("conformance.core.failures")  # it needs numpy
-            if (problem := failures.machine_problem(error)) is None:
+            if not error.strerror:
                 raise
-            click.echo(f"conformance: {problem}", err=True)
+            place = f"{error.filename}: " if error.filename else ""
+            say(f"conformance: {place}{error.strerror}", err=True)
             ctx.exit(EXIT_USER_ERROR)
 
 
@@ -136,17 +143,32 @@ def main_of_child(parent: int) -> None:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal may not have every letter
-    if sys.stderr is not None:
-        faulthandler.enable()  # a crash shows where the process was
+    printing.use_streams()
+    faulthandler.enable(_STDERR)  # a crash shows where the process was
     try:
+        _check_folder()
         _use_checkouts(arguments)
         group.main(args=arguments, prog_name="conformance")
     except SystemExit as end:
-        _leave_threads(end.code)
-        raise
+        code = _code(end.code)
+        if problem := printing.output_problem():
+            say(f"conformance: {problem}", err=True)
+            code = EXIT_USER_ERROR
+        _leave_threads(code)
+        sys.exit(code)
+
+
+def _code(code: object) -> int:
+    return code if isinstance(code, int) else int(code is not None)
+
+
+def _check_folder() -> None:
+    """The folder that the command was started in is still there; much would fail without it."""
+    try:
+        Path.cwd()
+    except OSError:
+        say("conformance: the working directory was deleted; change to another", err=True)
+        sys.exit(EXIT_USER_ERROR)
 
 
 def _use_checkouts(arguments: Sequence[str]) -> None:
@@ -155,14 +177,14 @@ def _use_checkouts(arguments: Sequence[str]) -> None:
         library_paths.use(library_paths.in_words(arguments))
         library_paths.import_used()
     except ConformanceError as error:
-        click.echo(f"conformance: {error}", err=True)
+        say(f"conformance: {error}", err=True)
         sys.exit(EXIT_USER_ERROR)
 
 
-def _leave_threads(code: object) -> None:
+def _leave_threads(code: int) -> None:
     """End the process at once if a model left threads that would keep it from ending."""
     left = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
     if any(thread not in pools._threads_queues for thread in left):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        os._exit(code if isinstance(code, int) else int(code is not None))
+        os._exit(code)

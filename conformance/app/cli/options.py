@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from conformance.app.cli.numbers import MOST_JOBS
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS, Settings
 from conformance.core import library_paths
 from conformance.core.errors import ConformanceError
 from conformance.tools.checkpoints.given import Given
+
+_NUMBER = re.compile("[0-9]{1,9}")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,8 +37,8 @@ class _Jobs(click.ParamType[int | None]):
         if value is None or value == "auto":
             return None
         text = str(value)
-        if not text.isdecimal() or int(text) < 1:
-            self.fail(f"{text!r} is neither 'auto' nor a number of at least 1", param, ctx)
+        if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= MOST_JOBS:
+            self.fail(f"{text!r} is neither 'auto' nor a number of 1 to {MOST_JOBS}", param, ctx)
         return int(text)
 
 
@@ -79,21 +83,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def writable(path: Path, option: str) -> Path:
-    """``path`` made absolute.
-
-    Raises:
-        ConformanceError: its folder does not exist or can't be written; a run must not find that
-            out at its end.
-    """
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise ConformanceError(f"{option}: there is no folder {folder}")
-    if not os.access(folder, os.W_OK):
-        raise ConformanceError(f"{option}: nothing can be written into the folder {folder}")
-    return path.absolute()
 
 
 def family_files_option(function: F) -> F:

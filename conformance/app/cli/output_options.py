@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
-from conformance.app.cli.options import writable
+from conformance.app.cli.outputs import writable
 from conformance.report import Outcome, summary
 from conformance.report.jsonl import write_lines
 from conformance.report.junit import junit_xml

@@ -12,10 +12,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-import click
 import psutil
 
 from conformance.app.cli.options import cores
+from conformance.app.cli.printing import say
 from conformance.app.pytest_plugin.memory_limit import (
     end_tree,
     end_with_parent,
@@ -132,7 +132,7 @@ def _fed(
 def _end(process: psutil.Process, limit: int) -> None:
     """End a process that would take the machine with it; its pool breaks, as by any crash."""
     why = f"a process took more than its part of the memory, {limit / 1e9:.1f} GB, and was ended"
-    click.echo(f"conformance: {why}", err=True)
+    say(f"conformance: {why}", err=True)
     end_tree(process)
 
 

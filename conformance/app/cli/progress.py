@@ -14,6 +14,7 @@ from conformance.app.cli.output_options import Verbosity
 from conformance.app.pytest_plugin import find_collector
 from conformance.app.pytest_plugin.options import ATTRIBUTES, RESULT
 from conformance.app.pytest_plugin.result_collector import ResultCollector
+from conformance.app.pytest_plugin.run_end import RunEnd
 from conformance.core.verdict import CaseResult, decode
 from conformance.report import Outcome, duration
 from conformance.report.matrix import UNEXPECTED
@@ -46,7 +47,6 @@ class Progress:
         self._task = bars.TaskID(0)
         self._total = self._done = self._unexpected = 0
         self._begin = self._shown = time.monotonic()
-        self._exitfirst = False
         self._reused = reused
         self._held: list[CaseResult] = []
 
@@ -54,15 +54,12 @@ class Progress:
         """What came of the run; ``None`` if it never began."""
         return self._collector.outcome() if self._collector else None
 
-    @property
-    def stopped_at_first(self) -> bool:
-        """Whether ``-x`` ended the run, which xdist takes for an interruption."""
-        interrupted = self._collector is None or self._collector.interrupted
-        return self._exitfirst and self._unexpected > 0 and not interrupted
+    def end(self) -> RunEnd | None:
+        """How the run ended; ``None`` if it never began."""
+        return self._collector.end if self._collector else None
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Print what the numbers depend on."""
-        self._exitfirst = bool(session.config.option.maxfail)
         self._collector = find_collector(session.config)
         if self._collector and self._reused:
             self._collector.take(self._reused)

@@ -13,6 +13,7 @@ from _pytest.terminal import TerminalReporter
 
 from conformance.app import pytest_plugin
 from conformance.app.pytest_plugin.options import Settings
+from conformance.core.signals import end_children
 
 _ENVIRONMENT = {
     "PYTEST_ADDOPTS": None,
@@ -35,7 +36,11 @@ def call_pytest(
     terminal = TerminalCapture()
     arguments = [*_pytest_options(workers, exitfirst=exitfirst), *_suite_options(settings)]
     with _environment(_ENVIRONMENT):
-        code = pytest.main(arguments, plugins=[terminal, plugin])
+        try:
+            code = pytest.main(arguments, plugins=[terminal, plugin])
+        except KeyboardInterrupt:  # where pytest does not expect it: as it begins or ends
+            end_children()
+            code = pytest.ExitCode.INTERRUPTED
     return int(code), terminal.text
 
 

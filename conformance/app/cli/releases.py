@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.options import globs, jobs_option
+from conformance.app.cli.outputs import writable
+from conformance.app.cli.printing import say
 from conformance.core.errors import ReleaseError
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId
@@ -91,6 +93,7 @@ def command(
     conformance releases mlx-lm --bisect mlx_lm/qwen3_5/ragged/float32/0
     """  # noqa: D301
     chosen = parse(releases)
+    markdown = writable(markdown, "--markdown") if markdown else None
     if resume and (json_folder is None or case is not None):
         raise ReleaseError("--resume needs --json DIR, where the results are, and no --bisect")
     choice = Choice(engines, families, scenarios, dtypes, (), jobs)
@@ -102,10 +105,10 @@ def command(
             resume=resume,
         )
         if case is not None:
-            click.echo(_bisect(chosen, case, jobs, runner))
+            say(_bisect(chosen, case, jobs, runner))
             return
         table = make_table([runner.run(release, choice) for release in chosen])
-    click.echo(as_text(table))
+    say(as_text(table))
     if markdown is not None:
         write_lines(markdown, as_markdown(table).splitlines())
 
@@ -121,11 +124,11 @@ class _Runner:
         file = self._folder.absolute() / f"{release.library}-{release.version}.jsonl"
         if self._resume and file.is_file():
             column = Column(release, read_results(file))
-            click.echo(f"{release}: {len(column.results)} cases, from {file}", err=True)
+            say(f"{release}: {len(column.results)} cases, from {file}", err=True)
             return column
-        click.echo(f"{release}: installing if need be, and running", err=True)
+        say(f"{release}: installing if need be, and running", err=True)
         column = run(release, choice, cache=self._cache, json_file=file, overrides=self._pins)
-        click.echo(f"{release}: {column.problem or f'{len(column.results)} cases'}", err=True)
+        say(f"{release}: {column.problem or f'{len(column.results)} cases'}", err=True)
         return column
 
 

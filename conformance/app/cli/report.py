@@ -8,28 +8,29 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.auto_explain import with_explanations
+from conformance.app.cli.numbers import SECONDS
 from conformance.app.cli.options import (
     EXISTING_FILE,
     EXISTING_FOLDER,
     cores,
     family_files_option,
     power_files_option,
-    writable,
 )
+from conformance.app.cli.outputs import report_place, writable
+from conformance.app.cli.printing import say, say_command
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError, ResultError
-from conformance.core.verdict import CaseResult
+from conformance.core.verdict import CaseResult, RunHeader
 from conformance.report import Outcome
 from conformance.report.annotations import error_annotations
-from conformance.report.badge import LABEL, badge, endpoint_json, svg
+from conformance.report.badge import LABEL, Badge, badge, endpoint_json, svg
 from conformance.report.comparison import Comparison, compare
 from conformance.report.job_summary import MOST_BYTES, job_summary
-from conformance.report.jsonl import read_results, write_lines
+from conformance.report.jsonl import read_results, read_run, write_lines, write_results
 from conformance.report.junit import junit_xml
 from conformance.report.mutants import read_mutants
 from conformance.report.pages.extras import read_explanations, read_scripts
 from conformance.report.pages.material import Material, merged
-from conformance.report.pages.place import check_place
 from conformance.report.pages.site import write_site
 from conformance.report.trials import read_trials
 from conformance.run.coverage import take_inventory
@@ -122,7 +123,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--explain-seconds",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=0.0,
     show_default=True,
     metavar="SECONDS",
@@ -175,13 +176,15 @@ def command(
     junit = writable(junit, "--junit") if junit else None
     json_file = writable(json_file, "--json") if json_file else None
     _check_pages(folder, power_files, mutant_files, releases, scripts)
-    results, old = _joined(files), _joined(against)
-    found = compare(old, results) if old else None
+    header, results = _joined(files)
+    missing = max(header.planned - len(results), 0) if header else 0
+    _, old = _joined(against)
+    found = compare(old, results, missing=missing) if old else None
     stale = _stale(results, expectations) if whole else ()
     explanations = read_explanations(explained) if explained else {}
     ladder = tuple(s.name for s in LADDER)
     outcome = with_explanations(
-        Outcome(results, ladder, stale, explanations=explanations),
+        Outcome(results, ladder, stale, missing=missing, explanations=explanations),
         {scenario.name: scenario for scenario in LADDER},
         seconds=explain_seconds,
         jobs=cores(),
@@ -189,17 +192,17 @@ def command(
     )
     if annotated:
         for line in error_annotations(outcome.cascades, stale):
-            click.echo(line)
+            say_command(line)
     if junit:
         write_lines(junit, junit_xml(outcome).splitlines())
     if json_file:
-        write_lines(json_file, _lines(files))
+        write_results(json_file, results, header)
     if badge_folder:
-        _write_badge(badge_folder, results, label)
+        _write_badge(badge_folder, badge(results, label, missing))
     if to is not None:
         _append_summary(outcome, found, to)
     elif folder is None:
-        click.echo(job_summary(outcome, found), nl=False)
+        say(job_summary(outcome, found), nl=False)
     if folder is not None:
         ordered = merged([results])
         material = Material(
@@ -209,10 +212,11 @@ def command(
             before=merged([old]) if old else (),
             runs=tuple((path.stem, read_results(path)) for path in releases),
             explanations=outcome.explanations,
+            missing=missing,
             scripts=read_scripts(scripts, ordered) if scripts else {},
             inventory=take_inventory(build_registry(family_files=family_files), ordered),
         )
-        click.echo(f"{write_site(folder, material)} pages: {folder / 'index.html'}")
+        say(f"{write_site(folder, material)} pages: {folder / 'index.html'}")
     ctx.exit(0 if outcome.ok and not (found and found.regressed) else 1)
 
 
@@ -223,28 +227,33 @@ def _check_pages(folder: Path | None, *of_pages: object) -> None:
         ConformanceError: they can't, or something is to be added to pages that nobody wants.
     """
     if folder is not None:
-        check_place(folder)
+        report_place(folder, "--html")
     elif any(of_pages):
         raise ConformanceError(
             "--power, --mutants, --release and --scripts add to the pages: name --html DIR, too"
         )
 
 
-def _joined(files: tuple[Path, ...]) -> tuple[CaseResult, ...]:
-    """The results of all files, of which some may have none.
+def _joined(files: tuple[Path, ...]) -> tuple[RunHeader | None, tuple[CaseResult, ...]]:
+    """The results of all files, of which some may have none, and the sum of their headers.
 
     Raises:
         ResultError: there is none in any, or a case is there twice.
     """
     found: dict[str, CaseResult] = {}
-    for path in files:
-        for result in read_results(path):
+    runs = [read_run(path) for path in files]
+    for path, run in zip(files, runs, strict=True):
+        for result in run.results:
             if result.case in found:
                 raise ResultError(f"{path}: the case {result.case} is there twice")
             found[result.case] = result
     if files and not found:
         raise ResultError(f"no results in {', '.join(map(str, files))}")
-    return tuple(found.values())
+    headers = [run.header or RunHeader(len(run.results)) for run in runs]
+    stopped = next((header.stopped for header in headers if header.stopped), "")
+    planned = sum(header.planned for header in headers)
+    known = any(run.header for run in runs)
+    return RunHeader(planned, stopped) if known else None, tuple(found.values())
 
 
 def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, ...]:
@@ -261,12 +270,7 @@ def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, .
     return load_expectations(folder).stale(results, whole=True)
 
 
-def _lines(files: tuple[Path, ...]) -> list[str]:
-    return [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _write_badge(folder: Path, results: tuple[CaseResult, ...], label: str) -> None:
-    shown = badge(results, label)
+def _write_badge(folder: Path, shown: Badge) -> None:
     write_lines(folder / "badge.svg", svg(shown).splitlines())
     write_lines(folder / "badge.json", endpoint_json(shown).splitlines())
 

@@ -8,13 +8,15 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.case_lookup import case_of
+from conformance.app.cli.numbers import SECONDS as FINITE
 from conformance.app.cli.options import (
     case_options,
     case_settings,
     jobs_option,
     library_path_option,
-    writable,
 )
+from conformance.app.cli.outputs import writable
+from conformance.app.cli.printing import say
 from conformance.app.cli.repro_issue import known_issue
 from conformance.app.cli.repro_known import known_script, known_scripts
 from conformance.app.pytest_plugin.setup import Setup, make_setup
@@ -43,7 +45,7 @@ from conformance.tools.repro.search import SECONDS
 @click.option("--schedule", metavar="NAME", help="Of this schedule. Default: the first that fails.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0),
+    type=FINITE,
     default=SECONDS,
     show_default=True,
     help="How long to look for a smaller schedule.",
@@ -100,6 +102,7 @@ def command(
     """
     if (case_id is None) == (known is None):
         raise click.UsageError("name a case, or known defects by --known")
+    target = writable(out, "--out") if out else None
     setup = make_setup(
         case_settings(
             engines=(CaseId.parse(case_id).engine,) if case_id and "/" in case_id else ("*",),
@@ -122,13 +125,13 @@ def command(
         text, output = known_script(setup, case_id, python=python, unittest=unittest)
     else:
         raise click.UsageError("--schedule is of a case, not of a known defect")
-    if out is None:
-        click.echo(text, nl=False)
+    if target is None:
+        say(text, nl=False)
     else:
-        write_lines(writable(out, "--out"), text.splitlines())
-        click.echo(f"{out}: {text.count(chr(10))} lines")
+        write_lines(target, text.splitlines())
+        say(f"{out}: {text.count(chr(10))} lines")
     if output:
-        click.echo(output, err=True)
+        say(output, err=True)
 
 
 def _of_case(

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.parallel import as_they_come
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import Setup, make_setup
@@ -72,15 +72,15 @@ def known_scripts(
     left = [entry for entry in ordered if not tried and not tried_before(made, entry)]
     work = [_Try(setup.settings, entry.id, python) for entry in left]
     found = as_they_come(_tried, work, jobs=jobs, on_crash=_crashed)
-    console, total = Console(stderr=True), len(left)
+    console, total = new_console(stderr=True), len(left)
     for _, item in track(found, "trying scripts", total=total, console=console, disable=total < 2):
         made[item.entry] = item
         if folder is not None:
             _save(made, folder)
     asked = [made[entry.id] for entry in ordered if entry.id in made]
-    out = Console()
+    out = new_console()
     if not out.is_terminal:  # a file has room for whole lines
-        out = Console(width=_WIDE)
+        out = new_console(width=_WIDE)
     out.print(table(asked))
     out.print(reasons(asked))
     out.print(totals(asked, len(ordered)), soft_wrap=True)

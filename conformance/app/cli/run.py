@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.auto_explain import EXPLAIN_SECONDS
+from conformance.app.cli.numbers import GIGABYTES, SECONDS, SEED
 from conformance.app.cli.options import (
     EXISTING_FILE,
     case_options,
@@ -18,14 +19,13 @@ from conformance.app.cli.options import (
     json_lines,
     library_path_option,
     mends_option,
-    writable,
 )
 from conformance.app.cli.output_options import Output, output_options
+from conformance.app.cli.outputs import report_place, writable
 from conformance.app.cli.reuse import Chosen, reuse_options
 from conformance.app.cli.suite_run import SuiteRun
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS
 from conformance.core.tier_names import TIERS, usual_tier
-from conformance.report.pages.place import check_place
 from conformance.report.worsening import Base
 from conformance.run.selection import DTYPES
 from conformance.tools.checkpoints.given import Given
@@ -47,7 +47,7 @@ from conformance.tools.checkpoints.given import Given
     "--seed",
     "seeds",
     multiple=True,
-    type=click.IntRange(min=0),
+    type=SEED,
     metavar="N",
     help="Seed of weights and prompts; may be repeated. Default: 0.",
 )
@@ -68,7 +68,7 @@ from conformance.tools.checkpoints.given import Given
 )
 @click.option(
     "--explain-seconds",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     metavar="SECONDS",
     help="Explain the lowest new failure of each family for at most so long in all, and one of "
     f"several for half of it; findings then say where they begin. Default: {EXPLAIN_SECONDS:.0f} "
@@ -102,7 +102,7 @@ from conformance.tools.checkpoints.given import Given
 @output_options
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=TIMEOUT_SECONDS,
     show_default=True,
     metavar="SECONDS",
@@ -110,7 +110,7 @@ from conformance.tools.checkpoints.given import Given
 )
 @click.option(
     "--memory",
-    type=click.FloatRange(min=0),
+    type=GIGABYTES,
     metavar="GB",
     help="A worker process that takes more is stopped, and its case gets the verdict 'crash'. "
     "Default: its part of 80 % of the machine's memory, but at least 2 GiB. 0: no limit.",
@@ -170,7 +170,7 @@ def command(
     """
     began = time.perf_counter()
     if report is not None:
-        check_place(report)
+        report_place(report, "--report")
     if against is not None and exitfirst:
         raise click.UsageError("--against and --exitfirst: choose one of them")
     base = Base.read(against) if against else None

@@ -12,6 +12,7 @@ from conformance.app.cli.options import (
     library_path_option,
     plugins_option,
 )
+from conformance.app.cli.printing import say
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.run.hosting import load_plugins
@@ -52,7 +53,7 @@ def command(
     found = []
     for engine, family in _pairs(registry, engines, families):
         found.append(smoke(registry, engine, family, options=more))
-        click.echo(str(found[-1]))
+        say(str(found[-1]))
     ctx.exit(max((_EXITS.get(result.state, 0) for result in found), default=0))
 
 

@@ -7,21 +7,23 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 import pytest
 from rich.console import Console
 
 from conformance.app.cli.auto_explain import with_explanations
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores
 from conformance.app.cli.output_options import Output
+from conformance.app.cli.printing import say
 from conformance.app.cli.progress import Progress
 from conformance.app.cli.pytest_call import call_pytest
 from conformance.app.cli.reuse import Chosen, case_file, remember_failures, reused_outcome
 from conformance.app.pytest_plugin.options import Settings
+from conformance.app.pytest_plugin.run_end import STOPPED
 from conformance.app.pytest_plugin.setup import Setup, make_setup
-from conformance.core.verdict import encode
+from conformance.core.verdict import RunHeader
 from conformance.report import Outcome
-from conformance.report.jsonl import write_lines
+from conformance.report.jsonl import write_results
 from conformance.report.pages.material import Material, merged
 from conformance.report.pages.site import write_site
 from conformance.report.worsening import Base
@@ -59,7 +61,7 @@ class SuiteRun:
         """Play the cases, or take their kept results; the exit code."""
         setup = make_setup(self.settings)
         for line in (*setup.notes, *setup.sweep()):
-            click.echo(line, err=True)
+            say(line, err=True)
         if not setup.cases:
             return self._nothing()
         plan = self.chosen.plan(setup)
@@ -69,7 +71,7 @@ class SuiteRun:
     def _play(self, setup: Setup, plan: Plan) -> int:
         """Run the suite under pytest."""
         workers = min(self.jobs or cores(), len({setup.group_of(case) for case in plan.play}))
-        console = Console(highlight=False)
+        console = new_console()
         progress = Progress(console, self.output.verbosity, plan.reused, self.base)
         with case_file(plan.play) as file:
             code, text = call_pytest(
@@ -78,21 +80,20 @@ class SuiteRun:
                 exitfirst=self.exitfirst,
                 plugin=progress,
             )
-        outcome = progress.outcome()
-        if code == pytest.ExitCode.USAGE_ERROR:
-            code = int(pytest.ExitCode.INTERRUPTED)  # 2, as for every mistake in the options
-        if progress.stopped_at_first:
-            code = int(pytest.ExitCode.TESTS_FAILED)
-        elif outcome is None or outcome.missing or not outcome.results:
-            click.echo(text, err=True)
+        end, outcome = progress.end(), progress.outcome()
+        if end is None or not end.whole or not end.done:
+            say(text, err=True)
+        code = end.exit_code(code) if end else int(pytest.ExitCode.INTERRUPTED)
         if outcome is not None and outcome.results:
             ended = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
             shown = self._finish(setup, self._timed(outcome, plan), console, explain=ended)
             if ended and (self.base or code == pytest.ExitCode.OK):
                 code = int(not shown.ok)  # pytest knows nothing of an earlier run
+        if code == pytest.ExitCode.INTERRUPTED:
+            return code
         held = setup.hold_goldens()
         for line in (line for one in held for line in one.messages):
-            click.echo(f"golden: {line}")
+            say(f"golden: {line}")
         return code or int(not all(one.good for one in held))
 
     def _settings(self, cases: Path) -> Settings:
@@ -104,8 +105,9 @@ class SuiteRun:
         """Nothing is to be played, or -x found a failure first: print results of earlier runs."""
         outcome = reused_outcome(setup, plan)
         if self.settings.json:
-            write_lines(self.settings.json, map(encode, outcome.results))
-        console = Console(highlight=False)
+            header = RunHeader(len(outcome.results) + outcome.missing, STOPPED if plan.play else "")
+            write_results(self.settings.json, outcome.results, header)
+        console = new_console()
         shown = self._finish(setup, self._timed(outcome, plan), console, explain=True)
         return int(not shown.ok)
 
@@ -144,9 +146,9 @@ class SuiteRun:
     def _nothing(self) -> int:
         """What is left to do of a shard where there are fewer families than shards."""
         shard = self.settings.shard
-        click.echo(f"shard {shard} has no cases: there are fewer families than shards")
+        say(f"shard {shard} has no cases: there are fewer families than shards")
         if self.settings.json:
-            write_lines(self.settings.json, ())
+            write_results(self.settings.json, (), RunHeader(0))
         self.output.write_junit(Outcome(()))
         return 0
 
@@ -154,5 +156,8 @@ class SuiteRun:
 def _write_report(folder: Path, outcome: Outcome, registry: Registry) -> None:
     found = merged([outcome.results])
     inventory = take_inventory(registry, found)
-    write_site(folder, Material(found, inventory, explanations=outcome.explanations))
-    click.echo(f"report: {folder / 'index.html'}")
+    material = Material(
+        found, inventory, explanations=outcome.explanations, missing=outcome.missing
+    )
+    write_site(folder, material)
+    say(f"report: {folder / 'index.html'}")

@@ -28,6 +28,7 @@ ATTRIBUTES = {
 
 TIMEOUT_SECONDS = 300.0
 WORKER_RESTARTS = 10_000
+_MOST = 1e6  # seconds or GB
 
 _MANY = (
     ("engine", "GLOB", "Engines to run (default: mlx_lm)."),
@@ -159,12 +160,14 @@ def settings(config: pytest.Config) -> Settings:
         return str(config.getoption(_dest(name)) or config.getini(_dest(name)) or "")
 
     def number(name: str, unit: str) -> float | None:
+        wrong = f"--conformance-{name}: {one(name)!r} is no number of {unit}"
         try:
-            return float(one(name)) if one(name) else None
+            found = float(one(name)) if one(name) else None
         except ValueError as error:
-            raise pytest.UsageError(
-                f"--conformance-{name}: {one(name)!r} is no number of {unit}"
-            ) from error
+            raise pytest.UsageError(wrong) from error
+        if found is not None and not 0 <= found <= _MOST:  # nor is what is not finite
+            raise pytest.UsageError(wrong)
+        return found
 
     timeout = number("timeout", "seconds")
     named = any((many("family"), many("scenario"), one("model")))

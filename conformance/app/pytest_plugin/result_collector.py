@@ -15,10 +15,12 @@ from conformance.app.pytest_plugin.missing_results import unjudged
 from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
 from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, MODULES, PROBLEM, RESULT
 from conformance.app.pytest_plugin.result_keeping import ResultKeeper
+from conformance.app.pytest_plugin.run_end import RunEnd
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.invocation import this_invocation
+from conformance.core.plain_text import plain
 from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
@@ -66,10 +68,13 @@ class ResultCollector:
         self._file = file
         self._results: dict[str, CaseResult] = {}
         self._problems: list[str] = []
-        self._selected: frozenset[str] = frozenset()
+        self._selected: frozenset[str] | None = None
         self._started_items: dict[str, float] = {}
         self._keeper = ResultKeeper(setup) if setup.settings.keep else None
         self._interrupted = False
+        self._unwritten = False
+        self._failures = 0
+        self._reused: frozenset[str] = frozenset()
         self._begin = time.perf_counter()
         self._invocation = this_invocation()
 
@@ -100,6 +105,7 @@ class ResultCollector:
         case = case_of(report.nodeid)
         if report.failed and case is not None and case not in self._results:
             self._record(unjudged(self.setup, CaseId.parse(case), report.longreprtext))
+        self._failures += report.failed
         problem = getattr(report, ATTRIBUTES[PROBLEM], None)
         if problem:
             self._problems.append(problem)
@@ -129,20 +135,29 @@ class ResultCollector:
     # What is reported ----------------------------------------------------------------------------
 
     @property
-    def interrupted(self) -> bool:
-        """Whether the run was stopped from outside, so that its result file is not whole."""
-        return self._interrupted
+    def end(self) -> RunEnd:
+        """How the run ended, or would if it ended now."""
+        played = self._selected
+        if played is None:  # nothing was collected yet
+            played = frozenset(map(str, self.setup.cases))
+        most = self._config.option.maxfail or 0
+        return RunEnd(
+            played | self._reused,
+            self._results.keys(),
+            first_failure=0 < most <= self._failures,
+            interrupted=self._interrupted,
+            unwritten=self._unwritten,
+        )
 
     @property
     def selected(self) -> int:
         """How many cases will be run, as soon as that is known."""
-        return len(self._selected)
+        return len(self._selected or ())
 
     def outcome(self) -> Outcome:
         """The outcome of the run so far; results in the order of the selection."""
         order = {str(case): index for index, case in enumerate(self.setup.selected)}
         results = sorted(self._results.values(), key=lambda r: order.get(r.case, len(order)))
-        missing = len(self._selected - self._results.keys())
         whole = self._results.keys() >= order.keys()
         return Outcome(
             results=tuple(results),
@@ -152,13 +167,15 @@ class ResultCollector:
                 *self.processes.problems,
                 *(self._stale(results) if whole else ()),
             ),
-            missing=missing,
+            missing=self.end.missing,
             seconds=time.perf_counter() - self._begin,
         )
 
     def take(self, results: Iterable[CaseResult]) -> None:
         """Add results that need not be played again."""
-        for result in results:
+        reused = tuple(results)
+        self._reused = frozenset(result.case for result in reused)
+        for result in reused:
             self._record(result)
 
     def pytest_report_header(self) -> list[str]:
@@ -177,24 +194,33 @@ class ResultCollector:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, Any, Any]:
-        """Complete the result file; a stale expectation fails the run."""
+        """Complete the result file if it can be; a stale expectation fails the run."""
         if self._keeper:
             keys = self._keeper.keep(self._results.values())
             for case, key in keys.items():
                 self._results[case] = msgspec.structs.replace(self._results[case], key=key)
-        if self._file:
-            if self._interrupted or exitstatus == pytest.ExitCode.INTERNAL_ERROR:
-                self._file.close()
-            else:
-                with self._file_errors_reported():
-                    self._file.finish(self.outcome().results)
+        self._end_file()
         self.processes.close()
         if exitstatus == pytest.ExitCode.OK and self.outcome().problems:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        result = yield  # syrupy puts the first status back
-        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not self.setup.cases:
-            session.exitstatus = pytest.ExitCode.OK  # a shard more than there are families
+        session.exitstatus = code = self.end.exit_code(int(session.exitstatus))
+        result = yield
+        # syrupy puts the first status back, and adds that a snapshot is not used.
+        unused = session.exitstatus == pytest.ExitCode.TESTS_FAILED
+        session.exitstatus = code or int(unused)
         return result
+
+    def _end_file(self) -> None:
+        """Give the results their final name, or leave them in the partial file."""
+        if self._file is None:
+            return
+        end = self.end
+        if not end.whole:
+            self._file.close()
+            return
+        with self._file_errors_reported():
+            self._file.begin(end.header)
+            self._file.finish(self.outcome().results)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the matrix and the totals, once; pytest itself prints the failures."""
@@ -208,6 +234,8 @@ class ResultCollector:
         self._results[result.case] = result
         if self._file:
             with self._file_errors_reported():
+                if len(self._results) == 1:
+                    self._file.begin(self.end.header)
                 self._file.add(result)
 
     @contextlib.contextmanager
@@ -217,19 +245,15 @@ class ResultCollector:
         try:
             yield
         except ResultError as error:
-            kept = (
-                f"; {self._file.partial.name} has those before"
-                if self._file.partial.exists()
-                else ""
-            )
-            why = f"{error}{kept}"
+            why = f"{error}; {self._file.partial.name} has those before"
+            why = why if self._file.kept else str(error)
             self._file.close()
-            self._file = None
+            self._file, self._unwritten = None, True
             self._problems.append(why)
             stop_run(self._config, why)
 
     def _message(self, result: CaseResult) -> str:
-        return failure_message(result, options=self.setup.settings.rerun_options)
+        return plain(failure_message(result, options=self.setup.settings.rerun_options))
 
     def _select(self, nodeids: Iterable[str]) -> None:
         self._selected = frozenset(case for node in nodeids if (case := case_of(node)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -45,6 +47,18 @@ class WorkerProcesses:
         self._watch = MemoryWatch(_limit(setup, workers), self._on_excess)
         if not workers:
             self._watch.add(_THIS_PROCESS, os.getpid())
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionstart(self) -> Generator[None, Any, Any]:
+        """Ctrl-C in a terminal is for this process alone, with which the workers end.
+
+        They inherit what is blocked; what comes meanwhile reaches this process afterwards.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return (yield)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

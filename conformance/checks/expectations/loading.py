@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from conformance.checks.expectations.entries import NUMERIC, STRAY, Defect, Refu
 from conformance.checks.expectations.rules import Expectations
 from conformance.checks.expectations.same_code import followed, recorded_functions
 from conformance.core.errors import ExpectationError
+from conformance.core.user_files import read_toml, typed
 from conformance.core.verdict import Verdict
 
 # In a clone a link to the folder at the top; in an installed package a copy of it.
@@ -78,14 +78,11 @@ def _with_hidden(folder: Path, entries: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def _load_file(path: Path) -> Expectations:
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ExpectationError(f"{path}: cannot be read: {error}") from error
+    content = read_toml(path, ExpectationError)
     for name in content:
         if name not in ("package", "defect", "unsupported"):
             raise ExpectationError(f"{path}: unknown field {name!r}")
-    if not isinstance(content.get("package"), str):
+    if not (content.get("package") and isinstance(content["package"], str)):
         raise ExpectationError(
             f"{path}: field 'package' must name the package that the entries' 'versions' are about"
         )
@@ -106,10 +103,7 @@ def _entries(
     for number, table in enumerate(tables, start=1):
         where = f"{path}: {kind} {table.get('id') or f'number {number}'!r}"
         common = {"engines": [path.stem], "package": content["package"]}
-        try:
-            entry = msgspec.convert(common | table, shape)
-        except msgspec.ValidationError as error:
-            raise ExpectationError(f"{where}: {error}") from error
+        entry = typed(common | table, shape, where, ExpectationError)
         if wrong := problem(entry):
             raise ExpectationError(f"{where}: {wrong}")
         found.append(entry)
@@ -118,7 +112,7 @@ def _entries(
 
 def _defect_problem(entry: Defect) -> str:
     """What is wrong with the entry; empty if nothing is."""
-    if wrong := _empty(entry, "id families dtypes versions where why") or _extra(entry):
+    if wrong := _empty(entry, "id package families dtypes versions where why") or _extra(entry):
         return wrong
     for scenario in entry.verdicts:
         wanted = entry.wanted(scenario)

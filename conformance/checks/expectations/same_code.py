@@ -16,6 +16,7 @@ from conformance.checks.expectations.entries import Defect, code_of
 from conformance.core.errors import ExpectationError
 from conformance.core.library_source import versions_of
 from conformance.core.upstream_functions import digests, function_at, places, source_text
+from conformance.core.user_files import read_bytes, typed_json
 
 FILE = "functions.json"
 
@@ -32,10 +33,8 @@ def recorded_functions(folder: Path) -> Recorded:
     path = folder / FILE
     if not path.is_file():
         return {}
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, str]])
-    except msgspec.MsgspecError as error:
-        raise ExpectationError(f"{path}: {error}") from error
+    data = read_bytes(path, ExpectationError)
+    return typed_json(data, dict[str, dict[str, str]], str(path), ExpectationError)
 
 
 def functions_of(entry: Defect) -> dict[str, str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
-
 from conformance.core.errors import ReportError
+from conformance.core.user_files import read_text, typed_json
 from conformance.core.verdict import CaseResult
 from conformance.report.explanation import Explanation
 from conformance.report.pages.slugs import case_slug
@@ -22,16 +21,11 @@ def read_explanations(folder: Path) -> dict[str, Explanation]:
     """
     found = {}
     for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]):
-        for number, line in enumerate(_text(path).splitlines(), start=1):
+        for number, line in enumerate(_text(path).split("\n"), start=1):
             if not line.strip():
                 continue
-            try:
-                explanation = msgspec.json.decode(line, type=Explanation)
-            except msgspec.MsgspecError as error:
-                where = f"{path}, line {number}"
-                raise ReportError(
-                    f"{where}: not the output of `conformance explain --json`: {error}"
-                ) from error
+            where = f"{path}, line {number}: not the output of `conformance explain --json`"
+            explanation = typed_json(line, Explanation, where, ReportError)
             if not explanation.fault:  # with a fault it does not explain the case without it
                 found[explanation.case] = explanation
     return found
@@ -57,7 +51,4 @@ def read_scripts(folder: Path, results: Iterable[CaseResult]) -> dict[str, str]:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReportError(f"{path}: cannot be read: {error}") from error
+    return read_text(path, ReportError)

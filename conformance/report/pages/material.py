@@ -31,6 +31,7 @@ class Material:
         runs: of several releases, oldest first.
         explanations: by case id.
         scripts: by case id, showing the defect without this project.
+        missing: how many cases were planned and have no result.
     """
 
     results: tuple[CaseResult, ...]
@@ -41,6 +42,7 @@ class Material:
     runs: tuple[Run, ...] = ()
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
+    missing: int = 0
 
     @functools.cached_property
     def cascades(self) -> tuple[Cascade, ...]:

@@ -62,7 +62,7 @@ def render_overview(
         "overview.html.j2",
         here=HERE,
         pages=pages,
-        headline=headline(len(results), unexpected),
+        headline=headline(len(results), unexpected, material.missing),
         runs=runs(results),
         runs_before=runs(material.before),
         most_runs=_RUNS,
@@ -87,12 +87,15 @@ def render_overview(
     )
 
 
-def headline(cases: int, unexpected: int) -> str:
+def headline(cases: int, unexpected: int, missing: int = 0) -> str:
     """The whole report in one sentence."""
     noun = "case" if cases == 1 else "cases"
+    text = f"All {cases} {noun} as expected"
     if unexpected:
-        return f"{unexpected} of {cases} {noun} not as expected"
-    return f"All {cases} {noun} as expected"
+        text = f"{unexpected} of {cases} {noun} not as expected"
+    elif missing:
+        text = f"{cases} {noun} as expected"
+    return f"{text}, {missing} not run" if missing else text
 
 
 def power(trials: Sequence[Trial]) -> tuple[Power, ...]:

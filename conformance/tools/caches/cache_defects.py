@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import tomllib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,6 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from conformance.checks.expectations import loading as expectations
 from conformance.core.errors import ExpectationError
+from conformance.core.user_files import read_toml
 from conformance.tools.caches.discovery import Found
 from conformance.tools.caches.finding import WHATS, FindingError
 from conformance.tools.caches.sequences import replay
@@ -85,10 +85,9 @@ def load_cache_defects(path: Path = OWN) -> tuple[CacheDefect, ...]:
     Raises:
         ExpectationError: the file is not valid; names the entry.
     """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("defect", [])
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ExpectationError(f"{path}: cannot be read: {error}") from error
+    tables = read_toml(path, ExpectationError).get("defect", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ExpectationError(f"{path}: field 'defect' must be written as [[defect]]")
     found: list[CacheDefect] = []
     for number, table in enumerate(tables, start=1):
         name = f"{path}: defect {table.get('id') or f'number {number}'!r}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -17,13 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from conformance.core.config_fields import check_config
 from conformance.core.errors import CheckpointError
-from conformance.core.json_object import read_object
+from conformance.core.plain_text import is_plain, plain_line
+from conformance.core.user_files import decoded, open_file, parse_object, read_object, typed
 from conformance.reference.store import write_cached
 
 INDEX = "model.safetensors.index.json"
 # A header is JSON; the format itself allows no larger one.
 _HEADER_MOST = 100_000_000
+_MOST_DIMENSIONS = 64
+_MOST_NAME = 255  # bytes, on the usual file systems
+_NAME = 200  # characters of a tensor's name that are shown
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4}
 _BITS |= dict.fromkeys(("U16", "I16", "F16", "BF16"), 16)
@@ -142,6 +149,7 @@ def read_config(path: Path) -> dict[str, Any]:
         CheckpointError: it is missing, is not a JSON object, or has no ``model_type``.
     """
     config = read_object(path, CheckpointError)
+    check_config(config, str(path), CheckpointError)
     if not isinstance(config.get("model_type"), str):
         raise CheckpointError(f"{path}: the field 'model_type' is missing or is not text")
     return config
@@ -153,31 +161,23 @@ def read_header(path: Path) -> dict[str, Tensor]:
     Source: the format's description, https://github.com/huggingface/safetensors.
 
     Raises:
-        CheckpointError: the header is damaged, or the file is shorter or longer than it says.
+        CheckpointError: the header is damaged, its tensors overlap, or the file is shorter or
+            longer than it says; names the tensor.
     """
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with open_file(path, CheckpointError) as file:
+        size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or not 2 <= length <= min(size - 8, _HEADER_MOST):
             raise CheckpointError(
                 f"{path}: is damaged: it has {size} bytes, and its header claims {length}"
             )
         text = file.read(length)
-    try:
-        header = json.loads(text)
-        header.pop("__metadata__", None)
-        tensors = {name: _tensor(path.name, entry) for name, entry in header.items()}
-        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise CheckpointError(f"{path}: its header is damaged ({reason})") from error
-    for name, tensor in tensors.items():
-        bits = _BITS.get(tensor.dtype)
-        if bits is not None and math.prod(tensor.shape) * bits != tensor.nbytes * 8:
-            raise CheckpointError(
-                f"{path}: tensor {name!r} of shape {list(tensor.shape)} and dtype {tensor.dtype} "
-                f"claims {tensor.nbytes} bytes"
-            )
+    where = f"{path}: its header is damaged"
+    header = parse_object(decoded(text, where, CheckpointError), where, CheckpointError)
+    header.pop("__metadata__", None)
+    entries = typed(header, dict[str, _Entry], where, CheckpointError)
+    tensors = {name: _tensor(path, name, entry) for name, entry in entries.items()}
+    end = _end(path, entries)
     if size != 8 + length + end:
         what = "was cut off" if size < 8 + length + end else "has data after its tensors"
         raise CheckpointError(
@@ -186,10 +186,39 @@ def read_header(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _tensor(file: str, entry: dict[str, Any]) -> Tensor:
-    start, end = entry["data_offsets"]
-    shape = tuple(int(size) for size in entry["shape"])
-    return Tensor(file, str(entry["dtype"]), shape, int(end) - int(start))
+class _Entry(msgspec.Struct, frozen=True):
+    """What a header says of a tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+def _tensor(path: Path, name: str, entry: _Entry) -> Tensor:
+    """The tensor; its shape and its bytes agree."""
+    start, end = entry.data_offsets
+    shape, bits = entry.shape, _BITS.get(entry.dtype)
+    where = f"{path}: tensor {plain_line(name[:_NAME])!r}"
+    if len(shape) > _MOST_DIMENSIONS or any(size < 0 for size in shape):
+        raise CheckpointError(f"{where}: its shape of {len(shape)} dimensions is none of a tensor")
+    if bits is not None and math.prod(shape) * bits != (end - start) * 8:
+        raise CheckpointError(
+            f"{where} of shape {list(shape)} and dtype {entry.dtype} claims {end - start} bytes"
+        )
+    return Tensor(path.name, entry.dtype, shape, end - start)
+
+
+def _end(path: Path, entries: Mapping[str, _Entry]) -> int:
+    """Where the last tensor ends, each beginning where the one before it ends."""
+    reached = 0
+    for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
+        start, end = entry.data_offsets
+        if start != reached or end < start:
+            what = "overlaps the one before it" if start < reached else "leaves bytes before it"
+            where = f"{path}: tensor {plain_line(name[:_NAME])!r}"
+            raise CheckpointError(f"{where}: 'data_offsets' [{start}, {end}]: it {what}")
+        reached = end
+    return reached
 
 
 def _indexed(path: Path) -> dict[str, str]:
@@ -200,7 +229,14 @@ def _indexed(path: Path) -> dict[str, str]:
     found = read_object(index, CheckpointError).get("weight_map")
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         raise CheckpointError(f"{index}: the field 'weight_map' is missing or names no files")
-    outside = [name for name in found.values() if Path(name).name != name]
+    outside = [name for name in found.values() if not _is_name(name)]
     if outside:
-        raise CheckpointError(f"{index}: 'weight_map' names {outside[0]!r}, outside of the folder")
+        raise CheckpointError(
+            f"{index}: 'weight_map' names {outside[0][:_NAME]!r}, outside of the folder"
+        )
     return found
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can be the name of a file in the folder."""
+    return Path(name).name == name and is_plain(name) and len(name.encode()) <= _MOST_NAME

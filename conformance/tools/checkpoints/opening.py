@@ -17,6 +17,7 @@ from conformance.reference.store import why_unwritable
 from conformance.run.registry import Registry, select
 from conformance.tools.checkpoints.folder import Folder, look, window_of
 from conformance.tools.checkpoints.given import Given
+from conformance.tools.checkpoints.growth import check_tokenizer
 from conformance.tools.checkpoints.preflight import fits, room
 from conformance.tools.checkpoints.prompts import read_texts
 
@@ -143,6 +144,7 @@ def _encoded(
     if not any(any(folder.path.glob(name)) for name in _TOKENIZERS):
         raise CheckpointError(f"{folder.path}: holds no tokenizer ({', '.join(_TOKENIZERS)})")
     texts = read_texts(given.prompts)
+    check_tokenizer(folder.path)
     try:
         encoded = library.tokenize(folder.path, texts, trusted=given.trusted)
     except ModelError as error:

@@ -62,9 +62,14 @@ def cache_bytes(config: Mapping[str, Any], dtype: str) -> int:
     if len(found) < len(names):
         return 0
     layers, heads, hidden = (int(number) for number in found)
-    kept = int(text.get("num_key_value_heads") or heads)
-    size = int(text.get("head_dim") or hidden // heads)
+    kept = _count(text.get("num_key_value_heads")) or heads
+    size = _count(text.get("head_dim")) or hidden // heads
     return _ROWS * _BLOCK * layers * 2 * kept * size * (4 if dtype == "float32" else 2)
+
+
+def _count(value: object) -> int:
+    """A number of a config; 0 for what some models have in its place."""
+    return value if isinstance(value, int) else 0
 
 
 def fits(library: Library, folder: Folder, *, trusted: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from conformance.core.errors import CheckpointError
+from conformance.core.user_files import read_text
 
 # Each begins with a different word, so that short prompts differ; various kinds of text.
 BUILT_IN = (
@@ -31,12 +32,7 @@ def read_texts(path: Path | None) -> tuple[str, ...]:
     """
     if path is None:
         return BUILT_IN
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise CheckpointError(f"{path}: can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path}: is not UTF-8 text") from error
+    lines = read_text(path, CheckpointError).splitlines()
     texts = tuple(line for line in lines if line.strip())
     if not texts:
         raise CheckpointError(f"{path}: holds no prompt; write one text a line")

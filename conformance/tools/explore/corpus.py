@@ -9,6 +9,7 @@ import msgspec
 
 from conformance.core.errors import ScheduleError
 from conformance.core.schedule import Schedule, validate
+from conformance.core.user_files import read_bytes, typed_json
 from conformance.core.verdict import Verdict
 from conformance.tools.explore.results import Discovery
 
@@ -56,11 +57,12 @@ def read_corpus(folder: Path | None = None) -> tuple[Entry, ...]:
 
 
 def _read(path: Path) -> Entry:
+    where = f"{path}: not an entry of the corpus"
+    entry = typed_json(read_bytes(path, ScheduleError), Entry, where, ScheduleError)
     try:
-        entry = msgspec.json.decode(path.read_bytes(), type=Entry)
         validate(entry.schedule)
-    except (OSError, msgspec.MsgspecError, ScheduleError) as error:
-        raise ScheduleError(f"{path}: not an entry of the corpus: {error}") from error
+    except ScheduleError as error:
+        raise ScheduleError(f"{where}: {error}") from error
     if path.stem != entry.name:
         raise ScheduleError(f"{path}: the name for its content is {entry.name}: rename the file")
     return entry

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from conformance.core.errors import GoldenError
+from conformance.core.user_files import read_toml
 
 NAME = "without.toml"
 
@@ -18,16 +18,9 @@ def load_without(root: Path) -> Mapping[tuple[str, str], str]:
         GoldenError: the file is not valid; names the field.
     """
     path = root / NAME
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise GoldenError(f"{path}: cannot be read: {error}") from error
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise GoldenError(f"{path}: not TOML: {error}") from error
+    content = read_toml(path, GoldenError)
     found = {}
     for library, families in content.items():
         if not isinstance(families, dict):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
+from conformance.core import output_files
 from conformance.core.errors import GoldenError
 from conformance.tools.golden.format import Verification, load_golden, parse_golden, to_text
-from conformance.tools.golden.paths import PARTIAL
 
 
 def put_verified(path: Path, verification: Verification) -> None:
@@ -30,16 +29,8 @@ def write_whole(path: Path, text: str) -> None:
         GoldenError: the text is not a valid golden, or it cannot be written; nothing has changed.
     """
     parse_golden(text, path=str(path))  # fails before anything is written
-    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with partial.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        output_files.write_whole(path, text)
     except OSError as error:
         raise GoldenError(f"{path}: cannot write the golden: {error.strerror}") from error

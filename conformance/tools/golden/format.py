@@ -16,6 +16,7 @@ import msgspec
 
 from conformance.core.errors import GoldenError
 from conformance.core.schedule import Request
+from conformance.core.user_files import parse_json, read_text, typed
 
 FORMAT = 1
 """Of golden files; a file of another number is refused."""
@@ -109,20 +110,14 @@ def parse_golden(text: str, *, path: str) -> Golden:
         GoldenError: the text is not a golden, has another format, or was edited by hand; names
             the file and the field.
     """
-    try:
-        raw = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise GoldenError(f"{path}: not JSON, line {error.lineno}: {error.msg}") from error
+    raw = parse_json(text, path, GoldenError)
     number = raw.get("format") if isinstance(raw, dict) else None
     if number != FORMAT:
         raise GoldenError(
             f"{path}: field 'format' is {number!r}, this release reads {FORMAT}: regenerate it "
             "with `conformance golden update`"
         )
-    try:
-        file = msgspec.convert(raw, _File)
-    except msgspec.ValidationError as error:
-        raise GoldenError(f"{path}: {error}") from error
+    file = typed(raw, _File, path, GoldenError)
     golden = Golden(**{field: getattr(file, field) for field in Golden.__struct_fields__})
     _check(golden, path)
     if digest(golden) != file.digest:
@@ -139,13 +134,7 @@ def load_golden(path: Path) -> Golden:
     Raises:
         GoldenError: as ``parse_golden``, or the file cannot be read.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise GoldenError(f"{path}: cannot read the golden: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise GoldenError(f"{path}: the golden is not UTF-8 text") from error
-    return parse_golden(text, path=str(path))
+    return parse_golden(read_text(path, GoldenError), path=str(path))
 
 
 def _check(golden: Golden, path: str) -> None:

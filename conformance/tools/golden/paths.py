@@ -10,8 +10,6 @@ FOLDER = "golden"
 BESIDE = frozenset({"README.md", "without.toml"})
 """Files that may be in the folder beside the libraries' folders."""
 SUFFIX = ".json"
-PARTIAL = ".partial"
-"""The suffix of a file that is being written."""
 
 
 def golden_path(root: Path, library: str, family: str) -> Path:

@@ -7,7 +7,6 @@ of the lines that they change, so that it holds as long as these stay the same.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from importlib import resources
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from conformance.core.errors import ConformanceError
+from conformance.core.user_files import read_toml, typed
 from conformance.report.mutants import Mutant
 
 FILES = "reviewed*.toml"
@@ -117,16 +117,13 @@ def read_reviewed(path: Path | None = None) -> Reviewed:
         return _read(path)
     folder = resources.files("conformance.tools.mutants")
     files = (file for file in folder.iterdir() if fnmatchcase(file.name, FILES))
-    read = [_read(file) for file in sorted(files, key=lambda file: file.name)]
+    read = [_read(Path(str(file))) for file in sorted(files, key=lambda file: file.name)]
     return Reviewed(
         tuple(entry for one in read for entry in one.equivalent),
         tuple(entry for one in read for entry in one.unreached),
     )
 
 
-def _read(file: Traversable) -> Reviewed:
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-        return msgspec.convert(data, Reviewed)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.MsgspecError) as error:
-        raise ConformanceError(f"{file}: not a file of reviewed mutants: {error}") from error
+def _read(file: Path) -> Reviewed:
+    where = f"{file}: not a file of reviewed mutants"
+    return typed(read_toml(file, ConformanceError), Reviewed, where, ConformanceError)

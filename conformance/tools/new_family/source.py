@@ -13,9 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from conformance.core.config_fields import check_config
 from conformance.core.errors import AdoptionError
 from conformance.core.family import SECTION
-from conformance.core.json_object import read_object
+from conformance.core.user_files import read_object
 from conformance.tools.new_family.draft import Fields
 from conformance.tools.new_family.model_beside import model_beside
 
@@ -47,6 +48,7 @@ TYPICAL: dict[str, Any] = {
     "attention_bias": False,
     "mlp_bias": False,
 }
+_TOKEN = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def read_source(path: Path, *, trusted: bool = False) -> Source:
 
 def _from_config(path: Path, *, folder: Path | None, trusted: bool) -> Source:
     config = read_object(path, AdoptionError)
+    check_config(config, str(path), AdoptionError)
     if SECTION in config:
         raise AdoptionError(
             f"{path}: has a {SECTION!r} section, so it is a family file already; "
@@ -109,7 +112,7 @@ def _from_config(path: Path, *, folder: Path | None, trusted: bool) -> Source:
     model_file = None
     if named := config.pop("model_file", None):
         model_file = path.parent / str(named)
-        if not model_file.is_file():
+        if Path(str(named)).name != named or not model_file.is_file():
             raise AdoptionError(
                 f"{path}: model_file names {named}, which is not beside it; put it there"
             )
@@ -139,8 +142,11 @@ def _tokenizer(path: Path) -> tuple[dict[int, str], dict[str, str]]:
         return {}, {}
     config = read_object(path, AdoptionError)
     texts = {}
-    for token, entry in config.get("added_tokens_decoder", {}).items():
-        if not str(token).isdecimal() or not isinstance(entry, dict) or "content" not in entry:
+    added = config.get("added_tokens_decoder", {})
+    if not isinstance(added, dict):
+        raise AdoptionError(f"{path}: the field 'added_tokens_decoder' is no object")
+    for token, entry in added.items():
+        if not _TOKEN.fullmatch(token) or not isinstance(entry, dict) or "content" not in entry:
             raise AdoptionError(
                 f"{path}: added_tokens_decoder: {token!r} is not a token with content"
             )

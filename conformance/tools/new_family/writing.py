@@ -12,7 +12,7 @@ import msgspec
 
 from conformance.core.errors import AdoptionError
 from conformance.core.family import SECTION, Family
-from conformance.core.json_object import read_object
+from conformance.core.user_files import read_object
 
 
 def family_text(family: Family) -> str:

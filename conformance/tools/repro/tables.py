@@ -11,6 +11,7 @@ import msgspec
 from conformance.checks.expectations import Defect
 from conformance.checks.expectations.loading import OWN
 from conformance.core.errors import ReproError
+from conformance.core.user_files import typed_json
 from conformance.tools.repro.known_scripts import KnownScript
 
 TABLE = "table.jsonl"
@@ -57,10 +58,8 @@ def read_table(text: bytes) -> dict[str, KnownScript]:
     """
     found = {}
     for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            item = msgspec.json.decode(line, type=KnownScript)
-        except msgspec.MsgspecError as error:
-            raise ReproError(f"line {number} is not a line of its table: {error}") from error
+        where = f"line {number} is not a line of its table"
+        item = typed_json(line, KnownScript, where, ReproError)
         found[item.entry] = item
     return found
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 
 from conformance.core.errors import VectorsError
+from conformance.core.plain_text import is_plain
+from conformance.core.user_files import MOST_BYTES, parse_json, read_text
 from conformance.tools.vectors.records import (
     FORMAT,
     Arrived,
@@ -52,12 +54,7 @@ def read_trace(path: Path) -> tuple[Run, ...]:
         VectorsError: the file cannot be read, a line is not a record, or a run is incomplete; names
             file, line and field.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise VectorsError(f"{path}: cannot read the trace: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise VectorsError(f"{path}: the trace is not UTF-8 text") from error
+    text = read_text(path, VectorsError, most=MOST_BYTES)
     runs = tuple(_runs(path, text))
     if not runs:
         raise VectorsError(f"{path}: the trace is empty: it has no run to judge")
@@ -107,7 +104,17 @@ def _record(line: str, where: str, *, last: bool) -> Record:
                 f"{where}: a number is not finite, which JSON does not allow: write null"
             ) from error
         raise VectorsError(f"{where}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise VectorsError(f"{where}: not read: it is nested too deep") from error
+    _check_names(record, where)
     return record
+
+
+def _check_names(record: Record, where: str) -> None:
+    """Names are printed; an unseen character is no part of one."""
+    values = (getattr(record, field) for field in record.__struct_fields__)
+    if not all(is_plain(value) for value in values if isinstance(value, str)):
+        raise VectorsError(f"{where}: a text holds characters that cannot be seen")
 
 
 def _not_finite(line: str) -> bool:
@@ -115,14 +122,14 @@ def _not_finite(line: str) -> bool:
     met: list[str] = []
     try:
         json.loads(line, parse_constant=met.append)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return bool(met)
 
 
 def _check_format(line: str, where: str) -> None:
     """Check a header's format; first, since another format may have other fields."""
-    raw = json.loads(line)
+    raw = parse_json(line, where, VectorsError)
     if not isinstance(raw, dict) or raw.get("record") != "header":
         return
     if raw.get("format") != FORMAT:

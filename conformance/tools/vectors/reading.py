@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from conformance.core.errors import ScheduleError, VectorsError
 from conformance.core.schedule import validate
+from conformance.core.user_files import MOST_BYTES, decoded, parse_json, read_bytes, typed_json
 from conformance.tools.golden.format import Recorded, parse_golden
 from conformance.tools.vectors.contents import (
     FORMAT,
@@ -87,7 +86,7 @@ class Vectors:
         """
         if family not in self._goldens:
             path, data = self._read(family, GOLDEN)
-            golden = parse_golden(data.decode("utf-8"), path=str(path))
+            golden = parse_golden(decoded(data, str(path), VectorsError), path=str(path))
             self._goldens[family] = {r.request.request_id: r for r in golden.requests}
         return self._goldens[family]
 
@@ -133,10 +132,7 @@ def _verify(path: Path, digest: str) -> None:
 
 def _manifest(path: Path) -> Manifest:
     data = _bytes(path)
-    try:
-        raw = msgspec.json.decode(data)
-    except msgspec.MsgspecError as error:
-        raise VectorsError(f"{path}: not JSON: {error}") from error
+    raw = parse_json(decoded(data, str(path), VectorsError), str(path), VectorsError)
     number = raw.get("format") if isinstance(raw, dict) else None
     if number != FORMAT:
         raise VectorsError(
@@ -153,14 +149,8 @@ def _manifest(path: Path) -> Manifest:
 
 
 def _converted(path: Path, data: bytes, kind: Any) -> Any:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as error:
-        raise VectorsError(f"{path}: {error}") from error
+    return typed_json(data, kind, str(path), VectorsError)
 
 
 def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise VectorsError(f"{path}: cannot read the vectors: {error.strerror}") from error
+    return read_bytes(path, VectorsError, most=MOST_BYTES)

@@ -74,8 +74,8 @@ def ended(environment, tmp_path):
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        (signal.SIGINT, 1),
-        (signal.SIGTERM, -signal.SIGTERM),
+        (signal.SIGINT, 2),
+        (signal.SIGTERM, 2),
         (signal.SIGKILL, -signal.SIGKILL),
     ],
 )

@@ -104,4 +104,4 @@ def test_help_loads_nothing_heavy(start):
 def test_an_unknown_command_is_refused(conformance):
     done = conformance("ruin")
     assert done.code == 2
-    assert "No such command 'ruin'" in done.err
+    assert done.err == "conformance: there is no command 'ruin'; did you mean run?\n"

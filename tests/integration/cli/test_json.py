@@ -18,8 +18,9 @@ def test_each_case_is_a_line_of_the_published_schema(toy_run):
     done = toy_run("--family", "broken", "--family", "tied", "--json", "r.jsonl")
     validator = jsonschema.Draft202012Validator(published_schema())
     assert len(done.results()) == 6
-    for result in done.results():
+    for result in (done.header(), *done.results()):
         validator.validate(result)
+    assert done.header() == {"record": "run", "planned": 6, "stopped": "", "schema": 1}
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -33,7 +34,7 @@ def test_each_line_has_the_command_and_the_date_of_its_run(toy_run, jobs):
 
 def test_a_file_of_an_older_version_and_one_of_a_newer_are_read(toy_run, conformance, tmp_path):
     toy_run("--family", "calm", "--json", "r.jsonl")
-    older = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    older = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()][1:]
     for result in older:
         del result["invocation"]
     newer = [{**result, "from_the_future": [1]} for result in older]
@@ -80,4 +81,6 @@ def test_an_interrupted_run_leaves_the_old_file_whole(environment, tmp_path):
     process.communicate(timeout=30)
     assert process.returncode == 2
     assert (tmp_path / "r.jsonl").read_text() == "old\n"
-    assert partial.read_text().startswith('{"case":"toy/calm/repeat')
+    header, first, *_ = partial.read_text().splitlines()
+    assert '"planned":6' in header
+    assert first.startswith('{"case":"toy/calm/repeat')

@@ -27,7 +27,7 @@ def test_the_selection(suite, options, cases):
         (["--conformance-seed", "x"], "seed 'x' is no whole number"),
         (["--conformance-timeout", "x"], "'x' is no number of seconds"),
         (["--conformance-expectations", "gone"], "there is no such folder of expectations"),
-        (["--conformance-family-file", "gone.json"], "gone.json: cannot read the family file"),
+        (["--conformance-family-file", "gone.json"], "gone.json: can't be read"),
         (["--conformance-json", "gone/r.jsonl"], "cannot write results there"),
     ],
 )

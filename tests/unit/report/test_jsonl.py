@@ -1,13 +1,16 @@
 """Result files."""
 
+import os
+import re
 import resource
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from conformance.core.errors import ResultError
-from conformance.core.verdict import encode
-from conformance.report.jsonl import ResultFile, read_results
+from conformance.core.verdict import RunHeader, encode
+from conformance.report.jsonl import ResultFile, read_results, read_run, write_results
 
 
 def test_until_it_is_finished_the_old_file_stays(result, tmp_path):
@@ -97,5 +100,57 @@ def test_a_malformed_line_is_named(result, tmp_path):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(ResultError, match=r"gone\.jsonl: cannot read results"):
+    with pytest.raises(ResultError, match=r"gone\.jsonl: can't be read"):
         read_results(tmp_path / "gone.jsonl")
+
+
+def test_a_file_that_lacks_planned_cases_is_known_by_its_header(result, tmp_path):
+    file = ResultFile(tmp_path / "r.jsonl", encode)
+    file.begin(RunHeader(3))
+    file.add(result())
+    assert read_run(file.partial).missing == 2
+    file.begin(RunHeader(1))
+    file.finish([result()])
+    found = read_run(tmp_path / "r.jsonl")
+    assert (found.missing, found.header, found.results) == (0, RunHeader(1), (result(),))
+
+
+def test_a_file_of_before_has_no_header(result, tmp_path):
+    write_results(tmp_path / "r.jsonl", [result()])
+    assert read_run(tmp_path / "r.jsonl").header is None
+    assert read_run(tmp_path / "r.jsonl").missing == 0
+
+
+def test_what_is_no_regular_file_gets_all_at_the_end():
+    file = ResultFile(Path(os.devnull), encode)
+    file.begin(RunHeader(0))
+    file.finish([])
+    assert not Path(f"{os.devnull}.partial").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"schema": 2}, "line 1: field 'schema' is 2"),
+        ({"family": "other"}, "line 1: field 'case' is 'e/f/s/d/0', but the other fields name"),
+        ({"case": "e/f\n/s/d/0", "family": "f\n"}, "line 1: field 'case' holds characters"),
+    ],
+)
+def test_a_result_that_contradicts_itself_is_refused(result, tmp_path, change, words):
+    wrong = msgspec.structs.replace(result("e/f/s/d/0"), **change)
+    (tmp_path / "r.jsonl").write_text(encode(wrong) + "\n")
+    with pytest.raises(ResultError, match=re.escape(words)):
+        read_run(tmp_path / "r.jsonl")
+
+
+def test_a_case_that_is_there_twice_is_refused_by_all_who_read(result, tmp_path):
+    write_results(tmp_path / "r.jsonl", [result(), result()])
+    with pytest.raises(ResultError, match=r"line 2: the case .* is there twice"):
+        read_results(tmp_path / "r.jsonl")
+
+
+@pytest.mark.parametrize("line", ['{"record":"run"}', '{"record":"run","planned":-1}'])
+def test_a_header_that_is_none_is_refused(tmp_path, line):
+    (tmp_path / "r.jsonl").write_text(line + "\n")
+    with pytest.raises(ResultError, match="planned"):
+        read_run(tmp_path / "r.jsonl")

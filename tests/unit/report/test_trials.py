@@ -38,7 +38,7 @@ def test_a_line_that_is_no_trial_is_reported_with_its_place(tmp_path, line):
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path):
-    with pytest.raises(ResultError, match="cannot read results"):
+    with pytest.raises(ResultError, match="can't be read"):
         read_trials([tmp_path / "gone"])
 
 

@@ -11,6 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores, globs, jobs_option, json_lines, library_path_option
 from conformance.core.errors import ConformanceError
 from conformance.run.registry import Registry, build_registry, select
@@ -54,7 +55,7 @@ def command(
     """
     registry = build_registry()
     selection = Selection(engines or DEFAULT_ENGINES, families, scenarios)
-    console = Console()
+    console = new_console()
     libraries = {registry.engines[n].library for n in registry.engines}
     covered = [ratios.measure_coverage(registry, name) for name in sorted(libraries)]
     for row in covered:

@@ -13,7 +13,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from conformance.app.cli.options import json_lines, library_path_option, writable
+from conformance.app.cli.consoles import new_console
+from conformance.app.cli.numbers import SEED
+from conformance.app.cli.options import json_lines, library_path_option
+from conformance.app.cli.outputs import writable
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
 from conformance.tools.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows
@@ -38,7 +41,7 @@ from conformance.tools.caches.sequences import Outcome, explore
     metavar="N",
     help="Sequences of operations for each class.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option("--seed", type=SEED, default=0, show_default=True, metavar="N")
 @json_lines("Write what each class showed as JSON lines.")
 @library_path_option
 @click.pass_context
@@ -59,7 +62,7 @@ def command(
     target = writable(json_file, "--json") if json_file else None
     chosen = _chosen(classes)
     defects = load_cache_defects()
-    console = Console(highlight=False)
+    console = new_console()
     outcomes: list[Outcome] = []
     with console.status("caches") as status:
         for found in chosen:
@@ -133,7 +136,7 @@ def _show(
     stale: Sequence[str],
 ) -> None:
     for finding in failures:
-        console.print(sequence(finding), soft_wrap=True, markup=False)
+        console.print(sequence(finding), soft_wrap=True)
     for name in uncovered:
         console.print(
             f"{name}: uncovered, no kind in conformance/tools/caches tests it", soft_wrap=True

@@ -7,18 +7,19 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from conformance.app.cli.audit.sensitivity_table import Measured, as_line, table, verdict
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.families import chosen_families
+from conformance.app.cli.numbers import SEED
 from conformance.app.cli.options import (
     family_files_option,
     globs,
     jobs_option,
     json_lines,
     library_path_option,
-    writable,
 )
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
 from conformance.core.errors import ConformanceError, ModelError, Unsupported
 from conformance.core.family import Family, load_family
@@ -34,7 +35,7 @@ Subject = tuple[Library, Family]
 @globs("engine", "Measure the families of these engines; may be repeated. Default: all.")
 @globs("family", "Families to measure; may be repeated. Default: all.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option("--seed", type=SEED, default=0, show_default=True, metavar="N")
 @click.option(
     "--write",
     is_flag=True,
@@ -70,7 +71,7 @@ def command(
     target = writable(json_file, "--json") if json_file else None
     registry = build_registry(family_files=family_files)
     chosen = chosen_families(registry, select(registry.engines, engines, what="engine"), families)
-    console = Console(highlight=False)
+    console = new_console()
     measured = []
     with console.status("measuring") as status:
         for item in _measure_all(chosen, jobs=jobs, dtype=dtype, seed=seed, write=write):

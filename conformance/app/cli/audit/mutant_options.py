@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from conformance.app.cli.numbers import SECONDS, SEED
 from conformance.app.cli.options import (
     EXISTING_FILE,
     globs,
@@ -61,7 +62,7 @@ _OPTIONS = (
         metavar="N",
         help="Draw mutants of each library until N of them are reached. Default: all mutants.",
     ),
-    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N"),
+    click.option("--seed", type=SEED, default=0, show_default=True, metavar="N"),
     click.option(
         "--most",
         type=click.IntRange(min=1),
@@ -72,7 +73,7 @@ _OPTIONS = (
     ),
     click.option(
         "--minutes",
-        type=click.FloatRange(min=0),
+        type=SECONDS,
         metavar="M",
         help="Begin no other mutant after so long, recording left aside; what was found is kept.",
     ),

@@ -15,7 +15,9 @@ from rich.console import Console
 from conformance.app.cli.audit.mutant_options import Wanted, mutant_options
 from conformance.app.cli.audit.mutant_processes import tried
 from conformance.app.cli.audit.mutants_table import print_gaps, print_results
-from conformance.app.cli.options import cores, writable
+from conformance.app.cli.consoles import new_console
+from conformance.app.cli.options import cores
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import as_they_come
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import ResultFile
@@ -50,7 +52,7 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
         --function 'MyCache*'
     conformance audit mutants --unreached
     """  # noqa: D301
-    console = Console(highlight=False)
+    console = new_console()
     target = writable(wanted.json_file, "--json") if wanted.json_file else None
     if wanted.sources:
         found, ended = read_mutants(wanted.sources), True

@@ -19,7 +19,7 @@ def print_results(console: Console, results: Sequence[MutantResult]) -> None:
         own = [result for result in results if result.library == library]
         console.print(table(own, library))
         for line in (*survivors(own), verdict(own, library)):
-            console.print(line, soft_wrap=True, markup=False)
+            console.print(line, soft_wrap=True)
 
 
 def table(results: Sequence[MutantResult], title: str) -> Table:
@@ -80,7 +80,7 @@ def print_gaps(console: Console, found: Sequence[Gap], *, every: bool) -> None:
         if not gap.reason or every:
             why = f": {gap.reason}" if gap.reason else ""
             where = f"{gap.module} {gap.function}: {gap.missing} of {gap.of} lines: {gap.text}"
-            console.print(f"unreached: {where}{why}", soft_wrap=True, markup=False)
+            console.print(f"unreached: {where}{why}", soft_wrap=True)
     with_reason = sum(gap.missing for gap in found if gap.reason)
     total = sum(gap.missing for gap in found)
     console.print(

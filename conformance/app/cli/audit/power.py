@@ -12,14 +12,16 @@ import msgspec
 from rich.console import Console
 
 from conformance.app.cli.audit.power_table import print_matrix
+from conformance.app.cli.consoles import new_console
+from conformance.app.cli.numbers import SEED
 from conformance.app.cli.options import (
     EXISTING_FILE,
     globs,
     jobs_option,
     json_lines,
     library_path_option,
-    writable,
 )
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import as_they_come
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import ResultFile
@@ -46,7 +48,7 @@ _FAULTS_OF_PART = 8
     "and scenarios are the only ones that catch something.",
 )
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N")
+@click.option("--seed", type=SEED, default=0, show_default=True, metavar="N")
 @json_lines(
     "Write one JSON line for each fault in each family. An interrupted run leaves "
     "FILE.partial instead."
@@ -85,7 +87,7 @@ def command(
     exit code 1. An interruption ends in 2, and reports what was found until then.
     """
     target = writable(json_file, "--json") if json_file else None
-    console = Console(highlight=False)
+    console = new_console()
     if sources:
         found, ended = read_trials(sources), True
         if target:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import EXISTING_FILE, power_files_option
+from conformance.app.cli.printing import say
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.verdict import CaseResult
@@ -65,7 +66,7 @@ def command(*, power_files: tuple[Path, ...], result_files: tuple[Path, ...], wr
             path = Path(str(module.__file__)).with_name(module.FILE)
             text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
             write_lines(path, (text if value is data else msgspec.json.encode(value).decode(),))
-            click.echo(f"wrote {path}")
+            say(f"wrote {path}")
 
 
 def _chosen(registry: Registry, found: Kills, results: Iterable[CaseResult]) -> TierData:
@@ -109,7 +110,7 @@ def _show(registry: Registry, data: TierData, found: Kills) -> None:
             total = sum(len(found.caught[family]) for family in mine)
             rate = f"{killed} of {total} ({killed / total:.1%}) in {len(mine)} families"
             table.add_row(name, library, rate, f"{choice.share:.0%}")
-    console = Console(highlight=False)
+    console = new_console()
     console.print(table)
     made_of = ", ".join(f"{package} {version}" for package, version in data.versions.items())
     console.print(f"chosen on {data.date} with {made_of}", soft_wrap=True)

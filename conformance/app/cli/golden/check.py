@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.families import chosen_families
 from conformance.app.cli.golden.options import chosen_engines, golden_options
 from conformance.app.cli.options import library_path_option
@@ -52,7 +52,7 @@ def command(
     chosen = chosen_families(registry, names, families)
     root = find_folder(folder)
     without = load_without(root)
-    console = Console(highlight=False)
+    console = new_console()
     one = partial(
         check,
         root=root,
@@ -68,7 +68,7 @@ def command(
             status.update(f"{len(results)}/{len(to_check)} goldens, {found.label}")
     libraries = {library.name for library, _ in chosen}
     problems = list(folder_problems(root, registry.families, libraries, without))
-    console.print(shown(results, problems), soft_wrap=True, markup=False)
+    console.print(shown(results, problems), soft_wrap=True)
     ctx.exit(0 if all(found.good for found in results) and not problems else 1)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from conformance.app.cli.printing import say
 from conformance.core.errors import GoldenError
 from conformance.tools.golden.changes import Kind, changes_between
 from conformance.tools.golden.format import load_golden
@@ -27,15 +28,15 @@ def command(ctx: click.Context, *, old: Path, new: Path) -> None:
     worst = 0
     for label, before, after in pairs:
         if before is None or after is None:
-            click.echo(f"{label}: only in {old if after is None else new}")
+            say(f"{label}: only in {old if after is None else new}")
             worst = 1
             continue
         found = changes_between(load_golden(before), load_golden(after))
         if found.kind.severity > Kind.NOISE.severity:
             worst = 1
         if found.kind is not Kind.UNCHANGED or found.causes:
-            click.echo("\n".join(found.lines(label)))
-    click.echo(f"{len(pairs)} goldens compared")
+            say("\n".join(found.lines(label)))
+    say(f"{len(pairs)} goldens compared")
     ctx.exit(worst)
 
 

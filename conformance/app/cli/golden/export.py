@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from conformance.app.cli.options import family_files_option, globs, library_path_option, writable
+from conformance.app.cli.options import family_files_option, globs, library_path_option
+from conformance.app.cli.outputs import writable
+from conformance.app.cli.printing import say
 from conformance.run.registry import build_registry
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, cases
 from conformance.run.session import Session
@@ -51,6 +53,6 @@ def command(
     check_new(folder)  # before all plugins are loaded
     registry = build_registry(family_files=family_files)
     selection = Selection((engine,), families, scenarios, (dtype,))
-    manifest = export(Session(registry), cases(registry, selection), folder, report=click.echo)
+    manifest = export(Session(registry), cases(registry, selection), folder, report=say)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    click.echo(f"{folder}: {len(manifest.families)} families, {size / 1e6:.1f} MB")
+    say(f"{folder}: {len(manifest.families)} families, {size / 1e6:.1f} MB")

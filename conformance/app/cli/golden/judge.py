@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.options import EXISTING_FILE, EXISTING_FOLDER
+from conformance.app.cli.printing import say
 from conformance.core.verdict import encode
 from conformance.tools.vectors.judging import judge_trace, result_text
 
@@ -33,11 +34,11 @@ def command(ctx: click.Context, *, trace: Path, vectors: Path, as_json: bool) ->
     results = judgement.results
     rerun = shlex.join(["conformance", "golden", "judge", str(trace), "--vectors", str(vectors)])
     for result in results:
-        click.echo(encode(result) if as_json else result_text(result, rerun=rerun))
+        say(encode(result) if as_json else result_text(result, rerun=rerun))
     if judgement.unplayed:
-        click.echo(f"not played: {', '.join(judgement.unplayed)}", err=True)
+        say(f"not played: {', '.join(judgement.unplayed)}", err=True)
     wrong = sum(not result.expected for result in results)
     if not as_json:
         cases = f"{len(results)} case{'s' if len(results) > 1 else ''}"
-        click.echo(f"FAILED: {wrong} of {cases}" if wrong else f"OK: {cases}")
+        say(f"FAILED: {wrong} of {cases}" if wrong else f"OK: {cases}")
     ctx.exit(1 if wrong else 0)

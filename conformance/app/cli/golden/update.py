@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.families import chosen_families
 from conformance.app.cli.golden.options import chosen_engines, golden_options
 from conformance.app.cli.options import library_path_option
@@ -19,6 +20,7 @@ from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
+from conformance.core.output_files import sweep
 from conformance.run.registry import build_registry
 from conformance.tools.golden.changes import Kind
 from conformance.tools.golden.exemptions import load_without
@@ -50,10 +52,14 @@ def command(
     registry = build_registry(family_files=family_files)
     chosen = chosen_families(registry, chosen_engines(registry, engines), families)
     root = find_folder(folder, must_exist=False)
+    for place in {
+        golden_path(root, library.name, family.name).parent for library, family in chosen
+    }:
+        sweep(place)  # what an update that was killed left
     without = load_without(root)
-    console = Console(highlight=False)
+    console = new_console()
     proposals = _staged(chosen, root, jobs=jobs, console=console)
-    console.print(shown(proposals, without), soft_wrap=True, markup=False)
+    console.print(shown(proposals, without), soft_wrap=True)
     refused = [p for p in proposals if p.refused and (p.library, p.family) not in without]
     writes = [proposal for proposal in proposals if proposal.writes]
     if writes and not (yes or _agreed(len(writes))):

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.golden.options import folder_option
 from conformance.app.cli.options import (
     EXISTING_FILE,
@@ -16,8 +17,8 @@ from conformance.app.cli.options import (
     jobs_option,
     json_lines,
     library_path_option,
-    writable,
 )
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
@@ -90,18 +91,18 @@ def command(
     json_target = writable(json_file, "--json") if json_file else None
     markdown_target = writable(markdown_file, "--markdown") if markdown_file else None
     goldens = find_folder(folder) if noted else None
-    console = Console(highlight=False)
+    console = new_console()
     if earlier:
         results = load_results(earlier, families)
     else:
         check_installed()
         results = _compare(_chosen(families, family_files), jobs, console, json_target)
-    console.print(shown(results), soft_wrap=True, markup=False)
+    console.print(shown(results), soft_wrap=True)
     if markdown_target:
         before = _text(markdown_target)
         write_lines(markdown_target, placed(before, markdown(results)).splitlines())
     if goldens:
-        console.print(write_verified(goldens, results), soft_wrap=True, markup=False)
+        console.print(write_verified(goldens, results), soft_wrap=True)
     ctx.exit(0 if all(result.expected for result in results) else 1)
 
 

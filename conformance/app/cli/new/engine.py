@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from conformance.app.cli.printing import say
 from conformance.tools.new_engine import write_package
 
 
@@ -28,8 +29,8 @@ def command(*, name: str, out: Path | None) -> None:
     """
     folder = write_package(name, out or Path(name))
     for file in sorted(path.name for path in folder.iterdir()):
-        click.echo(f"{folder / file}")
-    click.echo("\nNext:")
-    click.echo(f"  cd {shlex.quote(str(folder))}")
-    click.echo(f"  conformance smoke -p {name} --engine {name}")
-    click.echo(f"  conformance run -p {name} --engine {name} --family llama")
+        say(f"{folder / file}")
+    say("\nNext:")
+    say(f"  cd {shlex.quote(str(folder))}")
+    say(f"  conformance smoke -p {name} --engine {name}")
+    say(f"  conformance run -p {name} --engine {name} --family llama")

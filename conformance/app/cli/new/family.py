@@ -11,8 +11,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from conformance.app.cli.options import library_path_option, writable
+from conformance.app.cli.consoles import new_console
+from conformance.app.cli.options import library_path_option
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.printing import say
 from conformance.core.errors import AdoptionError, ConformanceError
 from conformance.report import failure_message
 from conformance.tools.new_family.report import (
@@ -82,14 +85,14 @@ def command(
     folder = workplace(target, force=force)
     try:
         work = _Work(dataclasses.replace(source, name=target.stem), folder, library, not no_ladder)
-        console = Console(highlight=False, stderr=as_data)
+        console = new_console(stderr=as_data)
         with console.status("shrinking, calibrating, running the ladder"):
             adopted = _adopted(work)
         _publish(adopted, source, folder, target, force=force)
     finally:
         remove(folder)
     if as_data:
-        click.echo(as_json(adopted))
+        say(as_json(adopted))
     else:
         _print(console, adopted, target, time.perf_counter() - start)
     ctx.exit(0 if adopted.good else 1)
@@ -140,25 +143,25 @@ def _publish(adopted: Adopted, source: Source, folder: Path, target: Path, *, fo
 
 def _print(console: Console, adopted: Adopted, target: Path, seconds: float) -> None:
     write = console.print
-    write(f"{target}", soft_wrap=True, markup=False)
+    write(f"{target}", soft_wrap=True)
     for line in facts_of(adopted):
-        write(f"  {line}", soft_wrap=True, markup=False)
+        write(f"  {line}", soft_wrap=True)
     write(f"  {len(adopted.decisions)} fields made small; {adopted.name}.report.md says why")
     for left in adopted.unshrunk:
         line = f"  not shrunk: {left.field} ({shown(left.value)}): {left.why}"
-        write(line, soft_wrap=True, markup=False)
+        write(line, soft_wrap=True)
     for result in adopted.results:
         known = f" (known: {result.known})" if result.known else ""
         line = f"  {result.scenario:<16} {verdict_text(result)}{known}"
-        write(line, soft_wrap=True, markup=False)
+        write(line, soft_wrap=True)
     for result in adopted.failures[:_MOST_SHOWN]:
         options = ("--family-file", str(target))
         write()
-        write(failure_message(result, options=options), soft_wrap=True, markup=False)
+        write(failure_message(result, options=options), soft_wrap=True)
     if len(adopted.failures) > _MOST_SHOWN:
         write(f"\nand {len(adopted.failures) - _MOST_SHOWN} more rungs that fail")
     write()
-    write(_verdict(adopted, seconds), soft_wrap=True, markup=False)
+    write(_verdict(adopted, seconds), soft_wrap=True)
 
 
 def _verdict(adopted: Adopted, seconds: float) -> str:

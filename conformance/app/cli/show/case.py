@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from conformance.app.cli.case_lookup import case_of, near
+from conformance.app.cli.printing import say
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.core.errors import ConformanceError
@@ -36,6 +35,6 @@ def run_one(case_id: str, settings: Settings) -> CaseResult:
     """
     setup = make_setup(settings)
     for line in (*setup.notes, *setup.sweep()):
-        click.echo(line, err=True)
+        say(line, err=True)
     case = case_of(setup.registry, case_id)
     return setup.mended(case, setup.judged(setup.session.run(case)))

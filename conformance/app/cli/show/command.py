@@ -16,10 +16,12 @@ from conformance.app.cli.options import (
     library_path_option,
     mends_option,
 )
+from conformance.app.cli.printing import say
 from conformance.app.cli.show.case import recorded, run_one
 from conformance.app.cli.show.lists import KINDS, lists_of, print_lists
 from conformance.app.cli.show.overview import overview
 from conformance.core.errors import ConformanceError
+from conformance.core.nearest import did_you_mean
 from conformance.core.verdict import CaseId, encode
 from conformance.report import evidence_text
 from conformance.run.hosting import load_plugins
@@ -94,7 +96,7 @@ def command(
                 checkpoint=checkpoint,
             )
             result = run_one(what, settings)
-        click.echo(encode(result) if as_json else evidence_text(result))
+        say(encode(result) if as_json else evidence_text(result))
         ctx.exit(0 if result.expected else 1)
     if source or expectations or no_expectations or checkpoint:
         raise ConformanceError(
@@ -115,14 +117,15 @@ def _show_installed(
     if what is not None and what not in KINDS:
         raise ConformanceError(
             f"show {what}: name {', '.join(KINDS)}, or a case such as mlx_lm/llama/ragged/float32/0"
+            f"{did_you_mean(what, KINDS)}"
         )
     if what is None:
         if as_json:
             raise ConformanceError(f"--json: name what to show: {_KINDS}, or a CASE_ID")
-        click.echo(overview(registry))
+        say(overview(registry))
         return
     lists = lists_of(registry, what, engines)
     if as_json:
-        click.echo(json.dumps(lists, indent=2))
+        say(json.dumps(lists, indent=2))
     else:
         print_lists(lists)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.show.loaded_families import loaded_families
 from conformance.core.engine import Engine
 from conformance.core.inventory import Account
@@ -44,7 +44,7 @@ def lists_of(registry: Registry, what: str, engines: tuple[str, ...] = ()) -> Li
 
 def print_lists(lists: Lists) -> None:
     """Print tables, each as wide as it needs to be where that is no terminal."""
-    console = Console(highlight=False)
+    console = new_console()
     if not console.is_terminal:
         console.width = _WIDE
     for title, rows in lists.items():

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from conformance.core.errors import ResultError
+from conformance.core.user_files import typed_json
 
 
 class State(enum.StrEnum):
@@ -122,10 +123,7 @@ def decode(line: str, *, where: str) -> Result:
     Raises:
         ResultError: the line is not a result.
     """
-    try:
-        return msgspec.json.decode(line, type=Result)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise ResultError(f"{where}: {error}") from error
+    return typed_json(line, Result, where, ResultError)
 
 
 def totals(results: Sequence[Result]) -> str:

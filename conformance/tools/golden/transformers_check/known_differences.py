@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 
 from conformance.core.errors import FamilyError
+from conformance.core.user_files import read_toml, typed
 
 FILE = Path(__file__).with_name("known_differences.toml")
 
@@ -78,13 +78,7 @@ def load_known(path: Path = FILE) -> dict[str, Known]:
     Raises:
         FamilyError: the file is missing or malformed; names the field.
     """
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(raw, dict[str, Known])
-    except OSError as error:
-        raise FamilyError(f"{path}: cannot read it: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise FamilyError(f"{path}: {error}") from error
+    return typed(read_toml(path, FamilyError), dict[str, Known], str(path), FamilyError)
 
 
 def merged(config: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

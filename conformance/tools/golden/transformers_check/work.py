@@ -10,6 +10,7 @@ from pathlib import Path
 from conformance.core.errors import ConformanceError, ResultError, Unsupported
 from conformance.core.family import Family
 from conformance.core.library import Library
+from conformance.core.user_files import read_text
 from conformance.tools.golden.transformers_check.check_results import Result, decode
 from conformance.tools.golden.transformers_check.known_differences import Known, load_known
 
@@ -42,11 +43,9 @@ def load_results(path: Path, patterns: Sequence[str]) -> list[Result]:
         ResultError: the file is malformed; names the line.
         ConformanceError: a glob matches none.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultError(f"{path}: cannot read it: {error}") from error
-    results = [decode(line, where=f"{path}, line {n}") for n, line in enumerate(lines, 1)]
+    lines = read_text(path, ResultError).split("\n")
+    places = ((f"{path}, line {n}", line) for n, line in enumerate(lines, 1) if line.strip())
+    results = [decode(line, where=where) for where, line in places]
     for pattern in patterns:
         if not any(fnmatchcase(result.family, pattern) for result in results):
             raise ConformanceError(f"{path}: no family matches {pattern!r}")

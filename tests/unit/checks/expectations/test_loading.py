@@ -133,7 +133,7 @@ def test_an_id_is_unique_in_the_folder(load):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[[defect]]", "[[defect", r"mlx_lm\.toml: cannot be read: .*line 3"),
+        ("[[defect]]", "[[defect", r"mlx_lm\.toml: not TOML: .*line 3"),
         ("[[defect]]", "[[defects]]", r"mlx_lm\.toml: unknown field 'defects'"),
         ('package = "mlx-lm"', "", r"mlx_lm\.toml: field 'package' must name"),
         ("[[unsupported]]", "[unsupported]", r"field 'unsupported' must be written as \[\["),

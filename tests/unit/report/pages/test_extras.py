@@ -69,5 +69,5 @@ def test_the_script_of_a_known_defect_serves_a_case_that_has_none_of_its_own(tmp
 def test_a_script_that_is_no_text_is_reported(tmp_path):
     result = results_by_hand.make_result()
     (tmp_path / f"{case_slug(result.case)}.py").write_bytes(b"\xff\xfe")
-    with pytest.raises(ReportError, match="cannot be read"):
+    with pytest.raises(ReportError, match="is not UTF-8 text"):
         read_scripts(tmp_path, [result])

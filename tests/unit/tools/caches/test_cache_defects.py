@@ -104,7 +104,7 @@ def test_an_entry_for_another_release_is_not_active(tmp_path):
         (">0", "later", "Invalid specifier"),
         ('says = "None"', 'says = "("', "unterminated"),
         ('why = "because"', "", "missing required field `why`"),
-        ("[[defect]]", "[[defect", "cannot be read"),
+        ("[[defect]]", "[[defect", "not TOML"),
     ],
 )
 def test_an_entry_that_is_not_valid_is_refused(old, new, said, tmp_path):

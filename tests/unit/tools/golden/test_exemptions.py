@@ -30,7 +30,7 @@ def test_there_need_be_none(tmp_path):
         ('toy = "x"', "field 'toy' must be a table"),
         ("[toy]\ncalm = 1", "field 'toy.calm' must give a reason"),
         ('[toy]\ncalm = ""', "field 'toy.calm' must give a reason"),
-        (b"\xff", "cannot be read"),
+        (b"\xff", "is not UTF-8 text"),
     ],
 )
 def test_a_damaged_list_is_reported_with_its_field(tmp_path, text, sentence):

@@ -32,7 +32,7 @@ def test_what_was_verified_is_noted_and_all_else_stays(path):
 
 
 def test_a_golden_that_is_not_there_cannot_be_verified(tmp_path):
-    with pytest.raises(GoldenError, match=r"calm\.json: cannot read the golden"):
+    with pytest.raises(GoldenError, match=r"calm\.json: can't be read"):
         put_verified(tmp_path / "calm.json", PROOF)
     assert list(tmp_path.iterdir()) == []
 

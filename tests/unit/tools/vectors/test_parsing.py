@@ -47,12 +47,12 @@ def test_an_empty_trace(write_trace):
 
 
 def test_a_trace_that_is_not_there(tmp_path):
-    assert refusal(tmp_path / "none") == ": cannot read the trace: No such file or directory"
+    assert refusal(tmp_path / "none") == ": can't be read: No such file or directory"
 
 
 def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "t").write_bytes(b"\xff\xfe")
-    assert refusal(tmp_path / "t") == ": the trace is not UTF-8 text"
+    assert refusal(tmp_path / "t") == ": is not UTF-8 text"
 
 
 def test_a_truncated_last_line(write_trace, plain):

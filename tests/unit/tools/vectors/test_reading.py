@@ -35,7 +35,7 @@ def test_an_edited_file(vectors, name):
 @pytest.mark.parametrize("name", ["manifest.json", "toy/golden.json", "toy/model/config.json"])
 def test_a_lost_file(vectors, name):
     (vectors / name).unlink()
-    assert refusal(vectors) == f"{name}: cannot read the vectors: No such file or directory"
+    assert refusal(vectors) == f"{name}: can't be read: No such file or directory"
 
 
 def test_an_edited_manifest(vectors):
@@ -47,7 +47,7 @@ def test_an_edited_manifest(vectors):
 def test_a_truncated_manifest(vectors):
     path = vectors / "manifest.json"
     path.write_text(path.read_text()[:-9])
-    assert refusal(vectors).startswith("manifest.json: not JSON: ")
+    assert refusal(vectors).startswith("manifest.json: not JSON, line ")
 
 
 def test_another_format(vectors):

@@ -84,5 +84,5 @@ def test_a_malformed_file_names_itself_and_the_field(tmp_path, text, message):
 
 
 def test_a_missing_file_is_reported(tmp_path):
-    with pytest.raises(FamilyError, match="cannot read"):
+    with pytest.raises(FamilyError, match="can't be read"):
         load_known(tmp_path / "none.toml")

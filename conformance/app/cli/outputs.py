@@ -1,0 +1,57 @@
+"""Where commands write: each place is checked before anything runs, and claimed by one option."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from conformance.core.errors import ConformanceError
+from conformance.core.output_files import is_stream
+from conformance.report.pages.place import check_place
+
+_CLAIMED = "conformance.outputs"
+
+
+def writable(path: Path, option: str) -> Path:
+    """``path`` made absolute; a link stays one, and its target is what will be written.
+
+    Raises:
+        ConformanceError: its folder does not exist or can't be written, or another option of the
+            command writes there; a run must not find that out at its end.
+    """
+    path = path.absolute()
+    if is_stream(path) and not path.is_dir():
+        if not os.access(path, os.W_OK):
+            raise ConformanceError(f"{option}: {path} can't be written")
+        return path
+    place = path.resolve()
+    folder = place.parent
+    if not folder.is_dir():
+        raise ConformanceError(f"{option}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK):
+        raise ConformanceError(f"{option}: nothing can be written into the folder {folder}")
+    _claim(place, option)
+    return path
+
+
+def report_place(folder: Path, option: str) -> None:
+    """Check a folder of pages, which is written as a whole.
+
+    Raises:
+        ConformanceError: as ``writable``, or it holds something else.
+    """
+    check_place(folder)
+    _claim(folder.resolve(), option, whole=True)
+
+
+def _claim(place: Path, option: str, *, whole: bool = False) -> None:
+    """Note what an option writes; with ``whole``, all that is in the folder."""
+    context = click.get_current_context(silent=True)
+    claimed: dict[Path, tuple[str, bool]] = context.meta.setdefault(_CLAIMED, {}) if context else {}
+    for other, (name, all_of_it) in claimed.items():
+        inside = (whole and place in other.parents) or (all_of_it and other in place.parents)
+        if name != option and (place == other or inside):
+            raise ConformanceError(f"{name} and {option} would both write {place}")
+    claimed[place] = (option, whole)

@@ -1,0 +1,71 @@
+"""How a run ended: the one place that decides whether its results are whole, and its exit code.
+
+Every way to end comes here: all cases done, ``-x``, a signal or two, an internal error of a worker
+or of this process, workers that are lost, a disk that is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import pytest
+
+from conformance.core.verdict import RunHeader
+
+STOPPED = "-x"
+
+_ALL_DONE = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+_NONE = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """What there was to play, and what came of it.
+
+    Attributes:
+        planned: the ids of all cases that have to have a result.
+        done: the ids of those that have one.
+        first_failure: ``-x`` was given, and a verdict was not expected.
+        interrupted: somebody stopped the run from outside.
+        unwritten: the result file could not be written.
+    """
+
+    planned: Collection[str]
+    done: Collection[str]
+    first_failure: bool = False
+    interrupted: bool = False
+    unwritten: bool = False
+
+    @property
+    def missing(self) -> int:
+        """How many planned cases have no result."""
+        return len(set(self.planned) - set(self.done))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether ``-x`` ended the run, so that what is missing is not to be had."""
+        return self.first_failure and not self.interrupted and self.missing > 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether a result file may be replaced: all cases are there, or ``-x`` ended the run."""
+        return self.stopped or not self.missing
+
+    @property
+    def header(self) -> RunHeader:
+        """The first line of its result file."""
+        return RunHeader(len(set(self.planned) | set(self.done)), STOPPED if self.stopped else "")
+
+    def exit_code(self, status: int) -> int:
+        """The exit code, of a run that pytest would end with ``status``.
+
+        0 and 1 only if all results are there and written; 2 for whatever else came between.
+        """
+        if not self.whole or self.unwritten:
+            return int(pytest.ExitCode.INTERRUPTED)
+        if self.stopped:
+            return int(pytest.ExitCode.TESTS_FAILED)
+        if status == _NONE and not self.planned:
+            return int(pytest.ExitCode.OK)  # a shard more than there are families
+        return status if status in _ALL_DONE else int(pytest.ExitCode.INTERRUPTED)
