@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import msgspec
