@@ -28,19 +28,32 @@ def check_forced(play: Play) -> list[Finding]:
 
 
 def measure(play: Play, trace: Trace, request_id: str) -> tuple[Deviation, Envelope] | None:
-    """The deviation of a request's logprobs from the oracle's; ``None`` if there are none.
+    """The deviation of a request's logprobs from the oracle's; ``None`` if none are comparable.
 
     The noise is measured only if the floor does not already explain the difference.
     """
     got, want = trace.stream(request_id), play.want[request_id]
     steps = common_steps(got, want)
-    if steps == 0 or (got.logprobs is None and got.token_logprobs is None):
+    if (
+        steps == 0
+        or other_history(play, trace, request_id)
+        or (got.logprobs is None and got.token_logprobs is None)
+    ):
         return None
     return numerics.settle(
         lambda noise: _deviation(got, want, steps, noise),
         play.floor(request_id),
         play.wider(request_id),
     )
+
+
+def other_history(play: Play, trace: Trace, request_id: str) -> bool:
+    """Whether the request goes on from one that had other tokens, which are reported there."""
+    source = play.schedule.request(request_id).continues
+    if source is None or trace.mode is Mode.FORCED:
+        return False
+    got, want = trace.stream(source.request_id), play.want[source.request_id]
+    return any(mine != theirs for mine, theirs in zip(got.tokens, want.tokens, strict=False))
 
 
 def common_steps(got: Stream, want: Stream) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.checks.forced import measure
+from conformance.checks.forced import measure, other_history
 from conformance.checks.play import Play
 from conformance.checks.sampled import drawable
 from conformance.core import numerics
@@ -31,10 +31,10 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
     got, want = trace.stream(name), play.want[name]
     pairs = zip(got.tokens, want.tokens, strict=False)
     step = next((i for i, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
-    if step is None:
+    request = play.schedule.request(name)
+    if step is None or other_history(play, trace, name):
         return None
     assert want.logprobs is not None
-    request = play.schedule.request(name)
     found = measure(play, trace, name)
     noise = found[1] if found is not None and found[1].usual else play.envelope(name)
     margin = float(numerics.margins(want.logprobs[step : step + 1])[0])

@@ -41,7 +41,7 @@ class Finished:
     def results(self, name="r.jsonl"):
         """The lines of a result file."""
         found = [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
-        return [result for result in found if "case" in result]
+        return [result for result in found if result.get("record") != "run"]
 
     def header(self, name="r.jsonl"):
         """The first line of a result file, which says what was planned."""

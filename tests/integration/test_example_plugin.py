@@ -80,5 +80,5 @@ def run_case(conformance, folder, engine, scenario):
     selected = ["--engine", engine, "--family", "capped_llama", "--scenario", scenario]
     done = conformance("run", *selected, "--jobs", "1", "--json", str(file))
     assert file.is_file(), done.stdout + done.stderr
-    (line,) = file.read_text().splitlines()
+    _, line = file.read_text().splitlines()
     return done.returncode, decode(line)

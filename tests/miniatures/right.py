@@ -40,7 +40,6 @@ class ContinuousBatching(Engine):
     library = "toy"
     capabilities = frozenset(Capability) - {
         Capability.SPECULATIVE,
-        Capability.STOP_TOKENS,
         Capability.PREFIX_CACHING,
         Capability.STORED,
         Capability.POOLED,

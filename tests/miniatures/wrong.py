@@ -371,6 +371,15 @@ class StopsLate(ContinuousBatching):
         return FinishReason.LENGTH if len(row.produced) == row.request.max_tokens else None
 
 
+class StopsWithHalf(ContinuousBatching):
+    """The first token of a stop sequence ends the row."""
+
+    def reason(self, row):
+        if row.produced[-1] in {stop[0] for stop in row.request.stop if stop}:
+            return FinishReason.STOP
+        return super().reason(row)
+
+
 class AcceptsInvalid(ContinuousBatching):
     """Invalid calls are accepted without an error."""
 
@@ -509,6 +518,7 @@ WRONG = (
     ShiftsProcessors,
     MovesGrammarsLate,
     StopsLate,
+    StopsWithHalf,
     AcceptsInvalid,
     RefusesUnclearly,
     HalfAppliesInvalid,

@@ -16,7 +16,7 @@ _fault = partial(
 )
 
 
-@_fault("G9.output-tokens-counted-by-step", kills=("ragged", "staggered"))
+@_fault("G7.output-tokens-counted-by-step", kills=("ragged", "staggered"))
 def output_tokens_counted_by_step(hits: Hits) -> Patch:
     """The statistics count a decode step of several rows as one token."""
 
@@ -30,7 +30,7 @@ def output_tokens_counted_by_step(hits: Hits) -> Patch:
     return after(generator_class(), "_next", count)
 
 
-@_fault("G9.report-of-another-prompt", kills=("ragged", "staggered"))
+@_fault("G7.report-of-another-prompt", kills=("ragged", "staggered"))
 def report_of_another_prompt(hits: Hits) -> Patch:
     """Prompts prefilled together are reported with each other's lengths."""
 

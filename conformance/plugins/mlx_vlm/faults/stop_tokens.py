@@ -16,7 +16,7 @@ _fault = partial(
 )
 
 
-@_fault("G10.stop-taken-for-limit", kills=("early_finish/stop_tokens",))
+@_fault("G8.stop-taken-for-limit", kills=("early_finish/stop_tokens",))
 def stop_taken_for_limit(hits: Hits) -> Patch:
     """A request that ends with a stop token is reported as one that reached its limit."""
 
@@ -31,7 +31,7 @@ def stop_taken_for_limit(hits: Hits) -> Patch:
 
 
 @_fault(
-    "G10.stop-within-a-draft-missed",
+    "G8.stop-within-a-draft-missed",
     needs=("drafter:*",),
     kills=("speculative/mtp_stop_tokens", "speculative/eagle3_stop_tokens"),
 )

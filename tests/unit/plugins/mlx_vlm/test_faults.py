@@ -21,10 +21,10 @@ FAMILIES = (
 # Schedules that are left out: there are cheaper ones of each kind.
 LEFT_OUT = re.compile(r"alone_|start_|image_(uniform|turbo)|uniform_8|eagle3_|mtp_(?!of_one)")
 ENTRIES = {
-    *("A1", "A2", "A9", "A11", "B1", "B2", "B3", "B5", "B6", "B7", "B8", "B9", "B10", "B11"),
+    *("A1", "A2", "A6", "A9", "A11", "B1", "B2", "B3", "B5", "B6", "B7", "B8", "B9", "B10", "B11"),
     *("B12", "B13", "B14", "B15", "B18", "B20", "B21", "B22", "C1", "C2", "C3", "C4"),
     *("D1", "D3", "D4", "D5", "D9", "E6", "E7", "F3", "F4", "F5", "F6", "F8", "F9", "F11", "F12"),
-    *("F2", "F13", "F15", "G1", "G2"),
+    *("F2", "F13", "F15", "G1", "G2", "G7", "G8"),
 }
 
 

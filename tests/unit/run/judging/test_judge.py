@@ -95,6 +95,7 @@ EXPECTED = {
     "ShiftsProcessors": (Verdict.DIVERGED, {"samplers", "structured"}),
     "MovesGrammarsLate": (Verdict.DIVERGED, {"structured"}),
     "StopsLate": (Verdict.PROTOCOL, {"stop_sequences", "early_finish"}),
+    "StopsWithHalf": (Verdict.PROTOCOL, {"stop_sequences"}),
     "AcceptsInvalid": (Verdict.PROTOCOL, {"invalid"}),
     "RefusesUnclearly": (Verdict.PROTOCOL, {"invalid"}),
     "HalfAppliesInvalid": (Verdict.PROTOCOL, {"invalid"}),
