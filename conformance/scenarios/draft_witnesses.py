@@ -45,11 +45,14 @@ def rejected() -> Witness:
 
 
 def limited_within() -> Witness:
-    """A request reached its limit before the end of what its draft could have given."""
+    """A request reached its limit in a round in which it had a draft.
+
+    Some engines draft no further than the limit, so that all of the draft may be given.
+    """
     return Witness(
         "a limit within a draft",
         lambda t: any(
-            r.reason is FinishReason.LENGTH and 0 < r.given <= r.drafted for r in _rounds(t)
+            r.reason is FinishReason.LENGTH and r.given > 0 < r.drafted for r in _rounds(t)
         ),
     )
 

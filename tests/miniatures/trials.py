@@ -89,9 +89,9 @@ def traces(faults, package, modules):
 
 
 def _held(package):
-    """What every class and module of the library holds, and the module of fast functions."""
+    """What every class and module of the library holds, and the modules of mlx."""
     modules = [m for name, m in sys.modules.items() if name.partition(".")[0] == package]
-    owners = [mx.fast, *modules]
+    owners = [mx, mx.fast, *modules]
     kinds = [kind for m in modules for kind in vars(m).values() if isinstance(kind, type)]
     owners += kinds
     owners += [kind for outer in kinds for kind in vars(outer).values() if isinstance(kind, type)]

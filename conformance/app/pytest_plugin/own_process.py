@@ -37,7 +37,7 @@ _SERVER = "from conformance.app.pytest_plugin.own_process import serve; serve({f
 _SETTINGS, _PRINTED = "settings", "printed"
 # In that of a case: what is asked, the answer, and what the process left of itself.
 _ASKED, _BEGUN, _ANSWER, _CRASH = "asked", "begun", "answer", "crash"
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS, _REAP_SECONDS = 0.02, 2.0
 
 
 def ends_process(setup: Setup, case: CaseId) -> bool:
@@ -117,7 +117,12 @@ class _Server:
 
     def _end(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            end_tree(psutil.Process(self._process.pid))
+            server = psutil.Process(self._process.pid)
+            children = server.children(recursive=True)
+            for child in children:
+                end_tree(child)
+            psutil.wait_procs(children, timeout=_REAP_SECONDS)  # the server waits for its own
+            end_tree(server)
             self._process.wait()
         self._process = None
 

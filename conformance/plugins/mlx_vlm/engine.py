@@ -11,8 +11,7 @@ import numpy as np
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
-from conformance.core.errors import Unsupported
-from conformance.core.schedule import Request, Stage, own_processors
+from conformance.core.schedule import Stage, own_processors
 from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
 from conformance.plugins.mlx_vlm.counting import Counting
@@ -26,6 +25,7 @@ from conformance.plugins.mlx_vlm.sampling import (
     ForcedRowsSampler,
     make_processors,
     make_sampler,
+    stop_tokens,
     stopping_processor,
 )
 
@@ -291,17 +291,6 @@ class MlxVlmEngine(Engine):
             token_logprob=float(response.token_logprob) if self._draft_editor is None else None,
             finish_reason=FinishReason(reason) if reason is not None else None,
         )
-
-
-def stop_tokens(request: Request) -> set[int]:
-    """The tokens that end a request.
-
-    Raises:
-        Unsupported: it has stop sequences of several tokens.
-    """
-    if any(len(sequence) != 1 for sequence in request.stop):
-        raise Unsupported("mlx-vlm does not support stop sequences of several tokens")
-    return {token for (token,) in request.stop}
 
 
 def _row(pairs: Sequence[tuple[int, float]] | None) -> np.ndarray | None:

@@ -10,7 +10,8 @@ import mlx.core as mx
 
 from conformance.backend import sampling
 from conformance.backend.sampling import ProcessorFn, SamplerFn, ranked
-from conformance.core.errors import ScheduleError
+from conformance.core.errors import ScheduleError, Unsupported
+from conformance.core.schedule import Request
 from conformance.core.token_choice import Processor, Sampler
 from conformance.plugins.mlx_vlm import compat
 
@@ -73,3 +74,14 @@ def stopping_processor(stops: Collection[int]) -> Any:
             return token in stops
 
     return SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Stopping()))
+
+
+def stop_tokens(request: Request) -> set[int]:
+    """The tokens that end a request.
+
+    Raises:
+        Unsupported: it has stop sequences of several tokens.
+    """
+    if any(len(sequence) != 1 for sequence in request.stop):
+        raise Unsupported("mlx-vlm does not support stop sequences of several tokens")
+    return {token for (token,) in request.stop}

@@ -22,6 +22,19 @@ _OF_TWO = {
     "zero_max_tokens": "max_tokens=[4, 0]",
     "negative_max_tokens": "max_tokens=[4, -1]",
 }
+# What samplers are made with, and refuse when they are called.
+_FILTERS = {
+    "sampler_top_k_of_all": "top_k=8",
+    "sampler_top_k_of_half_a_token": "top_k=1.5",
+    "sampler_min_p_over_one": "min_p=1.5",
+    "sampler_min_p_below_zero": "min_p=-0.5",
+    "sampler_min_tokens_zero": "min_p=0.5, min_tokens_to_keep=0",
+    "sampler_min_tokens_of_half": "min_p=0.5, min_tokens_to_keep=1.5",
+    "sampler_xtc_threshold_over_half": "xtc_probability=0.5, xtc_threshold=0.6",
+    "sampler_xtc_threshold_below_zero": "xtc_probability=0.5, xtc_threshold=-0.1",
+    "sampler_xtc_probability_over_one": "xtc_probability=1.5",
+}
+_SAMPLING = "__import__('mlx_lm').sample_utils"
 # In mlx-vlm each prompt comes with embeddings: `embeds(n)` gives those of n tokens.
 _EMBEDDED = {
     "mismatched_prompt_kwargs": "[[5, 6, 7], [5, 6]], max_tokens=2, prompt_kwargs=[embeds(3)]",
@@ -40,6 +53,13 @@ CALLS: Mapping[str, Mapping[str, str]] = {
             name: f"generator.insert([[5, 6, 7], [8, 9]], {arguments})"
             for name, arguments in _OF_TWO.items()
         },
+        **{
+            name: f"{_SAMPLING}.make_sampler(temp=1.0, {arguments})(mx.zeros((2, 8)))"
+            for name, arguments in _FILTERS.items()
+        },
+        "sampler_penalty_below_zero": (
+            f"{_SAMPLING}.make_logits_processors(repetition_penalty=-1.0)"
+        ),
         "empty_prompt": "generator.insert([[5, 6, 7], []])",
         "unknown_uid": "generator.remove([1000003])",
     },

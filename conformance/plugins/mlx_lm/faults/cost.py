@@ -61,9 +61,9 @@ def prefill_before_decode(hits: Hits) -> Patch:
         done: list[Any] = []
         while waits(generator):
             hits.hit_if(len(generator._generation_batch))
-            prefilling = True
+            prefilling, steps = True, generator._counters.generation_steps
             done += right(generator)[0]
-            prefilling = False
+            prefilling, generator._counters.generation_steps = False, steps
         prompts, tokens = right(generator)
         return done + prompts, tokens
 

@@ -190,7 +190,7 @@ def match_inside_another_lost(hits: Hits) -> Patch:
 
     def build(right: Right, sequences: Any) -> Any:
         trie = right(sequences)
-        whole = {tuple(sequence) for sequence in sequences}
+        whole = {(s,) if isinstance(s, int) else tuple(s) for s in sequences}
         todo: list[tuple[tuple[int, ...], Any]] = [((), trie)]
         while todo:
             path, node = todo.pop()

@@ -107,7 +107,7 @@ def test_a_sample_is_the_same_for_the_same_seed(mutants):
         (("--function", "nothing"), "--function: nothing of these files matches nothing"),
         (("--resume",), "--resume goes on with a file: name it with --json"),
         (("--read", "other.jsonl"), "other.jsonl, line 1: not a result of"),
-        (("--reviewed", "other.jsonl"), "other.jsonl: not a file of reviewed mutants"),
+        (("--reviewed", "other.jsonl"), "other.jsonl: not TOML"),
     ],
 )
 def test_a_mistake_ends_in_a_sentence(mutants, tmp_path, more, sentence):

@@ -70,7 +70,10 @@ def test_a_stateful_sampler_is_made_anew():
 def test_an_unknown_sampler_is_reported_with_the_known_ones():
     with pytest.raises(ScheduleError) as raised:
         make_sampler(Sampler("beam"))
-    assert str(raised.value) == "mlx_lm: no sampler of kind 'beam'; there are seeded, library, compared, rank"
+    assert (
+        str(raised.value)
+        == "mlx_lm: no sampler of kind 'beam'; there are seeded, library, compared, rank"
+    )
 
 
 def test_processors_are_made_by_the_library_with_integer_tokens():

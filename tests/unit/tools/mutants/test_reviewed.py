@@ -66,7 +66,7 @@ def test_an_entry_that_names_nothing_is_found(reviewed):
 )
 def test_a_malformed_file_is_reported_by_its_name(tmp_path, text):
     (tmp_path / "r.toml").write_text(text)
-    with pytest.raises(ConformanceError, match=r"r\.toml: not a file of reviewed mutants"):
+    with pytest.raises(ConformanceError, match=r"r\.toml: not"):
         read_reviewed(tmp_path / "r.toml")
 
 
