@@ -34,7 +34,6 @@ _FILTERS = {
     "sampler_xtc_threshold_below_zero": "xtc_probability=0.5, xtc_threshold=-0.1",
     "sampler_xtc_probability_over_one": "xtc_probability=1.5",
 }
-_SAMPLING = "__import__('mlx_lm').sample_utils"
 # In mlx-vlm each prompt comes with embeddings: `embeds(n)` gives those of n tokens.
 _EMBEDDED = {
     "mismatched_prompt_kwargs": "[[5, 6, 7], [5, 6]], max_tokens=2, prompt_kwargs=[embeds(3)]",
@@ -54,12 +53,10 @@ CALLS: Mapping[str, Mapping[str, str]] = {
             for name, arguments in _OF_TWO.items()
         },
         **{
-            name: f"{_SAMPLING}.make_sampler(temp=1.0, {arguments})(mx.zeros((2, 8)))"
+            name: f"sample_utils.make_sampler(temp=1.0, {arguments})(mx.zeros((2, 8)))"
             for name, arguments in _FILTERS.items()
         },
-        "sampler_penalty_below_zero": (
-            f"{_SAMPLING}.make_logits_processors(repetition_penalty=-1.0)"
-        ),
+        "sampler_penalty_below_zero": "sample_utils.make_logits_processors(repetition_penalty=-1)",
         "empty_prompt": "generator.insert([[5, 6, 7], []])",
         "unknown_uid": "generator.remove([1000003])",
     },

@@ -142,6 +142,8 @@ def _imports(found: Found) -> list[str]:
         building.append("from mlx_lm.models.cache import LRUPromptCache")
     if found.kind.called or found.kind.weighed:
         generating = generating.removesuffix(", generate_step")
+    if any("sample_utils." in code for code in calls_of(found).values()):
+        building.append(f"from {found.library} import sample_utils")
     if any(request.processors for request in found.requests):
         building.append("from mlx_vlm.sample_utils import make_logits_processors")
     return [*ours, generating, *building]
