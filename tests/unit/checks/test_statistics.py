@@ -8,7 +8,8 @@ from miniatures.plays import Script
 
 from conformance.checks.statistics import check_statistics
 from conformance.core.counted import Counted, Pace, PromptCount
-from conformance.core.schedule import Probe, Stage, Trigger
+from conformance.core.engine_options import EngineOptions, PrefixCaching
+from conformance.core.schedule import Media, Probe, Stage, Trigger
 
 
 def right(script):
@@ -116,3 +117,54 @@ def test_accepted_invalid_calls_are_not_counted_here():
     probes = (Probe("empty_prompt", Trigger("a", Stage.DECODE, 1)),)
     schedule = msgspec.structs.replace(play.schedule, probes=probes)
     assert check_statistics(dataclasses.replace(play, schedule=schedule)) == []
+
+
+def in_its_first(script, **fields):
+    """Let the script's first request have these fields."""
+    first, *_ = script.schedule.requests
+    arrivals = tuple(
+        msgspec.structs.replace(
+            arrival,
+            requests=tuple(
+                msgspec.structs.replace(r, **fields) if r is first else r for r in arrival.requests
+            ),
+        )
+        for arrival in script.schedule.arrivals
+    )
+    script.schedule = msgspec.structs.replace(script.schedule, arrivals=arrivals)
+    script.free.schedule = script.schedule
+
+
+@pytest.mark.parametrize(("media", "more", "wrong"), [(0, 9, True), (1, 9, False), (1, -1, True)])
+def test_of_a_prompt_with_media_positions_may_be_counted_and_no_less_than_its_tokens(
+    media, more, wrong
+):
+    script = Script()
+    in_its_first(script, media=(Media("image", (8, 8)),) * media)
+    counted = right(script)
+    first, *others = counted.ended
+    tokens = first.prompt.tokens + more
+    pace = Pace(tokens, first.prompt.seconds, tokens / first.prompt.seconds)
+    report = dataclasses.replace(first, prompt=pace)
+    assert bool(found(script, dataclasses.replace(counted, ended=(report, *others)))) == wrong
+
+
+@pytest.mark.parametrize(("media", "wrong"), [(0, True), (1, False)])
+def test_so_may_the_positions_of_all_prompts(media, wrong):
+    script = Script()
+    in_its_first(script, media=(Media("image", (8, 8)),) * media)
+    counted = right(script)
+    tokens = counted.prompts.tokens + 99
+    prompts = Pace(tokens, counted.prompts.seconds, tokens / counted.prompts.seconds)
+    assert bool(found(script, dataclasses.replace(counted, prompts=prompts))) == wrong
+    none = Pace(0, counted.prompts.seconds, 0.0)
+    assert found(script, dataclasses.replace(counted, prompts=none))
+
+
+def test_an_engine_that_is_made_anew_counts_anew():
+    script = Script()
+    counted = dataclasses.replace(right(script), outputs=Pace(0, 0.0, 0.0))
+    assert found(script, counted)
+    options = EngineOptions(prefix_caching=PrefixCaching(restarts=True))
+    script.schedule = msgspec.structs.replace(script.schedule, options=options)
+    assert not found(script, counted)
