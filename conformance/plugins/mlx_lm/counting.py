@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Iterator
 from typing import Any
 
-from conformance.core.counted import Counted, Pace
+from conformance.core.counted import Clock, Counted, Pace
 
 
-class Counting:
+class Counting(Clock):
     """The statistics of a generator from now on, by ``BatchGenerator.stats`` of 0.32 and later."""
 
     def __init__(self, generator: Any) -> None:
-        self._wall = 0.0
+        super().__init__()
         self._window = contextlib.ExitStack()
         window = generator.stats()
         # Releases before gave the counts so far, and others before these counted no steps.
         known = hasattr(window, "__enter__")
         self._stats: Any = self._window.enter_context(window) if known else None
-
-    @contextlib.contextmanager
-    def measured(self) -> Iterator[None]:
-        """Around a call."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._wall += time.perf_counter() - start
 
     def counted(self) -> Counted | None:
         """The statistics until now, which end with it; ``None`` of a release without them."""
@@ -40,6 +29,6 @@ class Counting:
             Pace(stats.prompt_tokens, stats.prompt_time, stats.prompt_tps),
             Pace(stats.generation_tokens, stats.decode_time, stats.decode_tps),
             stats.peak_memory,
-            self._wall,
+            self.seconds,
             last_left_out=True,  # mlx_lm/generate.py:1884 counts what PromptProcessingBatch feeds
         )

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conformance.core.counted import Counted, Pace, PromptCount
+from conformance.core.counted import Clock, Counted, Pace, PromptCount
 
 
-class Counting:
+class Counting(Clock):
     """Measures the calls of a generator and collects what it reports of prompts."""
 
     def __init__(self) -> None:
-        self._wall = 0.0
+        super().__init__()
         self._ended: list[PromptCount] = []
-
-    @contextlib.contextmanager
-    def measured(self) -> Iterator[None]:
-        """Around a call."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._wall += time.perf_counter() - start
 
     def add(self, progress: Iterable[Any], names: Mapping[int, str]) -> None:
         """The reports of a step; releases before 0.6 make other ones or none."""
@@ -40,7 +29,7 @@ class Counting:
         Args:
             reported: whether its steps report the end of prefills.
         """
-        return counted(stats, self._wall, tuple(self._ended) if reported else None)
+        return counted(stats, self.seconds, tuple(self._ended) if reported else None)
 
 
 def counted(stats: Any, wall: float, ended: tuple[PromptCount, ...] | None = None) -> Counted:

@@ -2,12 +2,14 @@
 
 import dataclasses
 
+import msgspec
 import numpy as np
 import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.free import check_free
 from conformance.core.numerics import FACTOR, Envelope
+from conformance.core.schedule import Arrival, Continuation, Schedule
 from conformance.core.token_choice import Sampler
 from conformance.core.verdict import Verdict
 
@@ -150,3 +152,16 @@ def test_of_two_equal_numbers_a_sort_may_put_either_first(margin, verdict):
     script = Script(margins={1: margin}, sampler=Sampler("library", {"temp": 0.7, "top_p": 0.01}))
     script.free.change("a", 1, token=(script.want["a"].tokens[1] + 1) % 8)
     assert [finding.verdict for finding in check_free(script.play())] == [verdict]
+
+
+@pytest.mark.parametrize(("first_differs", "reported"), [(True, ["a"]), (False, ["b"])])
+def test_a_row_that_goes_on_from_another_ones_tie_has_another_history(first_differs, reported):
+    script = Script(margins={1: 1e-6})
+    first, second, *others = script.schedule.requests
+    second = msgspec.structs.replace(second, continues=Continuation("a", 2))
+    script.schedule = Schedule("by_hand", (Arrival((first, second, *others)),))
+    script.free.schedule = script.schedule
+    if first_differs:
+        other_token(script, "a", 1)
+    other_token(script, "b", 0, moved=1.5)
+    assert [f.request_id for f in check_free(script.play())] == reported
