@@ -61,10 +61,17 @@ def versions_of(package: str) -> dict[str, str]:
     """
     if source := source_of(package):
         return {package: source.version, f"{package} source": source.text}
+    version = _released(package)
+    return {package: version} if version else {}
+
+
+@functools.cache
+def _released(package: str) -> str:
+    """The version in a package's metadata, which are parsed once; empty if it is not installed."""
     try:
-        return {package: importlib.metadata.version(package)}
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return {}
+        return ""
 
 
 def source_folders() -> tuple[str, ...]:
@@ -101,10 +108,7 @@ def _version(package: str, folder: Path) -> str:
             text = (folder / name).read_text(encoding="utf-8", errors="replace")
             if found := _VERSION.search(text):
                 return found[1]
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "0"
+    return _released(package) or "0"
 
 
 def _described(folder: Path, module: str) -> str:

@@ -58,7 +58,12 @@ def digests(text: str) -> dict[str, str]:
         source = textwrap.dedent("\n".join(lines[_first_line(node) - 1 : node.end_lineno]))
         kept = [line.rstrip() for line in source.splitlines() if not _empty(line)]
         parts[name] = "\n".join([parts.get(name, ""), *kept])  # one name may be defined twice
-    return {name: hashlib.sha256(p.encode()).hexdigest()[:_DIGITS] for name, p in parts.items()}
+    return {name: text_digest(part) for name, part in parts.items()}
+
+
+def text_digest(text: str) -> str:
+    """A short hash of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 @functools.lru_cache(maxsize=4)

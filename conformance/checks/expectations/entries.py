@@ -52,7 +52,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             prompts of another; with any numeric verdict.
         ends_process: its cases end the process that plays them: as released, each is played in one
             of its own.
-        functions: digests of the upstream functions that it was diagnosed in.
+        functions: digests of the upstream functions that it was diagnosed in, and of the whole
+            files that they are in.
         unchanged_in: the installed code, outside of ``versions``, that has the same functions.
         changed_in: the installed code that has others.
         hidden_in: the families of the entries in ``behind``. These four are no fields of a file.
@@ -226,11 +227,14 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     why: str
     package: str
 
+    def is_about(self, engine: str, family: str) -> bool:
+        """Whether the entry covers that family on that engine."""
+        return matches(engine, self.engines) and matches(family, self.families)
+
     def concerns(self, result: CaseResult) -> bool:
         """Whether the case is one that may be refused."""
         return (
-            matches(result.engine, self.engines)
-            and matches(result.family, self.families)
+            self.is_about(result.engine, result.family)
             and matches(result.scenario, self.scenarios)
             and matches(result.dtype, self.dtypes)
             and result.device.startswith(self.device)

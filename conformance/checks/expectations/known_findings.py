@@ -17,7 +17,7 @@ def marked(
 
     Args:
         defects: the entries that apply to the case.
-        refusals: all of them; what they concern is looked up here.
+        refusals: those about the family; which of them concern the case is looked up here.
     """
     refusing = [refusal for refusal in refusals if refusal.concerns(result)]
 

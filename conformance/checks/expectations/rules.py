@@ -38,11 +38,11 @@ class Expectations:
                 result,
                 expected=result.verdict.good or refusal is not None,
                 known=refusal.id if refusal else None,
-                evidence=marked(result, (), self.refusals),
+                evidence=marked(result, (), self._about(result)[1]),
             )
         names = ", ".join(entry.id for entry in entries)
         problem = _problem(result, entries, refused=self._refused(result)) or self._behind(result)
-        evidence = marked(result, entries, self.refusals)
+        evidence = marked(result, entries, self._about(result)[1])
         if problem:
             evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
         return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
@@ -51,7 +51,7 @@ class Expectations:
         """The entries whose defects the case shows, or should show; a refused case shows none."""
         if self._refusal(result) or lacking(result.verdict, result.evidence):
             return ()
-        concerned = [e for e in self.defects if e.concerns(result)]
+        concerned = [e for e in self._about(result)[0] if e.concerns(result)]
         entries = _applicable(result, concerned, refused=self._refused(result))
         hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
         return () if hidden else tuple(entries)
@@ -62,14 +62,26 @@ class Expectations:
 
     def left_out_of(self, result: CaseResult) -> tuple[Defect, ...]:
         """Entries about the case whose schedules were left out; what they name may matter still."""
-        found = (e for e in self.defects if e.is_about_case(result))
+        found = (e for e in self._about(result)[0] if e.is_about_case(result))
         return tuple(entry for entry in found if not entry.concerns(result))
 
     def _refusal(self, result: CaseResult) -> Refusal | None:
-        return next((r for r in self.refusals if r.explains(result)), None)
+        return next((r for r in self._about(result)[1] if r.explains(result)), None)
 
     def _refused(self, result: CaseResult) -> bool:
-        return any(r.refused(result) for r in self.refusals)
+        return any(r.refused(result) for r in self._about(result)[1])
+
+    def _about(self, result: CaseResult) -> tuple[list[Defect], list[Refusal]]:
+        """The entries about the case's family on its engine: looked up once for all its cases."""
+        kept: dict[object, tuple[list[Defect], list[Refusal]]]
+        kept = self.__dict__.setdefault("_kept", {})
+        place = (result.engine, result.family, result.traits)
+        if place not in kept:
+            kept[place] = (
+                [e for e in self.defects if e.is_about(*place)],
+                [r for r in self.refusals if r.is_about(result.engine, result.family)],
+            )
+        return kept[place]
 
     def _behind(self, result: CaseResult) -> str:
         """What is wrong though the known defects were mended; empty if nothing is.
@@ -80,7 +92,7 @@ class Expectations:
         if mended is None or mended.verdict.good:
             return ""
         left = [f for f in result.evidence if f.mended and not f.verdict.good]
-        refusing = [r for r in self.refusals if r.concerns(result)]
+        refusing = [r for r in self._about(result)[1] if r.concerns(result)]
         if left and all(f.verdict is Verdict.UNSUPPORTED and _worded(f, refusing) for f in left):
             return ""
         return f"{', '.join(mended.defects)}: with that mended the case is {mended.verdict}"

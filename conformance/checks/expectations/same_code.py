@@ -1,7 +1,8 @@
 """Which known defects code has that no release of their entries is: by the functions' source.
 
 ``functions.json`` beside the entries has, for each of them, the upstream functions that its
-``where`` names, with digests; ``ci/upstream_functions.py`` writes it.
+``where`` names, with digests; ``ci/upstream_functions.py`` writes it. The digest of a whole file is
+there, too: where that is the same, the file need not be parsed.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ import msgspec
 from conformance.checks.expectations.entries import Defect, code_of
 from conformance.core.errors import ExpectationError
 from conformance.core.library_source import versions_of
-from conformance.core.upstream_functions import digests, function_at, places, source_text
+from conformance.core.upstream_functions import (
+    digests,
+    function_at,
+    places,
+    source_text,
+    text_digest,
+)
 from conformance.core.user_files import read_bytes, typed_json
 
 FILE = "functions.json"
 
 Recorded = Mapping[str, Mapping[str, str]]
-"""By an entry's id: digests by ``mlx_lm/models/cache.py:ArraysCache.extract``."""
+"""By an entry's id: digests by ``mlx_lm/models/cache.py:ArraysCache.extract``, and by file."""
 
 
 def recorded_functions(folder: Path) -> Recorded:
@@ -38,7 +45,7 @@ def recorded_functions(folder: Path) -> Recorded:
 
 
 def functions_of(entry: Defect) -> dict[str, str]:
-    """The functions of the installed library that the entry names, with digests.
+    """The functions of the installed library that the entry names, and their files, with digests.
 
     A line outside of all functions, or of a file that is not installed, gives none.
     """
@@ -47,6 +54,7 @@ def functions_of(entry: Defect) -> dict[str, str]:
         text = source_text(file)
         if text and (name := function_at(text, line)):
             found[f"{file}:{name}"] = _digests_of(file)[name]
+            found[file] = text_digest(text)
     return found
 
 
@@ -78,8 +86,20 @@ def _compared(entry: Defect, code: str) -> Defect:
 
 def as_diagnosed(entry: Defect) -> bool:
     """Whether the installed functions are those that the entry was diagnosed in."""
-    places_and_digests = [(*place.split(":", 1), found) for place, found in entry.functions.items()]
-    return all(_digests_of(file).get(name) == found for file, name, found in places_and_digests)
+    functions = [(*p.split(":"), found) for p, found in entry.functions.items() if ":" in p]
+    return all(
+        _same_file(file, entry.functions) or _digests_of(file).get(name) == found
+        for file, name, found in functions
+    )
+
+
+def _same_file(file: str, recorded: Mapping[str, str]) -> bool:
+    return file in recorded and recorded[file] == _file_digest(file)
+
+
+@functools.cache
+def _file_digest(file: str) -> str:
+    return text_digest(source_text(file) or "")
 
 
 @functools.cache

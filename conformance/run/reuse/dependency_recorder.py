@@ -35,15 +35,17 @@ class Recorder:
     def modules(self, session: Session, case: CaseId, result: CaseResult) -> dict[str, str] | None:
         """Modules that were not reported before for this family and engine, with digests.
 
-        ``None`` if the result must not be kept: it may be another one next time. Where the model
-        could not be loaded it is not known what it hangs on: any module of its library.
+        ``None`` if the result must not be kept: it may be another one next time, and no known
+        defect says so. Where the model could not be loaded, or its process ended, it is not known
+        what it hangs on: any module of its library.
         """
-        if result.verdict in _FICKLE:
+        if result.verdict in _FICKLE and not (result.known and result.expected):
             return None
         place = (case.engine, case.family)
         subject = session.loaded(case)
         if subject is None:
-            return self._of_library(session, case)
+            ended = result.verdict is Verdict.CRASH
+            return self._of_library(case, session) if ended or session.failed(case) else None
         count = len(sys.modules)
         if self._seen.get(place) == count:
             return {}
@@ -57,9 +59,9 @@ class Recorder:
         self._seen[place] = count
         return digests
 
-    def _of_library(self, session: Session, case: CaseId) -> dict[str, str] | None:
+    def _of_library(self, case: CaseId, session: Session) -> dict[str, str] | None:
         library = session.registry.engines[case.engine].library
-        if library not in LIBRARIES or not session.failed(case):
+        if library not in LIBRARIES:
             return None
         folder = package_folder(library)
         files = folder.rglob("*.py") if folder else ()

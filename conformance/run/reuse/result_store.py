@@ -35,8 +35,26 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
+class _Place:
+    """What is known of a family on an engine.
+
+    Attributes:
+        kept: its file.
+        unchanged: whether all modules are as they were.
+        modules: a hash of the modules as they are.
+    """
+
+    kept: Kept
+    unchanged: bool
+    modules: str
+
+
+@dataclass(frozen=True)
 class ResultStore:
-    """The results kept in a folder, of this environment."""
+    """The results kept in a folder, of this environment.
+
+    What a family hangs on is read once, as a run asks for thousands of cases.
+    """
 
     folder: Path
 
@@ -53,10 +71,10 @@ class ResultStore:
             family: the family's digest.
             tier: the name of the tier that it was played in.
         """
-        kept = self._kept(case.engine, case.family)
-        if kept is None or kept.family != family or not _unchanged(kept.modules):
+        place = self._place(case.engine, case.family)
+        if place is None or place.kept.family != family or not place.unchanged:
             return None
-        return kept.results.get(tier, {}).get(str(case))
+        return place.kept.results.get(tier, {}).get(str(case))
 
     def key(self, case: CaseId, family: str, tier: str) -> str:
         """A hash of all that the case hangs on now; empty if its modules are not known.
@@ -66,17 +84,16 @@ class ResultStore:
             family: the family's digest.
             tier: in which it is played.
         """
-        kept = self._kept(case.engine, case.family)
-        if kept is None:
+        place = self._place(case.engine, case.family)
+        if place is None:
             return ""
-        modules = (f"{name} {module_digest(name)}" for name in sorted(kept.modules))
-        parts = (str(case), tier, environment_digest(), family, *modules)
+        parts = (str(case), tier, environment_digest(), family, place.modules)
         return digest(part.encode() for part in parts)
 
     def hangs_on(self, case: CaseId) -> frozenset[str] | None:
         """The names of the modules that the case hung on; ``None`` if that is not known."""
-        kept = self._kept(case.engine, case.family)
-        return None if kept is None else frozenset(kept.modules)
+        place = self._place(case.engine, case.family)
+        return None if place is None else frozenset(place.kept.modules)
 
     def add(
         self,
@@ -96,7 +113,8 @@ class ResultStore:
             modules: what the cases hung on, with digests.
             results: by tier.
         """
-        old = self._kept(engine, family)
+        place = self._place(engine, family)
+        old = None if place is None else place.kept
         if old is not None and old.family == family_digest and _agree(old.modules, modules):
             names, merged = old.modules | dict(modules), dict(old.results)
         else:
@@ -109,10 +127,11 @@ class ResultStore:
             _drop_old(self.folder)
         self.__dict__.get("_read", {}).pop((engine, family), None)
 
-    def _kept(self, engine: str, family: str) -> Kept | None:
-        read: dict[tuple[str, str], Kept | None] = self.__dict__.setdefault("_read", {})
+    def _place(self, engine: str, family: str) -> _Place | None:
+        read: dict[tuple[str, str], _Place | None] = self.__dict__.setdefault("_read", {})
         if (engine, family) not in read:
-            read[engine, family] = _read(self._path(engine, family))
+            kept = _read(self._path(engine, family))
+            read[engine, family] = None if kept is None else _looked_at(kept)
         return read[engine, family]
 
     def _path(self, engine: str, family: str) -> Path:
@@ -127,8 +146,10 @@ def _read(path: Path) -> Kept | None:
         return None
 
 
-def _unchanged(modules: Mapping[str, str]) -> bool:
-    return all(module_digest(name) == known for name, known in modules.items())
+def _looked_at(kept: Kept) -> _Place:
+    now = {name: module_digest(name) for name in sorted(kept.modules)}
+    modules = digest(f"{name} {found}".encode() for name, found in now.items())
+    return _Place(kept, now == kept.modules, modules)
 
 
 def _agree(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
@@ -136,8 +157,11 @@ def _agree(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
     return all(new.get(name, module_digest(name)) == known for name, known in old.items())
 
 
+@functools.cache
 def module_digest(name: str) -> str:
     """The hash of the file that an import of this name would read; of a path, of that file.
+
+    Found once in a process, as files are read once.
 
     A module of the user's own is named by its path; ``all_of`` stands for a whole package.
     """

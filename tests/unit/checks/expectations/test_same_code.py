@@ -49,8 +49,24 @@ def test_an_unchanged_function_has_the_defect_in_a_version_that_is_not_named(fol
 @pytest.mark.parametrize("gone", ["mlx_lm/models/cache.py:Gone.f", "mlx_lm/models/gone.py:f"])
 def test_a_changed_or_missing_function_is_another_defect(followed, gone):
     assert not followed(NEXT, recorded=CHANGED).active(versions(NEXT))
-    both = same_code.functions_of(ENTRY) | {gone: "0" * 12}
+    both = functions_alone() | {gone: "0" * 12}
     assert not followed(NEXT, recorded=both).active(versions(NEXT))
+
+
+def functions_alone():
+    """What is recorded of the entry's functions, not of whole files."""
+    return {place: found for place, found in same_code.functions_of(ENTRY).items() if ":" in place}
+
+
+def test_an_unchanged_file_is_not_parsed_and_a_changed_one_is(followed, monkeypatch):
+    parsed = []
+    functions = same_code._digests_of("mlx_lm/models/cache.py")
+    monkeypatch.setattr(same_code, "_digests_of", lambda file: parsed.append(file) or functions)
+    whole = {"mlx_lm/models/cache.py": same_code._file_digest("mlx_lm/models/cache.py")}
+    recorded = functions_alone()
+    assert followed(NEXT, recorded=recorded | whole).active(versions(NEXT)) and not parsed
+    elsewhere = {"mlx_lm/models/cache.py": "0" * 12}
+    assert followed(NEXT, recorded=recorded | elsewhere).active(versions(NEXT)) and parsed
 
 
 def test_of_a_checkout_the_source_decides_and_not_the_version(followed):

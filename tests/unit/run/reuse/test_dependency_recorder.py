@@ -61,6 +61,14 @@ def test_a_result_that_may_be_another_next_time_is_not_kept(session, verdict):
     assert Recorder().modules(session, A, make_result(verdict=verdict)) is None
 
 
+@pytest.mark.parametrize("verdict", [Verdict.UNSTABLE, Verdict.HANG])
+def test_a_known_defect_that_hangs_or_differs_from_itself_is_kept(session, verdict):
+    known = make_result(verdict=verdict, expected=True, known="leak")
+    assert Recorder().modules(session, A, known)
+    beyond = make_result(verdict=verdict, expected=False, known="leak")
+    assert Recorder().modules(session, A, beyond) is None
+
+
 @pytest.fixture
 def unloadable(session, monkeypatch, tmp_path):
     """A session whose model could not be loaded by a library in a folder of the test."""
@@ -87,6 +95,12 @@ def test_a_model_that_was_not_tried_or_is_of_another_library_is_not_kept(session
     session.failed = lambda case: True
     session.registry.engines["toy"] = type("Other", (Engine,), {"library": "toy"})
     assert Recorder().modules(session, A, RIGHT) is None
+
+
+def test_a_case_that_ended_its_process_hangs_on_all_of_its_library(session, unloadable):
+    session.failed = lambda case: False
+    crashed = make_result(verdict=Verdict.CRASH)
+    assert list(Recorder().modules(session, A, crashed)) == ["mlx_lm.*"]
 
 
 def test_a_file_that_is_gone_meanwhile_is_never_known(session, tmp_path):

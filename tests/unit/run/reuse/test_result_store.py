@@ -81,7 +81,7 @@ def test_the_key_changes_with_each_part(store, files):
     keys = {store.key(ID, "family", "full"), store.key(ID, "another", "full")}
     keys.add(store.key(ID, "family", "quick"))
     files["lib.cache"] = "2"
-    keys.add(store.key(ID, "family", "full"))
+    keys.add(ResultStore(store.folder).key(ID, "family", "full"))
     assert len(keys) == 4
     assert store.key(CaseId.parse("mlx_lm/gemma/ragged/float32/0"), "family", "full") == ""
 
