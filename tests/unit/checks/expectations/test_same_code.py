@@ -59,14 +59,15 @@ def functions_alone():
 
 
 def test_an_unchanged_file_is_not_parsed_and_a_changed_one_is(followed, monkeypatch):
-    parsed = []
+    parsed, recorded = [], functions_alone()
     functions = same_code._digests_of("mlx_lm/models/cache.py")
     monkeypatch.setattr(same_code, "_digests_of", lambda file: parsed.append(file) or functions)
     whole = {"mlx_lm/models/cache.py": same_code._file_digest("mlx_lm/models/cache.py")}
-    recorded = functions_alone()
-    assert followed(NEXT, recorded=recorded | whole).active(versions(NEXT)) and not parsed
+    assert followed(NEXT, recorded=recorded | whole).active(versions(NEXT))
+    assert not parsed
     elsewhere = {"mlx_lm/models/cache.py": "0" * 12}
-    assert followed(NEXT, recorded=recorded | elsewhere).active(versions(NEXT)) and parsed
+    assert followed(NEXT, recorded=recorded | elsewhere).active(versions(NEXT))
+    assert parsed
 
 
 def test_of_a_checkout_the_source_decides_and_not_the_version(followed):
