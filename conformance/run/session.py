@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from conformance.backend.one_cpu import on_one_cpu
 from conformance.core.errors import MachineError, ModelError
 from conformance.core.failures import failure_of, machine_problem, says_unsupported
 from conformance.core.faults.traits import code_traits
@@ -88,7 +89,8 @@ class Session:
             mark = len(subject.meter)
             self.phases.read(subject.meter)
             leaks = ThreadLeaks()
-            outcome = self._with_leaks(self._judged(subject, case, until, only), leaks)
+            with on_one_cpu():
+                outcome = self._with_leaks(self._judged(subject, case, until, only), leaks)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
             self._keep(subject)
         except Exception as error:

@@ -23,6 +23,7 @@ from conformance.app.pytest_plugin.worker_crashes import (
     traceback_target,
     write_to_real_stderr,
 )
+from conformance.backend.one_cpu import on_one_cpu
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId, CaseResult, encode
 from conformance.report import failure_message, properties
@@ -94,7 +95,7 @@ class CaseItem(SuiteItem):
         started = time.perf_counter()
         error: Exception | None = None
         try:
-            with _watchdog(self):
+            with _watchdog(self), on_one_cpu():
                 result = self.setup_.judged(self._released())
                 result = self.setup_.mended(self.case, result)
         except pytest.fail.Exception as stopped:
