@@ -203,6 +203,10 @@ def _split(
     """The failed schedules behind which can be seen, and the entries that hide the others."""
     bad = [s.name for s in result.schedules if not s.verdict.good]
     bad = [name for name in bad if _verdict(result, name) is not Verdict.UNSUPPORTED]
+    # What is refused beside the defect is refused when it is mended, too.
+    found = (f for f in result.evidence if f.verdict is Verdict.UNSUPPORTED and not f.mended)
+    refused = {finding.schedule for finding in found}
+    bad = [name for name in bad if name not in refused] or bad
     seen, hiding = [], set()
     for name in bad:
         claiming = {entry.id for entry in entries if entry.claims(result.scenario, name)}

@@ -133,11 +133,6 @@ class PoolRecording:
         sizes = {self._names[b.block_hash]: _held_bytes([b.keys, b.values]) for b in kept}
         sizes |= {name: sum(map(_own_bytes, caches)) for name, caches in entries.items()}
         counted = {n: v for n, v in manager.stats_snapshot().items() if isinstance(v, int)}
-        # The library counts too little of caches without a count of their own: it takes the
-        # identities of temporary objects for seen ones (mlx_vlm/models/cache.py:116).
-        if not all(_has_count(cache) for caches in entries.values() for cache in caches):
-            exact = sum(sizes[name] for name in entries)
-            counted |= {"resident_bytes": sum(sizes.values()), "exact_resident_bytes": exact}
         self._calls.append(
             Pooled(
                 call,

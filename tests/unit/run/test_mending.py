@@ -230,6 +230,27 @@ def test_where_the_mended_case_is_refused_the_entry_hides_what_comes_after_it():
     assert (refusal.mended, refusal.known) == (PADDING.id, "")
 
 
+class RefusesManyRows(AttendsToPadding):
+    """Of six rows or more it refuses the third token."""
+
+    def step(self):
+        if len(self.decode) > 5 and len(self.decode[0].produced) > 1:
+            raise Unsupported("GatherMM currently only supports float32")
+        return super().step()
+
+
+def test_a_schedule_that_is_refused_beside_the_defect_is_not_played_again():
+    of_all = entry("padding-attended", "diverged", "early_finish")
+    released, found = play(
+        of_all, mends=[padding_is_masked], engine=RefusesManyRows, scenario="early_finish"
+    )
+    refused = {f.schedule for f in released.evidence if f.verdict is Verdict.UNSUPPORTED}
+    wrong = {s.name for s in released.schedules if s.verdict is Verdict.DIVERGED}
+    assert refused == {"of_eight"} < wrong
+    assert (found.mended.verdict, found.unmended) == (Verdict.EXACT, ())
+    assert set(found.mended.schedules) == wrong - refused
+
+
 def test_only_schedules_whose_entries_all_have_a_mend_are_played():
     of_padding = {"chunked": ("ragged", "long")}
     first = entry("padding-attended", "diverged", "chunked", schedules=of_padding)
