@@ -3,7 +3,8 @@
 mlx_vlm/models/cache.py:116 remembers the ids of what it has looked at. A cache without ``nbytes``
 is counted by its ``state``, a tuple that is made for the question and gone after it: the next
 cache's tuple may get the same id, and counts as nothing. By these bytes the server bounds the
-prefixes that it keeps (mlx_vlm/apc.py:3256), and reports them as ``resident_bytes``. Fixed by keeping what was looked at until the count is done.
+prefixes that it keeps (mlx_vlm/apc.py:3256), and reports them as ``resident_bytes``. Fixed by
+keeping what was looked at until the count is done.
 """
 
 import sys

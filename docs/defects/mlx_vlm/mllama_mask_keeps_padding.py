@@ -3,7 +3,8 @@
 mlx_vlm/generate/ar.py:741 (_unpad_batch_prompts) cuts the padding off the token ids, the embeddings
 and the arguments whose second axis is the prompt. The cross attention masks have the prompt on
 their third axis, ``[1, 1, length, ...]``, and stay as they are: when rows are padded in front
-again, a mask lies over other tokens, and text before an image sees it. Only batch_generate, never the server. Fixed by cutting that axis of these two.
+again, a mask lies over other tokens, and text before an image sees it. Only batch_generate, never
+the server. Fixed by cutting that axis of these two.
 """
 
 import sys
