@@ -15,7 +15,7 @@ class Counting(Clock):
         super().__init__()
         self._window = contextlib.ExitStack()
         # Before 0.31.2 there is none, and then the counts so far are given.
-        window = generator.stats() if hasattr(generator, "stats") else None
+        window: Any = generator.stats() if hasattr(generator, "stats") else None
         known = hasattr(window, "__enter__")
         self._stats: Any = self._window.enter_context(window) if known else None
 
