@@ -137,7 +137,7 @@ class PoolRecording:
             Pooled(
                 call,
                 Prefix(salt, tuple(map(int, tokens))),
-                cut=_can_be_cut(entries.values()),
+                cut=frozenset(name for name, caches in entries.items() if _can_be_cut(caches)),
                 on_disk=manager.disk is not None,
                 file_bytes=_file_bytes(manager.disk) if call in _FINDS else 0,
                 free=tuple(self._names.get(b.block_hash) for b in free),
@@ -171,6 +171,6 @@ def _file_bytes(disk: Any) -> int:
     return sum(int(file.stat().st_size) for file in files if file.suffix == disk.SUFFIX)
 
 
-def _can_be_cut(snapshots: Iterable[Sequence[Any]]) -> bool:
-    """Whether the caches of all of them are plain keys and values."""
-    return all(type(cache).__name__ == "KVCache" for caches in snapshots for cache in caches)
+def _can_be_cut(snapshot: Sequence[Any]) -> bool:
+    """Whether its caches are plain keys and values."""
+    return all(type(cache).__name__ == "KVCache" for cache in snapshot)
