@@ -141,7 +141,7 @@ class Rules:
         most = len(call.prefix.tokens) - 1
         best, count = None, call.least
         for kept in self.snapshots:
-            shared = self._shared(kept, call.prefix, most, cut=call.cut)
+            shared = self._shared(kept, call.prefix, most, cut=kept in call.cut)
             if shared > count:
                 best, count = kept, shared
         if best is not None:

@@ -63,6 +63,9 @@ def _wrong(trace: Trace, said: Counted) -> Iterator[_Wrong]:
     events = sum(len(step.output.events) for step in trace.steps)
     if said.outputs.tokens != events:
         yield "", "output tokens", f"{said.outputs.tokens}", f"{events}"
+    decoded = sum(bool(step.output.events) for step in trace.steps)
+    if said.steps not in (None, decoded):
+        yield "", "steps of decoding", f"{said.steps}", f"{decoded}"
     yield from _times("", "prefill", said.prompts, said.wall, busy=bool(done))
     yield from _times("", "decoding", said.outputs, said.wall, busy=bool(events))
     both = (said.prompts.seconds or 0.0) + (said.outputs.seconds or 0.0)

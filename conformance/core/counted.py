@@ -62,6 +62,7 @@ class Counted:
         ended: each report of a prefill's end, in order; ``None`` if there are no such reports.
         last_left_out: whether the last token of a prompt is not among those of prefills, as it is
             fed in a decode step.
+        steps: of decoding, each of which gives tokens; ``None`` where it does not say.
     """
 
     prompts: Pace
@@ -70,3 +71,4 @@ class Counted:
     wall: float
     ended: tuple[PromptCount, ...] | None = None
     last_left_out: bool = False
+    steps: int | None = None

@@ -42,7 +42,7 @@ class Pooled:
         nbytes: of the arrays that were to be kept.
         block_bytes: of these, for each whole block.
         most: the bytes that may be kept.
-        cut: whether snapshots can be cut at the end of any block.
+        cut: the snapshots that can be cut at the end of any block.
         on_disk: whether what is kept is written to files, too.
         released: the blocks that are held once less, in that order.
         free: the places of the pool for blocks that nobody holds, the next to be used first; an
@@ -61,7 +61,7 @@ class Pooled:
     nbytes: int = 0
     block_bytes: int = 0
     most: int = 0
-    cut: bool = False
+    cut: frozenset[Prefix] = frozenset()
     on_disk: bool = False
     released: tuple[Prefix, ...] = ()
     free: tuple[Prefix | None, ...] = ()

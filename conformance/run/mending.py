@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -83,6 +83,10 @@ class Mending:
             return result
         start = time.perf_counter()
         findings = self._findings(case, plan)
+        if worst(findings) is Verdict.UNSUPPORTED and (
+            left := _without_refused(plan, result, entries)
+        ):
+            plan, findings = left, self._findings(case, left)
         defects, schedules = plan.defects, plan.schedules
         marked = [msgspec.structs.replace(f, mended=", ".join(defects)) for f in findings]
         if worst(findings) is Verdict.UNSUPPORTED:
@@ -94,6 +98,7 @@ class Mending:
             )
         return msgspec.structs.replace(
             result,
+            unmended=plan.hiding,
             evidence=(*result.evidence, *(f for f in marked if not f.verdict.good)),
             mended=MendedResult(
                 worst(findings), defects, schedules, round(time.perf_counter() - start, 4)
@@ -108,7 +113,8 @@ class Mending:
         if result.mended is None and plan.defects:
             return result.unmended == plan.hiding_if_refused
         defects = result.mended.defects if result.mended else ()
-        return (plan.defects, plan.hiding) == (defects, result.unmended)
+        left = _without_refused(plan, result, entries) or plan
+        return plan.defects == defects and result.unmended in {plan.hiding, left.hiding}
 
     def mend_for(self, entry: Defect, family: str) -> Mend | None:
         """The entry's mend, where the installed functions are those that were diagnosed."""
@@ -215,16 +221,38 @@ def _split(
     return tuple(seen), tuple(sorted(hiding))
 
 
+def _without_refused(plan: _Plan, result: CaseResult, entries: Sequence[Defect]) -> _Plan | None:
+    """The plan without schedules that are refused as released, too; ``None`` if none are left."""
+    refused = _refused(result)
+    left = tuple(name for name in plan.schedules if name not in refused)
+    if not left:
+        return None
+    claiming = {entry.id for entry in entries if _claims_any(entry, result, left)}
+    hiding = tuple(sorted({*plan.hiding, *(plan.shown - claiming)}))
+    shown = plan.shown & claiming
+    return replace(plan, schedules=left, hiding=hiding, shown=shown, seen=frozenset())
+
+
+def _refused(result: CaseResult) -> set[str]:
+    """The schedules that the library refuses as released, perhaps beside a defect."""
+    found = (f for f in result.evidence if f.verdict is Verdict.UNSUPPORTED and not f.mended)
+    return {finding.schedule for finding in found}
+
+
 def _cheapest(
     result: CaseResult, entries: Sequence[Defect], failed: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Of the failed schedules for each entry the one that took least; some serve several."""
-    seconds = {schedule.name: schedule.seconds for schedule in result.schedules}
+    """Of the failed schedules for each entry the one that took least; some serve several.
+
+    One that is also refused only if there is no other.
+    """
+    refused = _refused(result)
+    cost = {s.name: (s.name in refused, s.seconds) for s in result.schedules}
     chosen: list[str] = []
     for entry in entries:
         claimed = [name for name in failed if entry.claims(result.scenario, name)]
         if claimed and not set(claimed) & set(chosen):
-            chosen.append(min(claimed, key=seconds.__getitem__))
+            chosen.append(min(claimed, key=cost.__getitem__))
     return tuple(name for name in failed if name in chosen)
 
 

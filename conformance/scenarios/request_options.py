@@ -9,7 +9,7 @@ from msgspec.structs import replace as replace_fields
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Probe, Request, Schedule
+from conformance.core.schedule import Arrival, Probe, Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import engine_sampling
@@ -33,7 +33,8 @@ _SAMPLING = frozenset({Capability.SAMPLERS, Capability.LATE_JOIN})
 # Invalid calls that are made together; those not listed are bad batch sizes.
 _PROBE_GROUPS = {
     "mismatched_lists": ("mismatched_",),
-    "bad_requests": ("empty_", "zero_max", "negative_max", "sampler_"),
+    "bad_requests": ("empty_", "zero_max", "negative_max"),
+    "bad_samplers": ("sampler_",),
     "unknown_uid": ("unknown_",),
     "bad_sizes": ("zero_completion", "negative_prefill", "zero_prefill"),
 }
@@ -175,23 +176,36 @@ def _invalid(brief: Brief) -> list[Schedule]:
     schedules = []
     for name, prefixes in _PROBE_GROUPS.items():
         kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]
-        rows: list[Request] = [
-            text_request(brief, "a", SHORT, max_tokens=4),
-            text_request(brief, "b", TWO, max_tokens=3),
-            text_request(brief, "c", TWO, variant=1, max_tokens=2),
-        ]
-        after = together(
-            text_request(brief, "next", SHORT, variant=1, max_tokens=2), when=gone("b")
-        )
+        arrivals = _alike(brief) if name == "bad_samplers" else _ragged(brief)
+        if not kinds:
+            continue
         schedules.append(
             Schedule(
                 name,
-                (together(*rows), after),
+                arrivals,
                 probes=tuple(Probe(kind, produced("a", 1)) for kind in kinds),
                 options=EngineOptions(prefill_batch_size=2, completion_batch_size=2),
             )
         )
     return [*schedules, _fewer_slots(brief)]
+
+
+def _ragged(brief: Brief) -> tuple[Arrival, ...]:
+    rows: list[Request] = [
+        text_request(brief, "a", SHORT, max_tokens=4),
+        text_request(brief, "b", TWO, max_tokens=3),
+        text_request(brief, "c", TWO, variant=1, max_tokens=2),
+    ]
+    after = together(text_request(brief, "next", SHORT, variant=1, max_tokens=2), when=gone("b"))
+    return together(*rows), after
+
+
+def _alike(brief: Brief) -> tuple[Arrival, ...]:
+    """Without padding, as a refused sampler harms what shares random numbers, not columns."""
+    rows = [
+        text_request(brief, name, SHORT, variant=n, max_tokens=3) for n, name in enumerate("ab")
+    ]
+    return (together(*rows),)
 
 
 def _fewer_slots(brief: Brief) -> Schedule:

@@ -10,6 +10,7 @@ from miniatures.choosing import Chooser
 PROBES = (
     "mismatched_samplers",
     "empty_prompt",
+    "sampler_top_k_of_all",
     "unknown_uid",
     "zero_completion_batch",
 )

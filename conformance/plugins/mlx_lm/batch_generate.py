@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 from mlx_lm.generate import batch_generate
 
+from conformance.core.counted import Clock, Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
-from conformance.plugins.mlx_lm.claims import counts
+from conformance.plugins.mlx_lm.counting import counted
 
 # The function uses a tokenizer only for its stop tokens and to decode its output.
 _TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(map(str, tokens)))
@@ -40,6 +41,8 @@ class MlxLmBatchGenerate(Engine):
         self._options = options
         self._queued: list[Submission] = []
         self._caches: dict[str, Any] = {}
+        self._clock = Clock()
+        self._stats: Any = None
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """Queued until the next step."""
@@ -52,21 +55,26 @@ class MlxLmBatchGenerate(Engine):
             return StepOutput()
         requests = [s.request for s in submissions]
         caches = [s.prefix for s in submissions]
-        response: Any = batch_generate(
-            self._model,
-            _TOKENIZER,
-            [list(r.prompt) for r in requests],
-            prompt_caches=caches if any(c is not None for c in caches) else None,
-            max_tokens=[r.max_tokens for r in requests],
-            return_prompt_caches=True,
-            return_token_ids=True,
-            return_logprobs=True,
-            prefill_step_size=self._options.prefill_step_size,
-            prefill_batch_size=self._options.prefill_batch_size,
-            completion_batch_size=self._options.completion_batch_size,
-            max_kv_size=self._options.max_kv_size,
-            **compat.defaults(self._options),
-        )
+        response: Any
+        with self._clock.measured():
+            response = batch_generate(
+                self._model,
+                _TOKENIZER,
+                [list(r.prompt) for r in requests],
+                prompt_caches=caches if any(c is not None for c in caches) else None,
+                max_tokens=[r.max_tokens for r in requests],
+                return_prompt_caches=True,
+                return_token_ids=True,
+                return_logprobs=True,
+                prefill_step_size=self._options.prefill_step_size,
+                prefill_batch_size=self._options.prefill_batch_size,
+                completion_batch_size=self._options.completion_batch_size,
+                max_kv_size=self._options.max_kv_size,
+                **compat.defaults(self._options),
+            )
+        before, self._stats = self._stats, response.stats
+        if hasattr(before, "__iadd__"):
+            self._stats += before
         events = []
         outputs = zip(requests, response.token_ids, response.logprobs, strict=True)
         for request, tokens, logprobs in outputs:
@@ -82,11 +90,7 @@ class MlxLmBatchGenerate(Engine):
             ]
         for request, cache in zip(requests, response.caches, strict=True):
             self._caches[request.request_id] = cache
-        processed = {r.request_id: len(r.prompt) for r in requests}
-        # The last token of a prompt counts as one that decoding begins with.
-        prompts = sum(processed.values()) - len(requests)
-        claims = counts(response.stats, prompts=prompts, tokens=len(events))
-        return StepOutput(tuple(events), processed, claims=claims)
+        return StepOutput(tuple(events), {r.request_id: len(r.prompt) for r in requests})
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """Only before the call: the function cannot be interrupted."""
@@ -95,6 +99,10 @@ class MlxLmBatchGenerate(Engine):
     def close(self) -> None:
         """Nothing is left after the call."""
         self._caches.clear()
+
+    def counted(self) -> Counted | None:
+        """Of all calls."""
+        return counted(self._stats, self._clock.seconds)
 
     def stages(self) -> Mapping[str, Stage]:
         """All requests before the call are queued."""

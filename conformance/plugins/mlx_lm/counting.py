@@ -14,21 +14,27 @@ class Counting(Clock):
     def __init__(self, generator: Any) -> None:
         super().__init__()
         self._window = contextlib.ExitStack()
-        window = generator.stats()
-        # Releases before gave the counts so far, and others before these counted no steps.
+        # Before 0.31.2 there is none, and then the counts so far are given.
+        window: Any = generator.stats() if hasattr(generator, "stats") else None
         known = hasattr(window, "__enter__")
         self._stats: Any = self._window.enter_context(window) if known else None
 
     def counted(self) -> Counted | None:
         """The statistics until now, which end with it; ``None`` of a release without them."""
         self._window.close()
-        stats = self._stats
-        if stats is None or not hasattr(stats, "decode_time"):
-            return None
-        return Counted(
-            Pace(stats.prompt_tokens, stats.prompt_time, stats.prompt_tps),
-            Pace(stats.generation_tokens, stats.decode_time, stats.decode_tps),
-            stats.peak_memory,
-            self.seconds,
-            last_left_out=True,  # mlx_lm/generate.py:1884 counts what PromptProcessingBatch feeds
-        )
+        steps = getattr(self._stats, "generation_steps", None)
+        return counted(self._stats, self.seconds, steps)
+
+
+def counted(stats: Any, wall: float, steps: int | None = None) -> Counted | None:
+    """``BatchStats`` of the library; ``None`` of a release that counts less."""
+    if not hasattr(stats, "decode_time"):
+        return None
+    return Counted(
+        Pace(stats.prompt_tokens, stats.prompt_time, stats.prompt_tps),
+        Pace(stats.generation_tokens, stats.decode_time, stats.decode_tps),
+        stats.peak_memory,
+        wall,
+        last_left_out=True,  # mlx_lm/generate.py:1884 counts what PromptProcessingBatch feeds
+        steps=steps,
+    )

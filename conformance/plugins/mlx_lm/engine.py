@@ -120,17 +120,14 @@ class MlxLmEngine(Engine):
     def step(self) -> StepOutput:
         """One ``next()``: a decode step for the rows that decode, then one piece of prefill."""
         with self._counting.measured():
-            prompt_responses, responses = self._claims.next()
+            prompt_responses, responses = self._generator.next()
         processed: dict[str, int] = {}
-        before_decoding = 0
         for response in prompt_responses:
             done = response.progress[0]
             name = self._name(response.uid)
             more = done - self._progress.get(response.uid, 0)
             processed[name] = processed.get(name, 0) + more
-            ended = getattr(response, "end_of_prompt", False)
-            before_decoding += 0 if ended else more
-            if ended:
+            if getattr(response, "end_of_prompt", False):
                 self._claims.ends(response)
             self._progress[response.uid] = done
         reused = {
@@ -142,7 +139,6 @@ class MlxLmEngine(Engine):
             self._prefix_cache.store_segments(self._generator, prompt_responses)
             self._prefix_cache.store_finished(responses)
             self._claims.live_bytes()
-        self._claims.prompt_tokens(before_decoding)
         self._claims.rows(self._options)
         for sampler in self._shared_samplers.values():
             self._claims.drawn(sampler)

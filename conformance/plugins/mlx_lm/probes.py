@@ -29,15 +29,7 @@ def _construct(**options: Any) -> Callable[[BatchGenerator], object]:
 
 def _draw(**options: Any) -> Callable[[BatchGenerator], object]:
     """A sampler's filters say what they refuse when they are called."""
-
-    def draw(_: BatchGenerator) -> object:
-        try:
-            return sample_utils.make_sampler(temp=1.0, **options)(mx.zeros((2, _VOCAB)))
-        finally:
-            # What is raised while mx.compile traces leaves mx.random.state unusable.
-            mx.random.seed(0)
-
-    return draw
+    return lambda _: sample_utils.make_sampler(temp=1.0, **options)(mx.zeros((2, _VOCAB)))
 
 
 PROBES: Mapping[str, Callable[[BatchGenerator], object]] = {
@@ -70,4 +62,22 @@ PROBES: Mapping[str, Callable[[BatchGenerator], object]] = {
 
 def probe(generator: BatchGenerator, kind: str) -> ProbeResult:
     """Make the invalid call ``kind`` on a working generator; what it changed is in the result."""
-    return watched(kind, lambda: PROBES[kind](generator), lambda: digest(generator))
+    try:
+        return watched(kind, lambda: PROBES[kind](generator), lambda: _state(generator))
+    finally:
+        if not _can_draw():  # it has been seen; what follows draws random numbers, too
+            mx.random.seed(0)
+
+
+def _state(generator: BatchGenerator) -> dict[str, Any]:
+    drawn = "can be drawn" if _can_draw() else "can be drawn no more"
+    return digest(generator) | {"random numbers": drawn}
+
+
+def _can_draw() -> bool:
+    """Whether the state that all samplers share holds what can be computed."""
+    try:
+        mx.eval(mx.random.state)
+    except RuntimeError:
+        return False
+    return True

@@ -276,7 +276,7 @@ class MlxVlmEngine(Engine):
         return next(uid for uid, name in self._ids.items() if name == request_id)
 
     def _event(self, response: Any) -> TokenEvent:
-        reason = response.finish_reason
+        reason, said = response.finish_reason, response.token_logprob
         # A draft's verification may end a request without a token.
         token = int(response.token) if response.token is not None else NO_TOKEN
         # An unknown uid is not hidden: the protocol check reports it.
@@ -287,8 +287,7 @@ class MlxVlmEngine(Engine):
             request_id=name,
             token=token,
             logprobs=_row(response.top_logprobs),
-            # With a drafter the library reports 0 for every token.
-            token_logprob=float(response.token_logprob) if self._draft_editor is None else None,
+            token_logprob=float(said) if said is not None else None,
             finish_reason=FinishReason(reason) if reason is not None else None,
         )
 

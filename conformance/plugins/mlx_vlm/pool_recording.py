@@ -133,16 +133,11 @@ class PoolRecording:
         sizes = {self._names[b.block_hash]: _held_bytes([b.keys, b.values]) for b in kept}
         sizes |= {name: sum(map(_own_bytes, caches)) for name, caches in entries.items()}
         counted = {n: v for n, v in manager.stats_snapshot().items() if isinstance(v, int)}
-        # The library counts too little of caches without a count of their own: it takes the
-        # identities of temporary objects for seen ones (mlx_vlm/models/cache.py:116).
-        if not all(_has_count(cache) for caches in entries.values() for cache in caches):
-            exact = sum(sizes[name] for name in entries)
-            counted |= {"resident_bytes": sum(sizes.values()), "exact_resident_bytes": exact}
         self._calls.append(
             Pooled(
                 call,
                 Prefix(salt, tuple(map(int, tokens))),
-                cut=_can_be_cut(entries.values()),
+                cut=frozenset(name for name, caches in entries.items() if _can_be_cut(caches)),
                 on_disk=manager.disk is not None,
                 file_bytes=_file_bytes(manager.disk) if call in _FINDS else 0,
                 free=tuple(self._names.get(b.block_hash) for b in free),
@@ -176,6 +171,6 @@ def _file_bytes(disk: Any) -> int:
     return sum(int(file.stat().st_size) for file in files if file.suffix == disk.SUFFIX)
 
 
-def _can_be_cut(snapshots: Iterable[Sequence[Any]]) -> bool:
-    """Whether the caches of all of them are plain keys and values."""
-    return all(type(cache).__name__ == "KVCache" for caches in snapshots for cache in caches)
+def _can_be_cut(snapshot: Sequence[Any]) -> bool:
+    """Whether its caches are plain keys and values."""
+    return all(type(cache).__name__ == "KVCache" for cache in snapshot)

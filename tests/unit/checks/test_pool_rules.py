@@ -112,3 +112,18 @@ def test_no_blocks_are_looked_for_where_snapshots_are_kept():
     lookup = Pooled(PoolCall.FIND, ONE, snapshots=(wide,), **free)
     assert findings(snapshot) == []
     assert findings(snapshot, lookup)[0][0].startswith("blocks are looked for")
+
+
+def test_each_snapshot_is_cut_by_itself():
+    """A batch may give plain caches back where a row that was alone kept its model's own kind."""
+    rules = Rules(PrefixCaching(block_size=4))
+    other = Prefix(0, (9, *LONG[1:]))
+    for prefix in (Prefix(0, LONG), other):
+        rules.play(Pooled(PoolCall.KEEP_SNAPSHOT, prefix, nbytes=1, most=9))
+    found = [
+        rules.play(
+            Pooled(PoolCall.FIND_SNAPSHOT, Prefix(0, kept.tokens[:18]), cut=frozenset({other}))
+        )
+        for kept in (Prefix(0, LONG), other)
+    ]
+    assert found == [0, 16]

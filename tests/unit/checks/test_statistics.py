@@ -22,8 +22,14 @@ def right(script):
         PromptCount(r.request_id, Pace(len(r.prompt), 0.5, len(r.prompt) / 0.5)) for r in requests
     ]
     prompt = sum(len(r.prompt) for r in requests)
+    decoded = sum(bool(moment.events) for moment in moments)
     return Counted(
-        Pace(prompt, 0.5, prompt / 0.5), Pace(events, 1.0, float(events)), 2.0, 2.0, tuple(reports)
+        Pace(prompt, 0.5, prompt / 0.5),
+        Pace(events, 1.0, float(events)),
+        2.0,
+        2.0,
+        tuple(reports),
+        steps=decoded,
     )
 
 
@@ -67,6 +73,7 @@ def in_report(**fields):
         (changed("outputs", seconds=-1.0, rate=None), "seconds of decoding: -1"),
         (changed("outputs", seconds=1.9, rate=None), "seconds of prefill and decoding: 2.4"),
         (changed("prompts", rate=5.0), "tokens per second of prefill: 5"),
+        (lambda c: dataclasses.replace(c, steps=c.steps + 1), "steps of decoding: "),
         (lambda c: dataclasses.replace(c, peak=0.0), "GB of memory at the peak: 0.0"),
         (lambda c: dataclasses.replace(c, peak=2e9), "GB of memory at the peak: 2000000000.0"),
         (lambda c: dataclasses.replace(c, ended=c.ended[1:]), "reports of its prefill's end: 0"),

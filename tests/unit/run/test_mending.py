@@ -230,6 +230,42 @@ def test_where_the_mended_case_is_refused_the_entry_hides_what_comes_after_it():
     assert (refusal.mended, refusal.known) == (PADDING.id, "")
 
 
+class RefusesManyRows(AttendsToPadding):
+    """Of six rows or more it refuses the third token."""
+
+    def step(self):
+        if len(self.decode) > 5 and len(self.decode[0].produced) > 1:
+            raise Unsupported("GatherMM currently only supports float32")
+        return super().step()
+
+
+def test_a_schedule_that_is_refused_beside_the_defect_is_not_played_again():
+    of_all = entry("padding-attended", "diverged", "early_finish")
+    released, found = play(
+        of_all, mends=[padding_is_masked], engine=RefusesManyRows, scenario="early_finish"
+    )
+    refused = {f.schedule for f in released.evidence if f.verdict is Verdict.UNSUPPORTED}
+    wrong = {s.name for s in released.schedules if s.verdict is Verdict.DIVERGED}
+    assert refused == {"of_eight"} < wrong
+    assert (found.mended.verdict, found.unmended) == (Verdict.EXACT, ())
+    assert set(found.mended.schedules) == wrong - refused
+    quick = {"mends": [padding_is_masked], "engine": RefusesManyRows, "scenario": "early_finish"}
+    _, found = play(of_all, **quick, tier=Tier("quick", {}))
+    assert found.mended.verdict is Verdict.EXACT
+    assert len(found.mended.schedules) == 1
+    assert not refused & {*found.mended.schedules}
+
+
+def test_an_entry_about_nothing_but_what_is_refused_hides_it():
+    eight = {"early_finish": ("of_eight",)}
+    many = entry("many-rows", "diverged", "early_finish", schedules=eight)
+    rest = {"early_finish": ("early_finish", "stop_tokens")}
+    few = entry("padding-attended", "diverged", "early_finish", schedules=rest)
+    both = dataclasses.replace(padding_is_masked, defects=(few.id, many.id))
+    _, found = play(many, few, mends=[both], engine=RefusesManyRows, scenario="early_finish")
+    assert (found.mended.verdict, found.unmended) == (Verdict.EXACT, (many.id,))
+
+
 def test_only_schedules_whose_entries_all_have_a_mend_are_played():
     of_padding = {"chunked": ("ragged", "long")}
     first = entry("padding-attended", "diverged", "chunked", schedules=of_padding)

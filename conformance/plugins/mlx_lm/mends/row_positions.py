@@ -9,9 +9,10 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from mlx_lm.models import cache as caches
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, replace, together, wrap
+from conformance.core.faults.patching import Patch, Right, before, replace, together, wrap
 from conformance.core.mends import mend
 
 
@@ -22,17 +23,34 @@ def _of_rows(offset: Any) -> bool:
 
 @mend("dynamic-ntk-vector-offset", "reference-dynamic-ntk-vector-offset")
 def dynamic_ntk_has_a_base_for_each_row(hits: Hits) -> Patch:
-    """The base of dynamic NTK follows from each row's own position."""
+    """The base of dynamic NTK follows from each row's own length, without the padding behind it."""
     rope_utils = importlib.import_module("mlx_lm.models.rope_utils")
+    scope = threading.local()  # where the rows of a padded prefill end
+
+    def prepared(cache: Any, *, lengths: Any = None, **_: Any) -> None:
+        scope.ends = None if lengths is None else (cache.offset + mx.array(lengths)).tolist()
+
+    def finalized(_: Any) -> None:
+        scope.ends = None
 
     def call(right: Right, self: Any, x: mx.array, offset: Any = 0) -> mx.array:
         if not _of_rows(offset):
             return right(self, x, offset)  # type: ignore[no-any-return]
         hits.hit()
-        rows = enumerate(offset.tolist())
-        return mx.concatenate([right(self, x[row : row + 1], at) for row, at in rows])
+        starts, columns = offset.tolist(), x.shape[2]
+        ends = getattr(scope, "ends", None) or [start + columns for start in starts]
+        found = []
+        for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            own = max(0, min(columns, end - start))
+            tokens, padding = x[row : row + 1, :, :own], x[row : row + 1, :, own:]
+            found.append(mx.concatenate([right(self, tokens, start), padding], axis=2))
+        return mx.concatenate(found)
 
-    return wrap(rope_utils.DynamicNTKScalingRoPE, "__call__", call)
+    return together(
+        before(caches.BatchKVCache, "prepare", prepared),
+        before(caches.BatchKVCache, "finalize", finalized),
+        wrap(rope_utils.DynamicNTKScalingRoPE, "__call__", call),
+    )
 
 
 @mend("gpt-bigcode-vector-offset", "reference-gpt-bigcode-vector-offset")

@@ -31,7 +31,7 @@ Rows: TypeAlias = list[dict[str, Any]]
     "media-arrays-over-rows-labels",
     "media-arrays-over-rows-sounds",
     "deepseek-vl-v2-arrays-over-rows",
-    # Behind it is a defect that has no mend.
+    # Behind it is phi4mm-adapters-of-last-request, which has no mend.
     except_families=("phi4mm_adapters",),
 )
 def consumed_arrays_are_left_out(hits: Hits) -> Patch:

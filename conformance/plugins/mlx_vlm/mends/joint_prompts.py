@@ -17,9 +17,7 @@ _utils: Any = importlib.import_module("mlx_vlm.utils")
 _ONE_PROMPT = ("granite4_vision", "granite_vision", "llava_next", "paligemma")
 
 
-# With its own image the shorter of two rows of mllama is still 2.45 nats off, in `one_size`: what
-# is wrong there is not known.
-@mend("joint-images-of-first-prompt", "joint-images-refused", except_families=("mllama",))
+@mend("joint-images-of-first-prompt", "joint-images-refused")
 def each_prompt_has_its_images(hits: Hits) -> Patch:
     """The processor is given a list of images for each prompt."""
 

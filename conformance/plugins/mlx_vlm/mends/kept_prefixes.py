@@ -1,4 +1,4 @@
-"""Defects of quantized prefixes: of blocks, and of several rows."""
+"""Defects of kept prefixes: of quantized blocks, of several rows, and of their bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, after, replace, together
+from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.core.mends import mend
 
 _apc: Any = importlib.import_module("mlx_vlm.apc")
@@ -88,3 +88,18 @@ def rows_of_turboquant_are_prepared(hits: Hits) -> Patch:
 
     owner = _turboquant.BatchTurboQuantKVCache
     return together(replace(owner, "prepare", prepare), replace(owner, "finalize", finalize))
+
+
+@mend("apc-bytes-of-temporary-objects")
+def what_is_counted_stays_alive(hits: Hits) -> Patch:
+    """What was counted lives until the count is done, so that no other object gets its id."""
+
+    def count(right: Right, value: Any, seen: set[Any] | None = None) -> Any:
+        seen = set() if seen is None else seen
+        if value is not None:
+            hits.hit()
+            seen.add(lambda: value)  # holds it, whether or not it has a hash
+        return right(value, seen)
+
+    # Who imported the function before calls this one for what is within.
+    return wrap(_caches, "cache_nbytes", count)

@@ -157,6 +157,25 @@ def rows_are_joined_with_their_images(hits: Hits) -> Patch:
     )
 
 
+@mend("mllama-mask-keeps-padding")
+def masks_lose_the_padding_of_their_prompt(hits: Hits) -> Patch:
+    """Where the processor's padding is cut off a prompt, it is cut off the prompt's masks, too."""
+
+    def unpadded(made: Any, _: Any, attention_mask: Any, *__: Any) -> Any:
+        for row, (prompt, kwargs) in enumerate(zip(*made, strict=True)):
+            for name in _NAMES[1:]:
+                mask = kwargs.get(name)
+                if mask is None or attention_mask is None or mask.shape[2] == len(prompt):
+                    continue
+                hits.hit()
+                start = attention_mask[row].tolist().index(1)
+                kwargs[name] = mask[:, :, start : start + len(prompt)]
+        return made
+
+    generate = importlib.import_module("mlx_vlm.generate.ar")
+    return after(generate, "_unpad_batch_prompts", unpadded)
+
+
 def _last(mask: Any) -> Any:
     """What the last token may attend to."""
     return mask[:, :, -1:]

@@ -99,26 +99,30 @@ def what_is_not_filled_is_stored_so(hits: Hits) -> Patch:
 def chunked_caches_merge_what_they_hold(hits: Hits) -> Patch:
     """A cache of chunked attention is merged with what it holds, at the columns of its tokens."""
 
+    def merge(right: Right, self: Any, rows: Sequence[Any], lengths: Any) -> Any:
+        if not all(isinstance(row, _caches.ChunkedKVCache) for row in rows):
+            return right(self, rows, lengths)
+        hits.hit()
+        return merged_chunks(rows)
+
+    return wrap(_caches.ChunkedKVCache, "prefix_cache_merge", merge)
+
+
+def merged_chunks(rows: Sequence[Any]) -> Any:
+    """Caches of chunked attention as one of a batch; what each holds is at its tokens' columns."""
+
     def plain(row: Any) -> Any:
         cache = _caches.KVCache()
         if row.keys is None:
             return cache
         # What was cut off in front is in chunks that no later token attends to.
-        pad, held = (
-            [(0, 0), (0, 0), (row.start_position, 0), (0, 0)],
-            row.offset - row.start_position,
-        )
+        held = row.offset - row.start_position
+        pad = [(0, 0), (0, 0), (row.start_position, 0), (0, 0)]
         cache.keys, cache.values = (mx.pad(s[:, :, :held], pad) for s in (row.keys, row.values))
         cache.offset = row.offset
         return cache
 
-    def merge(right: Right, self: Any, rows: Sequence[Any], lengths: Any) -> Any:
-        if not all(isinstance(row, _caches.ChunkedKVCache) for row in rows):
-            return right(self, rows, lengths)
-        hits.hit()
-        return _caches.BatchKVCache.merge([plain(row) for row in rows])
-
-    return wrap(_caches.ChunkedKVCache, "prefix_cache_merge", merge)
+    return _caches.BatchKVCache.merge([plain(row) for row in rows])
 
 
 @mend("apc-checkpoint-inside-image")

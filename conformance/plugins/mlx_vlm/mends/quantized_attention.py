@@ -88,8 +88,7 @@ def cross_attention_leaves_the_cache_alone(hits: Hits) -> Patch:
     )
 
 
-# The mends of florence2's and nemotron_parse's batches are for batches alone, and this one is for
-# the single stream, too: with both florence2's decoder crashes, and nemotron_parse's is wrong.
+# The mends of florence2's and nemotron_parse's batches are for plain caches: the entry says more.
 @mend(
     "turboquant-keys-taken-for-arrays",
     single_stream=True,

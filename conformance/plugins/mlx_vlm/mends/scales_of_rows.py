@@ -11,6 +11,7 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.mends.prefix_cache import merged_chunks
 
 
 def _language(family: str) -> Any:
@@ -55,7 +56,7 @@ def queries_are_scaled_by_their_row(hits: Hits) -> Patch:
     "llama4-chunks-of-columns-images",
 )
 def chunks_are_of_rows(hits: Hits) -> Patch:
-    """The chunks' mask and the queries' scale are each row's own."""
+    """The chunks' mask and the queries' scale are each row's own; any row can be joined."""
     module = _language("llama4")
     call = threading.local()
 
@@ -91,7 +92,10 @@ def chunks_are_of_rows(hits: Hits) -> Patch:
             queries = (queries * call.scales).astype(queries.dtype)
         return right(queries, *args, **options)
 
+    chunked = importlib.import_module("mlx_vlm.models.cache").ChunkedKVCache
     return together(
+        # The cache of a row that was prefilled alone, which the generator refuses to join.
+        replace(chunked, "merge", staticmethod(merged_chunks)),
         wrap(module.LlamaModel, "__call__", model),
         wrap(module.LlamaModel, "create_chunked_attention_mask", mask),
         wrap(module.Attention, "__call__", attention),

@@ -1,4 +1,4 @@
-"""Samplers and logits processors that see other rows, or not all of their own row."""
+"""Samplers and processors that see other rows, or not all of their own; what is said of tokens."""
 
 from __future__ import annotations
 
@@ -36,3 +36,16 @@ def processors_see_the_prefix(hits: Hits) -> Patch:
                 self._token_context[row] = list(meta["full_input_ids"])
 
     return after(compat.generation().PromptProcessingBatch, "__init__", made)
+
+
+@mend("drafted-tokens-without-logprob")
+def what_is_not_computed_is_not_said(hits: Hits) -> Patch:
+    """Nothing is said of the probability of tokens of a draft, as it is not computed."""
+
+    def unsaid(responses: Any, _: Any) -> Any:
+        for response in responses:
+            hits.hit()
+            response.token_logprob = None
+        return responses
+
+    return after(compat.generation().SpeculativeGenerationBatch, "next", unsaid)

@@ -84,3 +84,13 @@ def test_all_rows_get_the_sampler_and_processors_of_the_options(model):
         tokens = tuple(e.token for e in events if e.request_id == row.request_id)
         assert tokens == solo(model, row).tokens
     assert solo(model, rows[0]).tokens != solo(model, LONG).tokens
+
+
+def test_the_statistics_are_those_of_all_calls(engine):
+    for request in (LONG, SHORT):
+        engine.insert([Submission(request)])
+        engine.step()
+    found = engine.counted()
+    assert found.prompts.tokens == len(LONG.prompt) + len(SHORT.prompt) - 2
+    assert found.outputs.tokens == LONG.max_tokens + SHORT.max_tokens
+    assert 0 < found.prompts.seconds + found.outputs.seconds <= found.wall

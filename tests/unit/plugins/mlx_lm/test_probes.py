@@ -1,5 +1,8 @@
 """Probes: what was raised is kept, and what changed is named."""
 
+from functools import partial
+
+import mlx.core as mx
 import pytest
 
 from conformance.core.engine_options import EngineOptions
@@ -47,6 +50,20 @@ def test_a_refusal_after_half_of_the_work(generator, monkeypatch):
     found = probes.probe(generator, "planted")
     assert found.error == "KeyError: 'x'"
     assert found.changed == ("uid counter: 2 became 4",)
+
+
+def test_random_numbers_that_cannot_be_drawn_any_more_are_named_and_then_put_right(
+    generator, monkeypatch
+):
+    @partial(mx.compile, inputs=mx.random.state)
+    def refuse(_):
+        raise ValueError("out of range")
+
+    planted(monkeypatch, lambda _: refuse(mx.zeros(1)))
+    found = probes.probe(generator, "planted")
+    assert found.error == "ValueError: out of range"
+    assert found.changed == ("random numbers: can be drawn became can be drawn no more",)
+    assert mx.random.uniform().item() < 1
 
 
 @pytest.mark.parametrize("kind", sorted(probes.PROBES))

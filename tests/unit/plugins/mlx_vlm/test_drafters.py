@@ -6,8 +6,10 @@ from miniatures.vision import findings, load_subject
 from mlx_vlm.speculative import dflash
 
 from conformance.core.engine_options import Drafting
+from conformance.core.faults.declaration import Hits
 from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
+from conformance.plugins.mlx_vlm.mends.tokens_chosen import what_is_not_computed_is_not_said
 from conformance.scenarios.speculative import SPECULATIVE
 
 TEXT = (1, 100)
@@ -25,6 +27,13 @@ class Drafter:
 @pytest.fixture(scope="module")
 def lfm2():
     return load_subject("lfm2")
+
+
+@pytest.fixture
+def mended():
+    """Drafted tokens are not said to be certain."""
+    with what_is_not_computed_is_not_said.repair(Hits()):
+        yield
 
 
 def drafts(editor, drafter, produced, last, rounds=1):
@@ -91,6 +100,12 @@ def test_a_drafter_is_loaded_once_and_put_back_each_time(lfm2):
     assert "draft_block" not in vars(drafter.model)
 
 
+def test_the_logprobs_that_the_library_gives_with_a_draft_are_not_those_of_the_model(lfm2):
+    found = findings(lfm2, SPECULATIVE, "dflash_of_one")
+    assert {(f.check, f.verdict) for f in found if not f.verdict.good} == {("forced", "drift")}
+
+
+@pytest.mark.usefixtures("mended")
 def test_the_library_is_exact_and_every_witness_holds(lfm2):
     found = findings(lfm2, SPECULATIVE)
     assert [f for f in found if not f.verdict.good] == []
@@ -144,12 +159,14 @@ def other_rows_acceptance(monkeypatch):
 @pytest.mark.parametrize(
     "plant", [drop_bonus, accept_wrong_token, keep_rejected, other_rows_acceptance]
 )
+@pytest.mark.usefixtures("mended")
 def test_a_planted_fault_is_seen(lfm2, monkeypatch, plant):
     plant(monkeypatch)
     found = findings(lfm2, SPECULATIVE, "dflash_ragged")
     assert Verdict.DIVERGED in {f.verdict for f in found}
 
 
+@pytest.mark.usefixtures("mended")
 def test_where_drafts_are_the_drafters_own_that_fault_is_not_seen(lfm2, monkeypatch):
     """Hence the plan of right tokens: this drafter foresees nothing."""
     drop_bonus(monkeypatch)

@@ -2,6 +2,7 @@
 
 import mlx.core as mx
 import pytest
+from mlx_vlm.models.z1t.language import Z1TCache
 
 from conformance.core.engine_options import PrefixCaching
 from conformance.core.pooled import PoolCall, Prefix
@@ -49,3 +50,15 @@ def test_a_new_manager_goes_on_with_the_calls_of_the_one_before(manager):
     manager.lookup_prefix([1, 2])
     again = recording.restarted(prefix_caching.make_manager(PrefixCaching(blocks=1)))
     assert [call.call for call in again.calls()] == [PoolCall.FIND, PoolCall.RESTART]
+
+
+def test_what_the_library_counts_is_not_corrected(manager, monkeypatch):
+    recording = PoolRecording(manager, None)
+    wrong = {"resident_bytes": 3, "exact_resident_bytes": 2}
+    monkeypatch.setattr(manager, "stats_snapshot", lambda: wrong)
+    manager.exact_cache_min_tokens = 1
+    cache = Z1TCache()
+    cache.state = (mx.zeros((1, 2)),) * 4
+    manager.store_exact_cache([1, 2], [cache])
+    (call,) = recording.calls()
+    assert (call.nbytes, call.counted) == (32, wrong)

@@ -1,0 +1,32 @@
+"""The statistics of mlx-lm's generator, and of its function for a whole call."""
+
+from types import SimpleNamespace
+
+from conformance.core.engine_options import EngineOptions
+from conformance.plugins.mlx_lm import compat
+from conformance.plugins.mlx_lm.counting import Counting, counted
+
+
+def test_a_generator_counts_from_now_until_it_is_asked(model):
+    generator = compat.make_generator(model, EngineOptions(prefill_step_size=3))
+    generator.insert([[1, 2, 3, 4]], max_tokens=[1])
+    generator.next()
+    counting = Counting(generator)
+    generator.insert([[5, 6, 7], [8, 9]], max_tokens=[2, 3])
+    tokens, steps = 0, 0
+    while compat.uids_by_stage(generator):
+        with counting.measured():
+            _, responses = generator.next()
+        tokens, steps = tokens + len(responses), steps + bool(responses)
+    found = counting.counted()
+    assert (found.outputs.tokens, found.steps) == (tokens, steps)
+    assert found.prompts.tokens == 2 + 1
+    assert 0 < found.prompts.seconds + found.outputs.seconds <= found.wall == counting.seconds
+    generator.close()
+
+
+def test_a_release_that_counts_less_says_nothing():
+    assert counted(None, 1.0) is None
+    assert counted(SimpleNamespace(prompt_tokens=3, generation_tokens=2), 1.0) is None
+    assert Counting(SimpleNamespace()).counted() is None
+    assert Counting(SimpleNamespace(stats=lambda: None)).counted() is None
