@@ -67,7 +67,7 @@ class Registry:
         return tuple(
             scenario
             for scenario in self.scenarios.values()
-            if scenario.needs <= engine.capabilities
+            if not scenario.lacking(engine.capabilities)
             if family is None or not scenario.applies(equipped(family, engine))
         )
 
@@ -75,8 +75,7 @@ class Registry:
         """The other scenarios, by name: why each does not apply to this family on this engine."""
         reasons = {}
         for scenario in self.scenarios.values():
-            lacking = sorted(scenario.needs - engine.capabilities)
-            reason = f"the engine lacks {', '.join(lacking)}" if lacking else ""
+            reason = scenario.lacking(engine.capabilities)
             reason = reason or scenario.applies(equipped(family, engine))
             if reason:
                 reasons[scenario.name] = reason

@@ -1,0 +1,403 @@
+"""What is asked of servers: the ladder's ingredients over HTTP, as far as a client can arrange them.
+
+A client sees neither the model's calls nor its batches. Where requests are to decode together, a
+long one of the engine's own is at work as they come, so that they wait and begin together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions, KvQuant, PrefixCaching
+from conformance.core.family import Family
+from conformance.core.schedule import Arrival, Asked, Probe, Removal, Request, Schedule, Stage
+from conformance.core.token_choice import Sampler
+from conformance.core.trace import FinishReason, Trace
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    gone,
+    media_request,
+    one_by_one,
+    produced,
+    queued,
+    text_request,
+    together,
+)
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+
+# Output tokens of a request, and of one that others join: servers look for requests twice a second.
+ANSWER, LASTING = 24, 600
+FLOOD, FLOOD_SLOTS = 320, 32
+_SERVED = frozenset({Capability.SERVED})
+_BUSY = EngineOptions(busy=True)
+_ROOM = 2000  # tokens that the longest request takes
+
+
+def in_flight(count: int) -> Witness:
+    """At least ``count`` answers had begun and none of them had ended."""
+    return Witness(
+        f"{count} answers at once",
+        lambda trace: any(len(step.in_stage(Stage.DECODE)) >= count for step in trace.steps),
+    )
+
+
+def _room(family: Family) -> str:
+    if family.longest is None or family.longest >= _ROOM:
+        return ""
+    return f"it has positions for {family.longest} tokens, and an answer must last: {_ROOM}"
+
+
+def _alone(brief: Brief) -> list[Schedule]:
+    """One request after the other, in pieces and in one piece."""
+    ways = {"chat": Asked(), "whole": Asked(streamed=False)}
+    if Capability.COMPLETIONS in brief.capabilities:
+        ways |= {"text": Asked(chat=False), "whole_text": Asked(streamed=False, chat=False)}
+    requests = [
+        text_request(brief, name, MEDIUM, variant=at, max_tokens=ANSWER, asked=asked)
+        for at, (name, asked) in enumerate(ways.items())
+    ]
+    one = [text_request(brief, "one", TWO, max_tokens=1), text_request(brief, "long", LONG)]
+    return [one_by_one("alone", [*requests, *one], EngineOptions())]
+
+
+def _together(brief: Brief) -> list[Schedule]:
+    lengths = (LONG, SHORT, MEDIUM, TWO)
+    equal = [text_request(brief, f"r{i}", MEDIUM, variant=i, max_tokens=ANSWER) for i in range(4)]
+    ragged = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in lengths]
+    same = [text_request(brief, f"r{i}", MEDIUM, max_tokens=ANSWER) for i in range(4)]
+    whole = [
+        text_request(
+            brief, f"r{n}", n, variant=1, max_tokens=ANSWER, asked=Asked(streamed=n in (LONG, TWO))
+        )
+        for n in lengths
+    ]
+    found = {"equal_length": equal, "ragged": ragged, "identical": same, "some_whole": whole}
+    return [Schedule(name, (together(*rows),), options=_BUSY) for name, rows in found.items()]
+
+
+def _joins(brief: Brief) -> list[Schedule]:
+    """Requests come while another's answer is on its way."""
+    long = text_request(brief, "long", LONG, max_tokens=LASTING)
+    late = [text_request(brief, f"late{n}", n, max_tokens=ANSWER) for n in (SHORT, MEDIUM)]
+    return [Schedule("into_long", (together(long), together(*late, when=produced("long", 3))))]
+
+
+def _ends(brief: Brief) -> list[Schedule]:
+    """Short answers beside long ones: most rows of the batch leave, one after the other."""
+    outputs = (1, 40, 2, 3, 40, 1, 5, 40, 2, 8)
+    rows = [
+        text_request(brief, f"r{i}", (SHORT, MEDIUM, TWO)[i % 3], variant=i, max_tokens=n)
+        for i, n in enumerate(outputs)
+    ]
+    return [Schedule("short_beside_long", (together(*rows),), options=_BUSY)]
+
+
+def _slots(brief: Brief) -> list[Schedule]:
+    lengths = (MEDIUM, LONG, SHORT, TWO, MEDIUM, SHORT, TWO)
+    rows = [
+        text_request(brief, f"r{i}", n, variant=i, max_tokens=ANSWER // 2 + i)
+        for i, n in enumerate(lengths)
+    ]
+    options = EngineOptions(prefill_batch_size=2, completion_batch_size=2)
+    return [Schedule("two_slots", (together(*rows),), options=options)]
+
+
+def _stops(brief: Brief) -> list[Schedule]:
+    """Sequences of the answers themselves, at their begin, within, and one that never comes."""
+    low, high = brief.tokens
+    rows = []
+    for name, length, at in (("first", SHORT, 0), ("within", MEDIUM, 4), ("two", LONG, 7)):
+        plain = text_request(brief, name, length, max_tokens=ANSWER)
+        tokens = brief.solo(plain, EngineOptions()).tokens
+        stop = tokens[at : at + (2 if name == "two" else 1)]
+        rows.append(text_request(brief, name, length, max_tokens=ANSWER, stop=(stop,)))
+    last = text_request(brief, "never", TWO, max_tokens=ANSWER)
+    tokens = brief.solo(last, EngineOptions()).tokens
+    never = next(t for t in range(high - 1, low, -1) if t not in tokens)
+    rows.append(text_request(brief, "never", TWO, max_tokens=ANSWER, stop=((never,),)))
+    return [Schedule("stops", (together(*rows),), options=_BUSY)]
+
+
+def _stopped(trace: Trace) -> bool:
+    reasons = {trace.stream(r.request_id).finish_reason for r in trace.schedule.requests}
+    return {FinishReason.STOP, FinishReason.LENGTH} <= reasons
+
+
+def _samplers(brief: Brief) -> list[Schedule]:
+    """Requests with seeds beside plain ones: each gets what it gets alone."""
+    seeded = [Sampler("server", {"temperature": 0.8, "seed": seed}) for seed in (1, 2)]
+    narrow = Sampler("server", {"temperature": 0.7, "top_p": 0.6, "seed": 3})
+    rows = [
+        text_request(brief, "plain", MEDIUM, max_tokens=ANSWER),
+        text_request(brief, "seed1", LONG, max_tokens=ANSWER, sampler=seeded[0]),
+        text_request(brief, "seed2", SHORT, max_tokens=ANSWER, sampler=seeded[1]),
+        text_request(brief, "narrow", TWO, max_tokens=ANSWER, sampler=narrow),
+        text_request(brief, "plain2", SHORT, variant=1, max_tokens=ANSWER),
+    ]
+    return [Schedule("seeds_beside_plain", (together(*rows),), options=_BUSY)]
+
+
+def _sampled_beside_plain(trace: Trace) -> bool:
+    ended = [r for r in trace.schedule.requests if trace.stream(r.request_id).finish_reason]
+    return {bool(r.sampler) for r in ended} == {True, False}
+
+
+def _media(brief: Brief) -> list[Schedule]:
+    rows = [
+        media_request(brief, "image", "image", max_tokens=ANSWER),
+        text_request(brief, "text", MEDIUM, max_tokens=ANSWER),
+        media_request(brief, "other", "image", content=1, max_tokens=ANSWER),
+        media_request(brief, "larger", "image", size=1, content=2, max_tokens=ANSWER),
+    ]
+    return [Schedule("images_and_text", (together(*rows),), options=_BUSY)]
+
+
+def _takes_images(family: Family) -> str:
+    return "" if "image" in family.facts.modalities else "it takes no images"
+
+
+def _quantized(brief: Brief) -> list[Schedule]:
+    sizes = brief.heads()
+    group = next((n for n in (64, 32) if sizes and all(size % n == 0 for size in sizes)), None)
+    if group is None:
+        return []
+    rows = [
+        text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, SHORT, MEDIUM)
+    ]
+    options = replace_options(kv=KvQuant(8, group))
+    return [Schedule("eight_bits", (together(*rows),), options=options)]
+
+
+def replace_options(**fields: object) -> EngineOptions:
+    """Those of a busy server with other fields."""
+    return EngineOptions(busy=True, **fields)  # type: ignore[arg-type]
+
+
+def _prefixes(brief: Brief) -> list[Schedule]:
+    """Many prompts begin alike; then they begin otherwise; then as before."""
+    rows = []
+    for block, variant in enumerate((0, 1, 0)):
+        begin = brief.prompt(LONG, variant)
+        rows += [
+            Request(f"r{block}{i}", begin + brief.prompt(SHORT, 3 + i + block), ANSWER // 2)
+            for i in range(3)
+        ]
+    caching = PrefixCaching()
+    options = EngineOptions(prefix_caching=caching)
+    first, *others = rows
+    return [
+        one_by_one("one_by_one", rows, options),
+        Schedule("together", (together(first), together(*others, when=gone(first.request_id))),
+                 options=options),
+    ]
+
+
+def _reused(trace: Trace) -> bool:
+    return any(step.output.reused for step in trace.steps)
+
+
+def _leaves(brief: Brief) -> list[Schedule]:
+    """Clients go away: in the middle of an answer, before it has begun, from the only slot."""
+    slot = EngineOptions(prefill_batch_size=1, completion_batch_size=1)
+    long = text_request(brief, "long", SHORT, max_tokens=3 * LASTING)
+    rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, MEDIUM, TWO)]
+    after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=ANSWER)
+    return [
+        Schedule(
+            "only_slot",
+            (together(long), together(after, when=gone("long", removed=True))),
+            (Removal(("long",), produced("long", 8)),),
+            options=slot,
+        ),
+        Schedule(
+            "stream",
+            (together(*rows), together(after, when=gone(f"r{LONG}", removed=True))),
+            (Removal((f"r{LONG}",), produced(f"r{LONG}", 3)),),
+            options=_BUSY,
+        ),
+        Schedule(
+            "waiting",
+            (together(*rows), together(after, when=gone(f"r{MEDIUM}", removed=True))),
+            (Removal((f"r{MEDIUM}",), queued(f"r{MEDIUM}")),),
+            options=_BUSY,
+        ),
+    ]
+
+
+def _flood(brief: Brief) -> list[Schedule]:
+    """Ten times as many requests as rows; of some the client goes away."""
+    rng = np.random.default_rng((brief.seed, FLOOD))
+    rows, removals = [], []
+    for index in range(FLOOD):
+        length = (SHORT, MEDIUM, TWO, LONG)[int(rng.integers(4))]
+        row = text_request(
+            brief,
+            f"r{index}",
+            length,
+            variant=int(rng.integers(4)),
+            max_tokens=int(rng.integers(2, 9)),
+        )
+        rows.append(row)
+        fate = rng.random()
+        if fate < 0.1:
+            removals.append(Removal((row.request_id,), queued(row.request_id)))
+        elif fate < 0.25:
+            removals.append(Removal((row.request_id,), produced(row.request_id, 1)))
+    options = replace_options(completion_batch_size=FLOOD_SLOTS)
+    return [Schedule("flood", (together(*rows),), tuple(removals), options=options)]
+
+
+def _all_ended(trace: Trace) -> bool:
+    staying = {r.request_id for r in trace.schedule.requests} - trace.schedule.removed_ids
+    return all(trace.stream(name).finish_reason is not None for name in staying)
+
+
+_PROBE_GROUPS = ("messages", "bodies", "numbers", "images", "stops", "names")
+
+
+def _malformed(brief: Brief) -> list[Schedule]:
+    """Each group of malformed requests comes while right ones decode, and one comes after."""
+    schedules = []
+    for kind in brief.probes:
+        rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (SHORT, MEDIUM)]
+        after = text_request(brief, "next", TWO, max_tokens=4)
+        schedules.append(
+            Schedule(
+                kind,
+                (together(*rows), Arrival((after,), gone(f"r{MEDIUM}"))),
+                probes=(Probe(kind, produced(f"r{SHORT}", 1)),),
+                options=_BUSY,
+            )
+        )
+    return schedules
+
+
+def _probed(trace: Trace) -> bool:
+    return any(step.probes for step in trace.steps)
+
+
+SERVED_SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        "served_alone",
+        300,
+        "a server asked one request after the other, in every way",
+        _SERVED,
+        _alone,
+        (in_flight(1),),
+    ),
+    Scenario(
+        "served_together",
+        310,
+        "requests that come together while the server is at work",
+        _SERVED,
+        _together,
+        (in_flight(4).shown_in("equal_length", "ragged", "identical"),),
+    ),
+    Scenario(
+        "served_joins",
+        320,
+        "requests that join while another's answer is on its way",
+        _SERVED | {Capability.LATE_JOIN},
+        _joins,
+        (seen.late_join(),),
+        applies=_room,
+    ),
+    Scenario(
+        "served_ends",
+        330,
+        "short answers beside long ones in a batch of ten",
+        _SERVED,
+        _ends,
+        (in_flight(4),),
+    ),
+    Scenario(
+        "served_slots",
+        340,
+        "more requests than the server has rows",
+        _SERVED | {Capability.SLOTS},
+        _slots,
+        (in_flight(2),),
+    ),
+    Scenario(
+        "served_stops",
+        350,
+        "stop strings",
+        _SERVED | {Capability.STOP},
+        _stops,
+        (Witness("answers that stop beside one that does not", _stopped),),
+    ),
+    Scenario(
+        "served_samplers",
+        360,
+        "sampled requests with seeds beside plain ones",
+        _SERVED | {Capability.SAMPLERS},
+        _samplers,
+        (Witness("sampled requests beside plain ones", _sampled_beside_plain),),
+    ),
+    Scenario(
+        "served_media",
+        370,
+        "images beside text",
+        _SERVED | {Capability.MEDIA},
+        _media,
+        (in_flight(2),),
+        applies=_takes_images,
+    ),
+    Scenario(
+        "served_quantized",
+        380,
+        "quantized keys and values by the server's own options",
+        _SERVED | {Capability.QUANTIZED},
+        _quantized,
+        (in_flight(2),),
+    ),
+    Scenario(
+        "served_prefixes",
+        390,
+        "prompts that begin alike, with the server's prefix cache",
+        _SERVED | {Capability.PREFIX_CACHING},
+        _prefixes,
+        (Witness("a prompt whose begin was kept", _reused),),
+    ),
+    Scenario(
+        "served_leaves",
+        400,
+        "clients that go away, and who comes after them",
+        _SERVED | {Capability.CANCEL},
+        _leaves,
+        (
+            seen.removed_from(Stage.DECODE).shown_in("only_slot", "stream"),
+            seen.removed_from(Stage.QUEUED).shown_in("waiting"),
+            seen.follow_up(),
+        ),
+        applies=_room,
+    ),
+    Scenario(
+        "served_flood",
+        410,
+        "ten times as many requests as rows, some of whose clients go away",
+        _SERVED | {Capability.CANCEL, Capability.SLOTS},
+        _flood,
+        (
+            in_flight(FLOOD_SLOTS // 4),
+            Witness("an answer to each who stayed", _all_ended),
+            seen.removed_from(Stage.QUEUED),
+        ),
+    ),
+    Scenario(
+        "served_malformed",
+        420,
+        "malformed requests: refused with a reason, and nobody is harmed",
+        _SERVED | {Capability.PROBES},
+        _malformed,
+        (Witness("a malformed request", _probed),),
+    ),
+)
+"""The scenarios of servers, from the simplest."""
