@@ -141,7 +141,7 @@ def _samplers(brief: Brief) -> list[Schedule]:
         text_request(brief, "narrow", TWO, max_tokens=ANSWER, sampler=narrow),
         text_request(brief, "plain2", SHORT, variant=1, max_tokens=ANSWER),
     ]
-    return [Schedule("seeds_beside_plain", (together(*rows),), options=_BUSY)]
+    return [Schedule("seeds_beside_plain", (together(*rows),))]
 
 
 def _sampled_beside_plain(trace: Trace) -> bool:
@@ -259,20 +259,31 @@ def _all_ended(trace: Trace) -> bool:
     return all(trace.stream(name).finish_reason is not None for name in staying)
 
 
-_PROBE_GROUPS = ("messages", "bodies", "numbers", "images", "stops", "names")
+# Malformed requests that are made together.
+_PROBE_GROUPS = {
+    "bodies": ("no_json", "invalid_utf8", "json_list", "huge_body"),
+    "messages": ("no_messages", "messages_", "message_", "content_"),
+    "numbers": ("zero_", "negative_", "max_", "temperature_", "top_"),
+    "fields": ("logit_bias_", "stream_"),
+    "media": ("no_image", "no_base64"),
+    "model": ("unknown_model",),
+    "stop_number": ("stop_number",),
+    "stop_of_numbers": ("stop_of_numbers",),
+}
 
 
 def _malformed(brief: Brief) -> list[Schedule]:
     """Each group of malformed requests comes while right ones decode, and one comes after."""
     schedules = []
-    for kind in brief.probes:
+    for name, prefixes in _PROBE_GROUPS.items():
+        kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]
         rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (SHORT, MEDIUM)]
         after = text_request(brief, "next", TWO, max_tokens=4)
         schedules.append(
             Schedule(
-                kind,
+                name,
                 (together(*rows), Arrival((after,), gone(f"r{MEDIUM}"))),
-                probes=(Probe(kind, produced(f"r{SHORT}", 1)),),
+                probes=tuple(Probe(kind, produced(f"r{SHORT}", 1)) for kind in kinds),
                 options=_BUSY,
             )
         )

@@ -15,7 +15,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.origin import Origin
 from conformance.core.schedule import Request
-from conformance.core.trace import Claim, StepOutput
+from conformance.core.trace import StepOutput
 from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question
 from conformance.plugins.servers.pool import Pool
@@ -53,7 +53,7 @@ class ManagedEngine(ServedEngine):
             came = engine._asking.ask(engine.question(request, streamed=False), engine.patience)
             if came.error:
                 raise ServerFailure(f"request {request.request_id!r}: {came.error}")
-            return tuple(token for token, _ in engine.tokens(came.answer, ended=True))
+            return tuple(token for token, _ in engine.tokens(came.answer))
         finally:
             engine.close()
 
@@ -86,20 +86,22 @@ class ManagedEngine(ServedEngine):
         return self._server.url
 
     def close(self) -> None:
-        """See ``ServedEngine.close``; a server that failed is not used again."""
+        """See ``ServedEngine.close``; one that failed, or has kept prefixes, is not used again."""
         super().close()
-        if self._broken or self._hung:
+        if self._broken or self._hung or self._options.prefix_caching is not None:
             servers().discard(self._key)
 
     def step(self) -> StepOutput:
-        """See ``ServedEngine.step``; after an exception or a broken promise comes a new server."""
+        """See ``ServedEngine.step``; after an exception comes a new server."""
         try:
-            output = super().step()
+            return super().step()
         except BaseException:
             self._broken = True
             raise
-        self._broken |= not all(map(_alive, output.claims))
-        return output
+
+    def ended(self) -> bool:
+        """See ``ServedEngine.ended``."""
+        return self._server.code is not None
 
     def state(self) -> str:
         """How its process ended, or the last traceback in its log since this engine began."""
@@ -156,7 +158,3 @@ class ManagedEngine(ServedEngine):
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}
         return start(write, command, environment=environment, health=self.health)
-
-
-def _alive(claim: Claim) -> bool:
-    return claim.holds or "plain request" not in claim.what

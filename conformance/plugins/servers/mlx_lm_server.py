@@ -53,11 +53,9 @@ class MlxLmServer(ManagedEngine):
         """Families of mlx-lm have no tokenizer."""
         write_tokenizer(folder, self._origin.family.vocab_size)
 
-    def tokens(self, answer: Answer, *, ended: bool) -> list[tuple[int, float | None]]:
-        """Words; the last may go on in the next piece. An answer in one piece has logprobs."""
-        found = list(tokens_of(answer.text))
-        if not ended and found and not answer.text[-1:].isspace():
-            found.pop()
+    def tokens(self, answer: Answer) -> list[tuple[int, float | None]]:
+        """Words; an answer in one piece has logprobs."""
+        found = tokens_of(answer.text)
         logprobs = [entry.get("logprob") for entry in answer.entries]
         if len(logprobs) < len(found):
             logprobs = [None] * len(found)

@@ -97,7 +97,7 @@ class MlxVlmServer(ManagedEngine):
             asked.body["input"] = [{"role": "user", "content": content}]
         return asked
 
-    def tokens(self, answer: Answer, *, ended: bool) -> list[tuple[int, float | None]]:  # noqa: ARG002
+    def tokens(self, answer: Answer) -> list[tuple[int, float | None]]:
         """Of the logprobs, which come with each token."""
         made = self._origin.family.facts.processor or Processor()
         special = made.tokenizer.special

@@ -62,8 +62,12 @@ class ServedEngine(Engine):
         """The request as it is sent."""
 
     @abstractmethod
-    def tokens(self, answer: Answer, *, ended: bool) -> list[tuple[int, float | None]]:
-        """Tokens of an answer with their logprobs; only those that later pieces can't change."""
+    def tokens(self, answer: Answer) -> list[tuple[int, float | None]]:
+        """Tokens of an answer so far with their logprobs; the last may not be whole yet."""
+
+    def ended(self) -> bool:
+        """Whether the server's process has ended, where that is known."""
+        return False
 
     def state(self) -> str:
         """What the server's process or log says of a failure; empty if nothing is known."""
@@ -150,18 +154,22 @@ class ServedEngine(Engine):
         name, request = came.name, self._requests[came.name]
         self._answers[name] = came.answer
         if came.error:
-            raise ServerFailure(f"request {name!r}: {came.error}{self._because()}")
+            return self._refused(came)
         processed = {}
         if self._stages[name] is Stage.QUEUED:
             self._stages[name] = Stage.DECODE
             processed[name] = len(request.prompt)
-        found = self.tokens(came.answer, ended=came.ended)
+        found = self.tokens(came.answer)
+        # The reason of the end may come after the last token, which is held back for it.
+        found = found if came.ended else found[:-1]
         reason = FinishReason(came.answer.reason) if came.ended and _usual(came.answer) else None
         if reason is FinishReason.STOP:
             found = [*found, *((token, None) for token in _stopped_at(request))]
         new = found[self._emitted[name] :]
         self._emitted[name] = len(found)
-        events = [TokenEvent(name, token, None, logprob) for token, logprob in new]
+        # Of a sampled request only the tokens are known alone.
+        known = request.sampler is None
+        events = [TokenEvent(name, token, None, said if known else None) for token, said in new]
         if came.ended:
             self._stages[name] = Stage.FINISHED
             if events and reason is not None:
@@ -171,6 +179,14 @@ class ServedEngine(Engine):
         cached = (came.answer.usage.get("prompt_tokens_details") or {}).get("cached_tokens")
         reused = {name: int(cached)} if came.ended and cached else {}
         return StepOutput(tuple(events), processed, reused=reused, claims=claims)
+
+    def _refused(self, came: Came) -> StepOutput:
+        """A right request got no answer, or half of one; a server that has ended is a crash."""
+        if self.ended():
+            raise ServerFailure(f"request {came.name!r}: {came.error}{self._because()}")
+        self._stages[came.name] = Stage.FINISHED
+        said = f"{came.error}{self._because()} for {came.name!r}"
+        return StepOutput(claims=(Claim("the answer to a right request", said, "one", holds=False),))
 
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]
@@ -191,17 +207,16 @@ class ServedEngine(Engine):
         self._looked_at = len(self._answers)
         self._asking.leave(BUSY)
         came = self._asking.ask(self._plain(), self.patience)
-        found = came.error + self._because() if came.error else "an answer"
-        yield Claim("a plain request afterwards", "an answer", found, holds=not came.error)
         if came.error:
-            return
+            raise ServerFailure(f"a plain request afterwards: {came.error}{self._because()}")
         for name in ended[:_AGAIN]:
             yield from self._whole_again(name)
 
     def _whole_again(self, name: str) -> Iterator[Claim]:
         """The same request by itself, in one piece: it must have the text that was streamed."""
         request, answer = self._requests[name], self._answers[name]
-        if answer.reason is None or not self.question(request, streamed=True).streamed:
+        asked = request.asked
+        if answer.reason is None or request.sampler or not (asked is None or asked.streamed):
             return
         again = self._asking.ask(self.question(request, streamed=False), self.patience)
         yield from same_text(answer, again)
