@@ -36,8 +36,8 @@ def _finding(play: Play, mode: str, kind: str, problem: str) -> Finding:
         f"the invalid call {kind!r} {problem}",
         schedule=play.schedule.name,
         mode=mode,
-        expected="a ValueError, TypeError or KeyError, of a server a 4xx with a message; and nothing "
-        "changed",
+        expected="a ValueError, TypeError or KeyError, of a server a 4xx with a message, and "
+        "nothing changed",
         got=problem,
         cause="arguments are not validated before they are used",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from conformance.core.family import Family
 
@@ -13,9 +14,11 @@ from conformance.core.family import Family
 class Origin:
     """A family's model in one dtype with weights of one seed.
 
-    ``write`` puts its checkpoint into a folder, as ``Library.write`` does.
+    ``model`` is what the library loaded; ``write`` puts its checkpoint into a folder, as
+    ``Library.write`` does.
     """
 
+    model: Any
     family: Family
     dtype: str
     seed: int

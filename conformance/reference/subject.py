@@ -74,7 +74,7 @@ class Subject:
         cache = file.cache if file is not None else _cache(library, family, dtype)
         oracle = Oracle(library, model, dtype, steps, cache=cache, meter=meter)
         write = functools.partial(library.write, family, dtype=dtype, seed=seed)
-        origin = Origin(family, dtype, seed, write)
+        origin = Origin(model, family, dtype, seed, write)
         return cls(family, library, model, meter, oracle, phases, file=file, origin=origin)
 
     def model_for(self, engine: type[Engine]) -> Any:

@@ -1,12 +1,10 @@
-"""What is asked of servers: the ladder's ingredients over HTTP, as far as a client can arrange them.
+"""What is asked of servers: the ladder's ingredients over HTTP, as far as clients can arrange it.
 
 A client sees neither the model's calls nor its batches. Where requests are to decode together, a
 long one of the engine's own is at work as they come, so that they wait and begin together.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 
@@ -168,9 +166,7 @@ def _quantized(brief: Brief) -> list[Schedule]:
     group = next((n for n in (64, 32) if sizes and all(size % n == 0 for size in sizes)), None)
     if group is None:
         return []
-    rows = [
-        text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, SHORT, MEDIUM)
-    ]
+    rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, SHORT, MEDIUM)]
     options = replace_options(kv=KvQuant(8, group))
     return [Schedule("eight_bits", (together(*rows),), options=options)]
 
@@ -194,8 +190,11 @@ def _prefixes(brief: Brief) -> list[Schedule]:
     first, *others = rows
     return [
         one_by_one("one_by_one", rows, options),
-        Schedule("together", (together(first), together(*others, when=gone(first.request_id))),
-                 options=options),
+        Schedule(
+            "together",
+            (together(first), together(*others, when=gone(first.request_id))),
+            options=options,
+        ),
     ]
 
 

@@ -15,12 +15,12 @@ _LEAST_SECONDS = 2.0
 
 
 def about_answer(
-    request: Request, answer: Answer, count: int, prompt_tokens: int
+    request: Request, answer: Answer, prompt_tokens: int | None, count: int | None
 ) -> Iterator[Claim]:
     """Its counts of tokens, why it ended, and that one answer has one id.
 
     Args:
-        count: tokens that came, those of a stop sequence among them.
+        prompt_tokens: of the prompt, and ``count`` of the answer's text, where they are known.
     """
     reasons = " or ".join(FinishReason)
     holds = answer.reason in set(FinishReason)
@@ -29,21 +29,25 @@ def about_answer(
     if not answer.usage:
         yield Claim("usage", "nothing", "counts of tokens", holds=False)
         return
-    said = {name: answer.usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total")}
-    # A stop sequence's last token ends the answer: some count it, and some do not.
-    stopped = answer.reason == FinishReason.STOP
-    right = {count - len(request.stop[0]), count} if stopped and request.stop else {count}
-    yield Claim(
-        "usage.completion_tokens", str(said["completion"]), str(count), said["completion"] in right
+    prompt, completion, total = (
+        answer.usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total")
     )
-    yield Claim(
-        "usage.prompt_tokens",
-        str(said["prompt"]),
-        str(prompt_tokens),
-        said["prompt"] == prompt_tokens,
-    )
-    total = (said["prompt"] or 0) + (said["completion"] or 0)
-    yield Claim("usage.total_tokens", str(said["total"]), str(total), said["total"] == total)
+    if count is not None:
+        # What ended the answer is not in its text: some count it, and some do not.
+        holds = completion in {count, count + _ending(request, answer)}
+        yield Claim("usage.completion_tokens", str(completion), str(count), holds)
+    if prompt_tokens is not None:
+        holds = prompt == prompt_tokens
+        yield Claim("usage.prompt_tokens", str(prompt), str(prompt_tokens), holds)
+    right = (prompt or 0) + (completion or 0)
+    yield Claim("usage.total_tokens", str(total), str(right), total == right)
+
+
+def _ending(request: Request, answer: Answer) -> int:
+    """Tokens of what ended an answer before its limit: a stop sequence, or an end of its own."""
+    if answer.reason != FinishReason.STOP:
+        return 0
+    return len(request.stop[0]) if request.stop else 1
 
 
 def same_text(streamed: Answer, again: Came) -> Iterator[Claim]:

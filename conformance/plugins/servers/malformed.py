@@ -56,8 +56,12 @@ KINDS: Mapping[str, Change] = {
     "unknown_model": _with(model="/no/such/model"),
     "no_image": _image("data:image/png;base64,AAAA"),
     "no_base64": _image("data:image/png;base64,%%%"),
-    "huge_body": lambda body: {**body, "messages": [{"role": "user", "content": "t1 " * 3}],
-                               "padding": "x" * _HUGE, "max_tokens": -1},
+    "huge_body": lambda body: {
+        **body,
+        "messages": [{"role": "user", "content": "t1 " * 3}],
+        "padding": "x" * _HUGE,
+        "max_tokens": -1,
+    },
 }
 
 

@@ -20,7 +20,7 @@ from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question
 from conformance.plugins.servers.pool import Pool
 from conformance.plugins.servers.process import ManagedServer, last_line, last_traceback, start
-from conformance.plugins.servers.served_engine import ServedEngine, ServerFailure
+from conformance.plugins.servers.served_engine import ServedEngine, ServerFailedError
 from conformance.plugins.servers.words import text_of
 
 # A server is asked for names of models that it may not load from elsewhere.
@@ -52,7 +52,7 @@ class ManagedEngine(ServedEngine):
         try:
             came = engine._asking.ask(engine.question(request, streamed=False), engine.patience)
             if came.error:
-                raise ServerFailure(f"request {request.request_id!r}: {came.error}")
+                raise ServerFailedError(f"request {request.request_id!r}: {came.error}")
             return tuple(token for token, _ in engine.tokens(came.answer))
         finally:
             engine.close()
@@ -107,7 +107,9 @@ class ManagedEngine(ServedEngine):
         """How its process ended, or the last traceback in its log since this engine began."""
         log = self._server.log()[self._log_at :]
         if (code := self._server.code) is not None:
-            return f"the server ended with exit code {code}: {last_traceback(log) or last_line(log)}"
+            return (
+                f"the server ended with exit code {code}: {last_traceback(log) or last_line(log)}"
+            )
         return last_traceback(log)
 
     def question(self, request: Request, *, streamed: bool) -> Question:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from conformance.core.engine import Capability, Engine
 from conformance.plugins.servers.asking import Answer
 from conformance.plugins.servers.managed import ManagedEngine
-from conformance.plugins.servers.served_engine import SERVED
+from conformance.plugins.servers.served_engine import SERVED, Tokens
 from conformance.plugins.servers.words import tokens_of, write_tokenizer
 from conformance.run.hookspecs import hookimpl
 from conformance.scenarios import Scenario
@@ -53,7 +53,7 @@ class MlxLmServer(ManagedEngine):
         """Families of mlx-lm have no tokenizer."""
         write_tokenizer(folder, self._origin.family.vocab_size)
 
-    def tokens(self, answer: Answer) -> list[tuple[int, float | None]]:
+    def tokens(self, answer: Answer) -> Tokens:
         """Words; an answer in one piece has logprobs."""
         found = tokens_of(answer.text)
         logprobs = [entry.get("logprob") for entry in answer.entries]

@@ -17,7 +17,7 @@ from conformance.core.schedule import Request
 from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.servers.asking import Answer, Question
 from conformance.plugins.servers.managed import ManagedEngine
-from conformance.plugins.servers.served_engine import SERVED
+from conformance.plugins.servers.served_engine import SERVED, Tokens
 from conformance.plugins.servers.words import end_nowhere, text_of
 from conformance.run.hookspecs import hookimpl
 from conformance.scenarios import Scenario
@@ -97,7 +97,7 @@ class MlxVlmServer(ManagedEngine):
             asked.body["input"] = [{"role": "user", "content": content}]
         return asked
 
-    def tokens(self, answer: Answer) -> list[tuple[int, float | None]]:
+    def tokens(self, answer: Answer) -> Tokens:
         """Of the logprobs, which come with each token."""
         made = self._origin.family.facts.processor or Processor()
         special = made.tokenizer.special

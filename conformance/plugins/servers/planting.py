@@ -6,9 +6,9 @@ Inside the context that ``planted`` gives, servers are started so; outside of it
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from collections.abc import Iterator
 
 _PLANTED: ContextVar[str] = ContextVar("planted", default="")
 

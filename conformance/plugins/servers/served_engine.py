@@ -20,6 +20,8 @@ from conformance.plugins.servers import malformed
 from conformance.plugins.servers.asking import Answer, Asking, Came, Question
 from conformance.plugins.servers.claims import about_answer, about_work, same_text
 
+Tokens = list[tuple[int, float | None]]
+"""Those of an answer, with the logprob that the server says of each."""
 PATIENCE_SECONDS = 60.0
 """How long nothing may come while requests are open, and how long a plain request may take."""
 BUSY = "busy"
@@ -62,7 +64,7 @@ class ServedEngine(Engine):
         """The request as it is sent."""
 
     @abstractmethod
-    def tokens(self, answer: Answer) -> list[tuple[int, float | None]]:
+    def tokens(self, answer: Answer) -> Tokens:
         """Tokens of an answer so far with their logprobs; the last may not be whole yet."""
 
     def ended(self) -> bool:
@@ -108,7 +110,9 @@ class ServedEngine(Engine):
             state = self.state() or "no reason in its log"
             waiting = ", ".join(sorted(self._open())[:4])
             said = f"nothing came for {self.patience:.0f} s for {waiting}"
-            return StepOutput(claims=(Claim("an answer to each request", said, state, holds=False),))
+            return StepOutput(
+                claims=(Claim("an answer to each request", said, state, holds=False),)
+            )
         return self._output(came)
 
     def probe(self, kind: str) -> ProbeResult:
@@ -160,11 +164,12 @@ class ServedEngine(Engine):
             self._stages[name] = Stage.DECODE
             processed[name] = len(request.prompt)
         found = self.tokens(came.answer)
+        count = len(found)
         # The reason of the end may come after the last token, which is held back for it.
         found = found if came.ended else found[:-1]
-        reason = FinishReason(came.answer.reason) if came.ended and _usual(came.answer) else None
+        reason = _reason(came.answer) if came.ended else None
         if reason is FinishReason.STOP:
-            found = [*found, *((token, None) for token in _stopped_at(request))]
+            found, reason = self.whole(request, found)
         new = found[self._emitted[name] :]
         self._emitted[name] = len(found)
         # Of a sampled request only the tokens are known alone.
@@ -175,22 +180,32 @@ class ServedEngine(Engine):
             if events and reason is not None:
                 last = events[-1]
                 events[-1] = TokenEvent(name, last.token, None, last.token_logprob, reason)
-        claims = tuple(self._said(came, len(found))) if came.ended else ()
+        claims = tuple(self._said(came, count)) if came.ended else ()
         cached = (came.answer.usage.get("prompt_tokens_details") or {}).get("cached_tokens")
         reused = {name: int(cached)} if came.ended and cached else {}
         return StepOutput(tuple(events), processed, reused=reused, claims=claims)
 
+    def whole(self, request: Request, found: Tokens) -> tuple[Tokens, FinishReason]:
+        """Tokens of an answer that ended before its limit, with the sequence that it leaves out."""
+        return [*found, *((token, None) for token in _stopped_at(request))], FinishReason.STOP
+
+    def counts(self, request: Request, count: int) -> tuple[int | None, int | None]:
+        """Tokens of the prompt and of the answer, where they are known."""
+        return len(request.prompt), count
+
     def _refused(self, came: Came) -> StepOutput:
         """A right request got no answer, or half of one; a server that has ended is a crash."""
         if self.ended():
-            raise ServerFailure(f"request {came.name!r}: {came.error}{self._because()}")
+            raise ServerFailedError(f"request {came.name!r}: {came.error}{self._because()}")
         self._stages[came.name] = Stage.FINISHED
         said = f"{came.error}{self._because()} for {came.name!r}"
-        return StepOutput(claims=(Claim("the answer to a right request", said, "one", holds=False),))
+        return StepOutput(
+            claims=(Claim("the answer to a right request", said, "one", holds=False),)
+        )
 
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]
-        yield from about_answer(request, came.answer, count, len(request.prompt))
+        yield from about_answer(request, came.answer, *self.counts(request, count))
         if self._left:
             yield from about_work(self._left, came.answer, self._requests)
             self._left = {}
@@ -208,7 +223,7 @@ class ServedEngine(Engine):
         self._asking.leave(BUSY)
         came = self._asking.ask(self._plain(), self.patience)
         if came.error:
-            raise ServerFailure(f"a plain request afterwards: {came.error}{self._because()}")
+            raise ServerFailedError(f"a plain request afterwards: {came.error}{self._because()}")
         for name in ended[:_AGAIN]:
             yield from self._whole_again(name)
 
@@ -235,9 +250,9 @@ class ServedEngine(Engine):
         try:
             came = self._asking.came.get(timeout=self.patience)
         except queue.Empty:
-            raise ServerFailure(f"no token for a plain request{self._because()}") from None
+            raise ServerFailedError(f"no token for a plain request{self._because()}") from None
         if came.error:
-            raise ServerFailure(f"a plain request: {came.error}{self._because()}")
+            raise ServerFailedError(f"a plain request: {came.error}{self._because()}")
 
     def vocabulary(self) -> tuple[int, int]:
         """The half-open range of token ids that requests may have."""
@@ -249,12 +264,13 @@ class ServedEngine(Engine):
         return self._given.family.longest or _MOST_BUSY
 
 
-class ServerFailure(RuntimeError):
+class ServerFailedError(RuntimeError):
     """A server refused a right request, or broke off."""
 
 
-def _usual(answer: Answer) -> bool:
-    return answer.reason in set(FinishReason)
+def _reason(answer: Answer) -> FinishReason | None:
+    """Why the answer ended, if that is one of the reasons that there are."""
+    return next((reason for reason in FinishReason if reason == answer.reason), None)
 
 
 def _stopped_at(request: Request) -> tuple[int, ...]:

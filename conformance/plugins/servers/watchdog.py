@@ -6,6 +6,7 @@ closes however that process ends. Arguments: the file of the server's output, th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -24,16 +25,18 @@ def main() -> None:
     log, *command = sys.argv[1:]
     with open(log, "ab") as output:  # noqa: PTH123 - imports as little as possible
         server = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_usual
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=_usual,  # noqa: PLW1509 - there are no threads yet
         )
     threading.Thread(target=_follow, args=(server,), daemon=True).start()
     while sys.stdin.buffer.read(1):
         pass
     server.terminate()
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         server.wait(_PATIENCE_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
     os.killpg(0, signal.SIGKILL)  # this process with them
 
 

@@ -13,6 +13,8 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
+from conformance.core.errors import ModelError
+
 END = "<|conformance_end|>"
 """Ends an answer. Its id is one more than the model's vocabulary has, so no answer ends by it."""
 _TEMPLATE = (
@@ -64,8 +66,9 @@ def end_nowhere(folder: Path, vocab_size: int) -> None:
     tokenizer = Tokenizer.from_file(str(path))
     if tokenizer.token_to_id(END) is None:
         tokenizer.add_special_tokens([AddedToken(END, special=True, normalized=False)])
-    if (given := tokenizer.token_to_id(END)) < vocab_size:
-        raise ValueError(f"the end of an answer got token id {given}, of {vocab_size}")
+    given = tokenizer.token_to_id(END)
+    if given is None or given < vocab_size:
+        raise ModelError(f"the end of an answer got token id {given}, of {vocab_size}")
     tokenizer.save(str(path))
     config = json.loads(config_path.read_text(encoding="utf-8"))
     config["eos_token"] = END
