@@ -19,6 +19,7 @@ import openai
 
 # The longest that a single answer may take, with all that waits before it.
 ANSWER_SECONDS = 300.0
+_LONGEST = 300  # characters of what a server says of an error
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,6 @@ class Asking:
 def described(error: Exception) -> str:
     """An error of the client in one line, with the status and what the server said."""
     if isinstance(error, openai.APIStatusError):
-        return f"HTTP {error.status_code}: {error.message}"
+        return f"HTTP {error.status_code}: {error.response.text[:_LONGEST] or 'no message'}"
     cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {cause}"
+    return f"{type(cause).__name__}: {cause}".rstrip(": ")

@@ -43,13 +43,14 @@ _FLOOR = -30.0  # below all logprobs that a server names
 
 @dataclass
 class Remote:
-    """The server, the texts of tokens that are known, and how many requests were made."""
+    """The server, the texts of tokens that are known, how many requests were made, and answers."""
 
     server: NamedServer
     model: str
     dtype: str
     texts: dict[str, int] = field(default_factory=lambda: {w: i for i, w in enumerate(WORDS)})
     made: int = 0
+    tables: dict[Any, Any] = field(default_factory=dict)
 
     def token(self, text: str) -> int:
         """The number of a token's text.
@@ -62,6 +63,11 @@ class Remote:
             raise Unsupported(f"the server's answers have more than {END} different tokens")
         return found
 
+    def text(self, tokens: Sequence[int]) -> str:
+        """The words of these numbers."""
+        words = list(self.texts)
+        return " ".join(words[token] for token in tokens)
+
     def question(self, request: Request, *, streamed: bool) -> Question:
         """The request as words.
 
@@ -71,7 +77,7 @@ class Remote:
         self.made += 1
         if self.server.most is not None and self.made > self.server.most:
             raise Unsupported(f"more than {self.server.most:,} requests (--requests)")
-        asked, text = request.asked, " ".join(WORDS[token] for token in request.prompt)
+        asked, text = request.asked, self.text(request.prompt)
         chat = asked is None or asked.chat
         body: dict[str, Any] = {
             "model": self.model,
@@ -84,6 +90,8 @@ class Remote:
         }
         if streamed:
             body["stream_options"] = {"include_usage": True}
+        if request.stop:
+            body["stop"] = [self.text(sequence) for sequence in request.stop]
         return Question(request.request_id, body, chat=chat)
 
     def tokens(self, answer: Answer) -> Tokens:
@@ -159,9 +167,11 @@ class HttpLibrary(Library):
         seed: int = 0,
     ) -> np.ndarray:
         """See ``Library.teacher_forced``: moved by what is usual in the dtype."""
-        stream = self.single_stream(model, request, options=options, steps=len(tokens)).stream
-        table = stream.logprobs
-        assert table is not None
+        key = (request.prompt, len(tokens))
+        if key not in model.tables:  # each run of the noise is the same answer
+            made = self.single_stream(model, request, options=options, steps=len(tokens))
+            model.tables[key] = made.stream.logprobs
+        table = model.tables[key]
         rng = np.random.default_rng(seed)
         usual = _USUAL_NOISE[model.dtype] if ulps else 0.0
         moved: np.ndarray = table + usual * rng.choice((-1.0, 1.0), table.shape).astype(np.float32)
@@ -215,6 +225,7 @@ class HttpEngine(ServedEngine):
         Capability.CANCEL,
         Capability.PROBES,
         Capability.SLOTS,
+        Capability.STOP,
     }
 
     def connect(self) -> str:
@@ -231,12 +242,14 @@ class HttpEngine(ServedEngine):
 
     def whole(self, request: Request, found: Tokens) -> tuple[Tokens, FinishReason]:
         """See ``ServedEngine.whole``: it may end by itself, alone as beside others."""
+        if request.stop:
+            return super().whole(request, found)
         missing = request.max_tokens - len(found)
         return [*found, *[(END, None)] * missing], FinishReason.LENGTH
 
     def counts(self, request: Request, count: int) -> tuple[int | None, int | None]:  # noqa: ARG002
-        """See ``ServedEngine.counts``: a word need not be a token."""
-        return None, None
+        """See ``ServedEngine.counts``: a word need not be a token, an entry of logprobs is one."""
+        return None, len(self._answers[request.request_id].entries) or None
 
     @property
     def _remote(self) -> Remote:

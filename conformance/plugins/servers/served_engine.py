@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 60.0
 BUSY = "busy"
 """The request of the engine's own that is at work while others arrive."""
 _MOST_BUSY = 4000  # tokens
-_AGAIN = 3  # answers that are asked for again, whole
+_AGAIN, _LONG = 3, 64  # answers that are asked for again, whole; not of more tokens
 
 
 class ServedEngine(Engine):
@@ -224,7 +224,8 @@ class ServedEngine(Engine):
         came = self._asking.ask(self._plain(), self.patience)
         if came.error:
             raise ServerFailedError(f"a plain request afterwards: {came.error}{self._because()}")
-        for name in ended[:_AGAIN]:
+        short = [name for name in ended if self._requests[name].max_tokens <= _LONG]
+        for name in short[:_AGAIN]:
             yield from self._whole_again(name)
 
     def _whole_again(self, name: str) -> Iterator[Claim]:
