@@ -12,6 +12,8 @@ from conformance.plugins.servers.asking import Answer, Came
 # that notices looks up from its work twice a second, say.
 _PART = 0.5
 _LEAST_SECONDS = 2.0
+# Who joins a long answer may wait for some of it: servers look for requests now and then.
+_LONG, _STARVED = 200, 0.9
 
 
 def about_answer(
@@ -48,6 +50,17 @@ def _ending(request: Request, answer: Answer) -> int:
     if answer.reason != FinishReason.STOP:
         return 0
     return len(request.stop[0]) if request.stop else 1
+
+
+def waited_for(count: int, rest: int) -> Claim:
+    """That a request which joins does not wait for the end of an answer that it found at work.
+
+    Args:
+        count: tokens of that answer which came before the first of the request.
+        rest: tokens that it still had when the request came.
+    """
+    holds = rest < _LONG or count < _STARVED * rest
+    return Claim("tokens of an answer that a joining request waited for", str(count), "few", holds)
 
 
 def same_text(streamed: Answer, again: Came) -> Iterator[Claim]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from pathlib import Path
@@ -16,7 +17,6 @@ from conformance.core.errors import Unsupported
 from conformance.core.origin import Origin
 from conformance.core.schedule import Request
 from conformance.core.trace import StepOutput
-from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question
 from conformance.plugins.servers.pool import Pool
 from conformance.plugins.servers.process import ManagedServer, last_line, last_traceback, start
@@ -146,8 +146,7 @@ class ManagedEngine(ServedEngine):
     def _key(self) -> Hashable:
         origin = self._origin
         options = (*self.flags(), *sorted(self.environment().items()))
-        planted = planting.current()
-        return (self.name, origin.family.name, origin.dtype, origin.seed, options, planted)
+        return (self.name, origin.family.name, origin.dtype, origin.seed, options)
 
     def _start(self) -> ManagedServer:
         def write(folder: Path) -> None:
@@ -156,7 +155,7 @@ class ManagedEngine(ServedEngine):
 
         def command(folder: Path, port: int) -> list[str]:
             place = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-            return [*planting.python(self.module()), *place, *self.flags()]
+            return [sys.executable, "-m", self.module(), *place, *self.flags()]
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}
         return start(write, command, environment=environment, health=self.health)

@@ -18,7 +18,7 @@ from conformance.core.schedule import Request, Stage
 from conformance.core.trace import Claim, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.servers import malformed
 from conformance.plugins.servers.asking import Answer, Asking, Came, Question
-from conformance.plugins.servers.claims import about_answer, about_work, same_text
+from conformance.plugins.servers.claims import about_answer, about_work, same_text, waited_for
 
 Tokens = list[tuple[int, float | None]]
 """Those of an answer, with the logprob that the server says of each."""
@@ -40,6 +40,7 @@ class ServedEngine(Engine):
         self._requests: dict[str, Request] = {}
         self._stages: dict[str, Stage] = {}
         self._emitted: dict[str, int] = {}
+        self._found_at_work: dict[str, dict[str, int]] = {}
         self._left: dict[str, Answer] = {}
         self._answers: dict[str, Answer] = {}
         self._waiting: list[Came] = []
@@ -82,6 +83,11 @@ class ServedEngine(Engine):
             name = request.request_id
             self._requests[name], self._stages[name] = request, Stage.QUEUED
             self._emitted[name] = 0
+            self._found_at_work[name] = {
+                other: self._emitted[other]
+                for other, stage in self._stages.items()
+                if stage is Stage.DECODE
+            }
             asked = request.asked
             self._asking.send(self.question(request, streamed=asked is None or asked.streamed))
 
@@ -159,10 +165,11 @@ class ServedEngine(Engine):
         self._answers[name] = came.answer
         if came.error:
             return self._refused(came)
-        processed = {}
+        processed, waited = {}, list[Claim]()
         if self._stages[name] is Stage.QUEUED:
             self._stages[name] = Stage.DECODE
             processed[name] = len(request.prompt)
+            waited = self._waited(name)
         found = self.tokens(came.answer)
         count = len(found)
         # The reason of the end may come after the last token, which is held back for it.
@@ -180,7 +187,7 @@ class ServedEngine(Engine):
             if events and reason is not None:
                 last = events[-1]
                 events[-1] = TokenEvent(name, last.token, None, last.token_logprob, reason)
-        claims = tuple(self._said(came, count)) if came.ended else ()
+        claims = (*waited, *(self._said(came, count) if came.ended else ()))
         cached = (came.answer.usage.get("prompt_tokens_details") or {}).get("cached_tokens")
         reused = {name: int(cached)} if came.ended and cached else {}
         return StepOutput(tuple(events), processed, reused=reused, claims=claims)
@@ -202,6 +209,14 @@ class ServedEngine(Engine):
         return StepOutput(
             claims=(Claim("the answer to a right request", said, "one", holds=False),)
         )
+
+    def _waited(self, name: str) -> list[Claim]:
+        """How much of the answers at work a request waited for, if there was a slot for it."""
+        found = self._found_at_work.pop(name)
+        if len(self._open()) > self._options.completion_batch_size:
+            return []
+        asked = {other: self._requests[other].max_tokens for other in found}
+        return [waited_for(self._emitted[o] - n, asked[o] - n) for o, n in found.items()]
 
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]

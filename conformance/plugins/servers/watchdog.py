@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 _PATIENCE_SECONDS = 3.0
 _SIGNALLED = 128  # plus the signal's number, as shells report it
@@ -19,7 +20,7 @@ _SIGNALLED = 128  # plus the signal's number, as shells report it
 
 def main() -> None:
     """Run the command until it or the one that started this has ended."""
-    # Its whole group is ended here; a Ctrl-C in the terminal does not reach another session.
+    # A Ctrl-C in the terminal is for the process that started this one.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     log, *command = sys.argv[1:]
@@ -29,19 +30,20 @@ def main() -> None:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            process_group=0,  # ended as a whole
             preexec_fn=_usual,  # noqa: PLW1509 - there are no threads yet
         )
     threading.Thread(target=_follow, args=(server,), daemon=True).start()
     while sys.stdin.buffer.read(1):
         pass
     server.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        server.wait(_PATIENCE_SECONDS)
-    os.killpg(0, signal.SIGKILL)  # this process with them
+    time.sleep(_PATIENCE_SECONDS)  # unless it ends before
+    _end_group(server)
+    os._exit(_SIGNALLED + signal.SIGKILL)
 
 
 def _usual() -> None:
-    """In the server's process: signals as usual, and no life without this one, on Linux."""
+    """In the server's process: signals as usual, and it ends with this one, on Linux."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -51,8 +53,15 @@ def _usual() -> None:
 
 
 def _follow(server: subprocess.Popen[bytes]) -> None:
+    """End with the server, and what it started with both."""
     code = server.wait()
+    _end_group(server)
     os._exit(code if code >= 0 else _SIGNALLED - code)
+
+
+def _end_group(server: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(server.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

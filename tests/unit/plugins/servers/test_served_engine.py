@@ -53,7 +53,7 @@ FOUND = {
     served.TotalIsWrong: (("served_alone",), "usage.total_tokens"),
     served.CountsNothing: (("served_alone",), "usage"),
     served.LoopEndsAtError: (("served_malformed", "numbers"), "an answer to each request"),
-    served.StarvesWhoJoins: (("served_joins",), "a late join while another decodes"),
+    served.StarvesWhoJoins: (("served_joins",), "that a joining request waited for"),
     served.SkipsAtJoin: (("served_joins",), "output token"),
     served.LosesWhoWaits: (("served_flood",), "an answer to each"),
     served.WholeIsShorter: (("served_together", "ragged"), "the text of a stream"),
@@ -65,7 +65,7 @@ FOUND = {
     served.FailsForClients: (("served_malformed", "messages"), "HTTP 500"),
     served.RefusesWithoutReason: (("served_malformed", "messages"), "HTTP 204"),
     served.SaysNan: (("served_alone",), "NaN"),
-    served.Garbles: (("served_together", "ragged"), "the answer to a right request"),
+    served.Garbles: (("served_alone",), "not an answer of the API"),
     served.CutsStreams: (("served_together", "ragged"), "finish"),
     served.SaysHtml: (("served_alone",), "the answer to a right request"),
 }
