@@ -1,4 +1,4 @@
-"""Which engines a glob means: servers take long to start, so only a glob that says so means them."""
+"""Which engines a glob means: servers take long, so only a glob that says so means them."""
 
 from __future__ import annotations
 

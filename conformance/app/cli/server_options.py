@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import httpx2
 
 from conformance.app.cli.printing import say
 from conformance.core import named_server
@@ -17,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _ENGINE = "http"
 _MOST = 10_000_000
+_SECONDS = 30.0
 
 
 def server_options(function: F) -> F:
@@ -40,6 +42,7 @@ def server_options(function: F) -> F:
                 raise ConformanceError(f"--url is about --engine {_ENGINE}, and about no other")
             name = "" if model is None else str(model)
             server = named_server.use(url, model=name, remote=remote, most=requests)
+            _reach(server.url)
             model = None
             if server.most is not None:
                 say(f"conformance: at most {server.most:,} requests go to {server.url}")
@@ -71,3 +74,18 @@ def server_options(function: F) -> F:
         made = option(made)
     decorated: F = made
     return decorated
+
+
+def _reach(url: str) -> None:
+    """Check that a server answers there, whatever it says.
+
+    Raises:
+        ConformanceError: none does.
+    """
+    try:
+        httpx2.get(f"{url}/v1/models", timeout=_SECONDS)
+    except httpx2.HTTPError as error:
+        why = str(error) or type(error).__name__
+        raise ConformanceError(
+            f"--url: no server answers at {url}: {why}; start it first"
+        ) from error
