@@ -6,12 +6,10 @@ long one of the engine's own is at work as they come, so that they wait and begi
 
 from __future__ import annotations
 
-import numpy as np
-
 from conformance.core.engine import Capability
-from conformance.core.engine_options import EngineOptions, KvQuant, PrefixCaching
+from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.family import Family
-from conformance.core.schedule import Arrival, Asked, Probe, Removal, Request, Schedule, Stage
+from conformance.core.schedule import Asked, Schedule, Stage
 from conformance.core.token_choice import Sampler
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import witnesses as seen
@@ -20,21 +18,28 @@ from conformance.scenarios.build import (
     MEDIUM,
     SHORT,
     TWO,
-    gone,
     media_request,
     one_by_one,
     produced,
-    queued,
     text_request,
     together,
 )
 from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.served_clients import (
+    ANSWER,
+    BUSY,
+    FLOOD_SLOTS,
+    LASTING,
+    all_ended,
+    flood,
+    leaves,
+    malformed,
+    prefixes,
+    probed,
+    reused,
+)
 
-# Output tokens of a request, and of one that others join: servers look for requests twice a second.
-ANSWER, LASTING = 24, 600
-FLOOD, FLOOD_SLOTS = 320, 32
 _SERVED = frozenset({Capability.SERVED})
-_BUSY = EngineOptions(busy=True)
 _ROOM = 2000  # tokens that the longest request takes
 
 
@@ -77,7 +82,7 @@ def _together(brief: Brief) -> list[Schedule]:
         for n in lengths
     ]
     found = {"equal_length": equal, "ragged": ragged, "identical": same, "some_whole": whole}
-    return [Schedule(name, (together(*rows),), options=_BUSY) for name, rows in found.items()]
+    return [Schedule(name, (together(*rows),), options=BUSY) for name, rows in found.items()]
 
 
 def _joins(brief: Brief) -> list[Schedule]:
@@ -94,7 +99,7 @@ def _ends(brief: Brief) -> list[Schedule]:
         text_request(brief, f"r{i}", (SHORT, MEDIUM, TWO)[i % 3], variant=i, max_tokens=n)
         for i, n in enumerate(outputs)
     ]
-    return [Schedule("short_beside_long", (together(*rows),), options=_BUSY)]
+    return [Schedule("short_beside_long", (together(*rows),), options=BUSY)]
 
 
 def _slots(brief: Brief) -> list[Schedule]:
@@ -120,7 +125,7 @@ def _stops(brief: Brief) -> list[Schedule]:
     tokens = brief.solo(last, EngineOptions()).tokens
     never = next(t for t in range(high - 1, low, -1) if t not in tokens)
     rows.append(text_request(brief, "never", TWO, max_tokens=ANSWER, stop=((never,),)))
-    return [Schedule("stops", (together(*rows),), options=_BUSY)]
+    return [Schedule("stops", (together(*rows),), options=BUSY)]
 
 
 def _stopped(trace: Trace) -> bool:
@@ -154,7 +159,7 @@ def _media(brief: Brief) -> list[Schedule]:
         media_request(brief, "other", "image", content=1, max_tokens=ANSWER),
         media_request(brief, "larger", "image", size=1, content=2, max_tokens=ANSWER),
     ]
-    return [Schedule("images_and_text", (together(*rows),), options=_BUSY)]
+    return [Schedule("images_and_text", (together(*rows),), options=BUSY)]
 
 
 def _takes_images(family: Family) -> str:
@@ -167,130 +172,8 @@ def _quantized(brief: Brief) -> list[Schedule]:
     if group is None:
         return []
     rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, SHORT, MEDIUM)]
-    options = replace_options(kv=KvQuant(8, group))
+    options = EngineOptions(busy=True, kv=KvQuant(8, group))
     return [Schedule("eight_bits", (together(*rows),), options=options)]
-
-
-def replace_options(**fields: object) -> EngineOptions:
-    """Those of a busy server with other fields."""
-    return EngineOptions(busy=True, **fields)  # type: ignore[arg-type]
-
-
-def _prefixes(brief: Brief) -> list[Schedule]:
-    """Many prompts begin alike; then they begin otherwise; then as before."""
-    rows = []
-    for block, variant in enumerate((0, 1, 0)):
-        begin = brief.prompt(LONG, variant)
-        rows += [
-            Request(f"r{block}{i}", begin + brief.prompt(SHORT, 3 + i + block), ANSWER // 2)
-            for i in range(3)
-        ]
-    caching = PrefixCaching()
-    options = EngineOptions(prefix_caching=caching)
-    first, *others = rows
-    return [
-        one_by_one("one_by_one", rows, options),
-        Schedule(
-            "together",
-            (together(first), together(*others, when=gone(first.request_id))),
-            options=options,
-        ),
-    ]
-
-
-def _reused(trace: Trace) -> bool:
-    return any(step.output.reused for step in trace.steps)
-
-
-def _leaves(brief: Brief) -> list[Schedule]:
-    """Clients go away: in the middle of an answer, before it has begun, from the only slot."""
-    slot = EngineOptions(prefill_batch_size=1, completion_batch_size=1)
-    long = text_request(brief, "long", SHORT, max_tokens=3 * LASTING)
-    rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, MEDIUM, TWO)]
-    after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=ANSWER)
-    return [
-        Schedule(
-            "only_slot",
-            (together(long), together(after, when=gone("long", removed=True))),
-            (Removal(("long",), produced("long", 8)),),
-            options=slot,
-        ),
-        Schedule(
-            "stream",
-            (together(*rows), together(after, when=gone(f"r{LONG}", removed=True))),
-            (Removal((f"r{LONG}",), produced(f"r{LONG}", 3)),),
-            options=_BUSY,
-        ),
-        Schedule(
-            "waiting",
-            (together(*rows), together(after, when=gone(f"r{MEDIUM}", removed=True))),
-            (Removal((f"r{MEDIUM}",), queued(f"r{MEDIUM}")),),
-            options=_BUSY,
-        ),
-    ]
-
-
-def _flood(brief: Brief) -> list[Schedule]:
-    """Ten times as many requests as rows; of some the client goes away."""
-    rng = np.random.default_rng((brief.seed, FLOOD))
-    rows, removals = [], []
-    for index in range(FLOOD):
-        length = (SHORT, MEDIUM, TWO, LONG)[int(rng.integers(4))]
-        row = text_request(
-            brief,
-            f"r{index}",
-            length,
-            variant=int(rng.integers(4)),
-            max_tokens=int(rng.integers(2, 9)),
-        )
-        rows.append(row)
-        fate = rng.random()
-        if fate < 0.1:
-            removals.append(Removal((row.request_id,), queued(row.request_id)))
-        elif fate < 0.25:
-            removals.append(Removal((row.request_id,), produced(row.request_id, 1)))
-    options = replace_options(completion_batch_size=FLOOD_SLOTS)
-    return [Schedule("flood", (together(*rows),), tuple(removals), options=options)]
-
-
-def _all_ended(trace: Trace) -> bool:
-    staying = {r.request_id for r in trace.schedule.requests} - trace.schedule.removed_ids
-    return all(trace.stream(name).finish_reason is not None for name in staying)
-
-
-# Malformed requests that are made together.
-_PROBE_GROUPS = {
-    "bodies": ("no_json", "invalid_utf8", "json_list", "huge_body"),
-    "messages": ("no_messages", "messages_", "message_", "content_"),
-    "numbers": ("zero_", "negative_", "max_", "temperature_", "top_"),
-    "fields": ("logit_bias_", "stream_"),
-    "media": ("no_image", "no_base64"),
-    "model": ("unknown_model",),
-    "stop_number": ("stop_number",),
-    "stop_of_numbers": ("stop_of_numbers",),
-}
-
-
-def _malformed(brief: Brief) -> list[Schedule]:
-    """Each group of malformed requests comes while right ones decode, and one comes after."""
-    schedules = []
-    for name, prefixes in _PROBE_GROUPS.items():
-        kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]
-        rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (SHORT, MEDIUM)]
-        after = text_request(brief, "next", TWO, max_tokens=4)
-        schedules.append(
-            Schedule(
-                name,
-                (together(*rows), Arrival((after,), gone(f"r{MEDIUM}"))),
-                probes=tuple(Probe(kind, produced(f"r{SHORT}", 1)) for kind in kinds),
-                options=_BUSY,
-            )
-        )
-    return schedules
-
-
-def _probed(trace: Trace) -> bool:
-    return any(step.probes for step in trace.steps)
 
 
 SERVED_SCENARIOS: tuple[Scenario, ...] = (
@@ -373,15 +256,15 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         390,
         "prompts that begin alike, with the server's prefix cache",
         _SERVED | {Capability.PREFIX_CACHING},
-        _prefixes,
-        (Witness("a prompt whose begin was kept", _reused),),
+        prefixes,
+        (Witness("a prompt whose begin was kept", reused),),
     ),
     Scenario(
         "served_leaves",
         400,
         "clients that go away, and who comes after them",
         _SERVED | {Capability.CANCEL},
-        _leaves,
+        leaves,
         (
             seen.removed_from(Stage.DECODE).shown_in("only_slot", "stream"),
             seen.removed_from(Stage.QUEUED).shown_in("waiting"),
@@ -394,10 +277,10 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         410,
         "ten times as many requests as rows, some of whose clients go away",
         _SERVED | {Capability.CANCEL, Capability.SLOTS},
-        _flood,
+        flood,
         (
             in_flight(FLOOD_SLOTS // 4),
-            Witness("an answer to each who stayed", _all_ended),
+            Witness("an answer to each who stayed", all_ended),
             seen.removed_from(Stage.QUEUED),
         ),
     ),
@@ -406,8 +289,8 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         420,
         "malformed requests: refused with a reason, and nobody is harmed",
         _SERVED | {Capability.PROBES},
-        _malformed,
-        (Witness("a malformed request", _probed),),
+        malformed,
+        (Witness("a malformed request", probed),),
     ),
 )
 """The scenarios of servers, from the simplest."""

@@ -53,7 +53,7 @@ class Served:
         class Bound(Handler):
             server_of = served
 
-        self.http = Listening(("127.0.0.1", 0), Bound)
+        self.http = Accepting(("127.0.0.1", 0), Bound)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
 
     def __enter__(self):
@@ -178,7 +178,7 @@ class Served:
         }
 
 
-class Listening(ThreadingHTTPServer):
+class Accepting(ThreadingHTTPServer):
     request_queue_size = 1024
     daemon_threads = True
 

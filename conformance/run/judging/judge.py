@@ -122,7 +122,6 @@ def judge_batched(
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
     plays: list[Play] = []
-    # What a client of a server sees hangs on time: two runs are never the same.
     twice = twice and Capability.SERVED not in engine.capabilities
     for index, schedule in enumerate(schedules):
         start = time.perf_counter()
