@@ -6,8 +6,11 @@ long one of the engine's own is at work as they come, so that they wait and begi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, KvQuant
+from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.schedule import Asked, Schedule, Stage
 from conformance.core.token_choice import Sampler
@@ -40,7 +43,6 @@ from conformance.scenarios.served_clients import (
 )
 
 _SERVED = frozenset({Capability.SERVED})
-_ROOM = 2000  # tokens that the longest request takes
 
 
 def in_flight(count: int) -> Witness:
@@ -51,10 +53,17 @@ def in_flight(count: int) -> Witness:
     )
 
 
-def _room(family: Family) -> str:
-    if family.longest is None or family.longest >= _ROOM:
-        return ""
-    return f"it has positions for {family.longest} tokens, and an answer must last: {_ROOM}"
+def _room(tokens: int, *names: str) -> Callable[[Family], str]:
+    """Why a family does not apply whose config names fewer positions than ``tokens``."""
+
+    def applies(family: Family) -> str:
+        configs = (family.config, family.config.get("text_config") or {})
+        found = [config[name] for config in configs for name in names if name in config]
+        if all(limit >= tokens for limit in found):
+            return ""
+        return f"it has positions for {min(found)} tokens, and an answer must last for {tokens}"
+
+    return applies
 
 
 def _alone(brief: Brief) -> list[Schedule]:
@@ -170,7 +179,8 @@ def _quantized(brief: Brief) -> list[Schedule]:
     sizes = brief.heads()
     group = next((n for n in (64, 32) if sizes and all(size % n == 0 for size in sizes)), None)
     if group is None:
-        return []
+        listed = ", ".join(map(str, sorted(sizes))) or "no"
+        raise Unsupported(f"heads of {listed} elements can't be cut into groups: not supported")
     rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, SHORT, MEDIUM)]
     options = EngineOptions(busy=True, kv=KvQuant(8, group))
     return [Schedule("eight_bits", (together(*rows),), options=options)]
@@ -200,7 +210,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         _SERVED | {Capability.LATE_JOIN},
         _joins,
         (seen.late_join(),),
-        applies=_room,
+        applies=_room(LASTING + LONG, "n_positions", "max_position_embeddings"),  # answers are cut
     ),
     Scenario(
         "served_ends",
@@ -270,7 +280,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
             seen.removed_from(Stage.QUEUED).shown_in("waiting"),
             seen.follow_up(),
         ),
-        applies=_room,
+        applies=_room(4 * LASTING + SHORT, "n_positions"),
     ),
     Scenario(
         "served_flood",

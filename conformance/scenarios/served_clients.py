@@ -22,7 +22,7 @@ from conformance.scenarios.build import (
 from conformance.scenarios.scenario import Brief
 
 # Output tokens of a request, and of one that others join: servers look for requests now and then.
-ANSWER, LASTING = 24, 600
+ANSWER, LASTING = 24, 450
 FLOOD, FLOOD_SLOTS = 320, 32
 BUSY = EngineOptions(busy=True)
 
@@ -57,7 +57,7 @@ def reused(trace: Trace) -> bool:
 def leaves(brief: Brief) -> list[Schedule]:
     """Clients go away: in the middle of an answer, before it has begun, from the only slot."""
     slot = EngineOptions(prefill_batch_size=1, completion_batch_size=1)
-    long = text_request(brief, "long", SHORT, max_tokens=3 * LASTING)
+    long = text_request(brief, "long", SHORT, max_tokens=4 * LASTING)
     rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, MEDIUM, TWO)]
     after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=ANSWER)
     return [
@@ -129,14 +129,13 @@ def malformed(brief: Brief) -> list[Schedule]:
     schedules = []
     for name, prefixes in _PROBE_GROUPS.items():
         kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]
-        rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (SHORT, MEDIUM)]
+        rows = [text_request(brief, f"r{n}", n, max_tokens=4 * ANSWER) for n in (SHORT, MEDIUM)]
         after = text_request(brief, "next", TWO, max_tokens=4)
         schedules.append(
             Schedule(
                 name,
                 (together(*rows), Arrival((after,), gone(f"r{MEDIUM}"))),
                 probes=tuple(Probe(kind, produced(f"r{SHORT}", 1)) for kind in kinds),
-                options=BUSY,
             )
         )
     return schedules

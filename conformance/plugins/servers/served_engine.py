@@ -205,7 +205,8 @@ class ServedEngine(Engine):
         if self.ended():
             raise ServerFailedError(f"request {came.name!r}: {came.error}{self._because()}")
         self._stages[came.name] = Stage.FINISHED
-        said = f"{came.error}{self._because()} for {came.name!r}"
+        why = self._because() if came.error.startswith("HTTP") else ""
+        said = f"{came.error}{why} for {came.name!r}"
         return StepOutput(
             claims=(Claim("the answer to a right request", said, "one", holds=False),)
         )
