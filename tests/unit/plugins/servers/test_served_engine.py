@@ -69,7 +69,7 @@ FOUND = {
     served.CutsStreams: (("served_together", "ragged"), "finish"),
     served.SaysHtml: (("served_alone",), "the answer to a right request"),
 }
-SLOTS = {served.NoticesNobodyLeft, served.KeepsSlot}
+SLOTS = {served.NoticesNobodyLeft, served.KeepsSlot, served.LosesWhoWaits}
 
 
 def test_each_wrong_server_is_tried():
