@@ -171,10 +171,6 @@ def _media(brief: Brief) -> list[Schedule]:
     return [Schedule("images_and_text", (together(*rows),), options=BUSY)]
 
 
-def _takes_images(family: Family) -> str:
-    return "" if "image" in family.facts.modalities else "it takes no images"
-
-
 def _quantized(brief: Brief) -> list[Schedule]:
     sizes = brief.heads()
     group = next((n for n in (64, 32) if sizes and all(size % n == 0 for size in sizes)), None)
@@ -182,8 +178,8 @@ def _quantized(brief: Brief) -> list[Schedule]:
         listed = ", ".join(map(str, sorted(sizes))) or "no"
         raise Unsupported(f"heads of {listed} elements can't be cut into groups: not supported")
     rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, SHORT, MEDIUM)]
-    options = EngineOptions(busy=True, kv=KvQuant(8, group))
-    return [Schedule("eight_bits", (together(*rows),), options=options)]
+    kv = KvQuant(8, group)
+    return [Schedule("bits8", (together(*rows),), options=EngineOptions(busy=True, kv=kv))]
 
 
 SERVED_SCENARIOS: tuple[Scenario, ...] = (
@@ -251,7 +247,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         _SERVED | {Capability.MEDIA},
         _media,
         (in_flight(2),),
-        applies=_takes_images,
+        applies=lambda f: "" if "image" in f.facts.modalities else "it takes no images",
     ),
     Scenario(
         "served_quantized",

@@ -1,7 +1,7 @@
 """Requests after which mlx_lm.server is wrong or serves nobody; it is started on a tiny model.
 
 - ``"stop": 5`` (a number): server.py:836 makes the stop sequences outside of any ``try``; the
-  generation thread ends, and every later request gets HTTP 404 "generation thread died".
+  generation thread ends, and every later request gets HTTP 404.
 - an empty text to complete: insert_segments raises (generate.py), with the same end.
 - ``top_logprobs`` of 3: server.py:1470 shows the first of an unsorted partition in place of the
   token that was generated.
