@@ -22,7 +22,7 @@ from conformance.scenarios.build import (
 from conformance.scenarios.scenario import Brief
 
 # Output tokens of a request, and of one that others join: servers look for requests now and then.
-ANSWER, LASTING = 24, 450
+ANSWER, LASTING = 24, 1200
 FLOOD, FLOOD_SLOTS = 320, 32
 BUSY = EngineOptions(busy=True)
 
@@ -57,7 +57,7 @@ def reused(trace: Trace) -> bool:
 def leaves(brief: Brief) -> list[Schedule]:
     """Clients go away: in the middle of an answer, before it has begun, from the only slot."""
     slot = EngineOptions(prefill_batch_size=1, completion_batch_size=1)
-    long = text_request(brief, "long", SHORT, max_tokens=4 * LASTING)
+    long = text_request(brief, "long", SHORT, max_tokens=2 * LASTING)
     rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, MEDIUM, TWO)]
     after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=ANSWER)
     return [

@@ -52,14 +52,15 @@ def _ending(request: Request, answer: Answer) -> int:
     return len(request.stop[0]) if request.stop else 1
 
 
-def waited_for(count: int, rest: int) -> Claim:
+def waited_for(count: int, rest: int, seconds: float) -> Claim:
     """That a request which joins does not wait for the end of an answer that it found at work.
 
     Args:
         count: tokens of that answer which came before the first of the request.
         rest: tokens that it still had when the request came.
+        seconds: from the request to its first token.
     """
-    holds = rest < _LONG or count < _STARVED * rest
+    holds = rest < _LONG or count < _STARVED * rest or seconds < _LEAST_SECONDS
     return Claim("tokens of an answer that a joining request waited for", str(count), "few", holds)
 
 

@@ -84,6 +84,8 @@ class MlxVlmServer(ManagedEngine):
     def question(self, request: Request, *, streamed: bool) -> Question:
         """See ``ManagedEngine.question``; images are part of the message, in their places."""
         asked = super().question(request, streamed=streamed)
+        # Else answers end where the config's positions do, whatever is asked.
+        asked.body["context_management"] = []
         if request.media:
             content: list[dict[str, Any]] = []
             end = 0

@@ -169,7 +169,7 @@ class ServedEngine(Engine):
         if self._stages[name] is Stage.QUEUED:
             self._stages[name] = Stage.DECODE
             processed[name] = len(request.prompt)
-            waited = self._waited(name)
+            waited = self._waited(name, (came.answer.first or came.answer.sent) - came.answer.sent)
         found = self.tokens(came.answer)
         count = len(found)
         # The reason of the end may come after the last token, which is held back for it.
@@ -211,13 +211,13 @@ class ServedEngine(Engine):
             claims=(Claim("the answer to a right request", said, "one", holds=False),)
         )
 
-    def _waited(self, name: str) -> list[Claim]:
+    def _waited(self, name: str, seconds: float) -> list[Claim]:
         """How much of the answers at work a request waited for, if there was a slot for it."""
         found = self._found_at_work.pop(name)
         if len(self._open()) > self._options.completion_batch_size:
             return []
         asked = {other: self._requests[other].max_tokens for other in found}
-        return [waited_for(self._emitted[o] - n, asked[o] - n) for o, n in found.items()]
+        return [waited_for(self._emitted[o] - n, asked[o] - n, seconds) for o, n in found.items()]
 
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]

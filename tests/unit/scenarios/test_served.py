@@ -27,10 +27,8 @@ def test_servers_play_these_and_no_rung_of_the_ladder():
     ("config", "joins", "leaves"),
     [
         ({}, True, True),
-        ({"max_position_embeddings": 512}, True, True),
-        ({"max_position_embeddings": 256}, False, True),
-        ({"text_config": {"max_position_embeddings": 256}}, False, True),
-        ({"n_positions": 1024}, True, False),
+        ({"n_positions": 2000}, True, False),
+        ({"n_positions": 1024}, False, False),
     ],
 )
 def test_long_answers_need_positions(config, joins, leaves):

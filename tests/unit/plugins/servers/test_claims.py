@@ -73,7 +73,13 @@ def test_nothing_is_said_of_a_short_rest():
 
 
 @pytest.mark.parametrize(
-    ("count", "rest", "holds"), [(597, 597, False), (150, 597, True), (24, 24, True)]
+    ("count", "rest", "seconds", "holds"),
+    [
+        (597, 597, 4.0, False),
+        (597, 597, 0.5, True),
+        (150, 597, 4.0, True),
+        (24, 24, 4.0, True),
+    ],
 )
-def test_who_joins_need_not_wait_for_the_end(count, rest, holds):
-    assert waited_for(count, rest).holds is holds
+def test_who_joins_need_not_wait_for_the_end(count, rest, seconds, holds):
+    assert waited_for(count, rest, seconds).holds is holds

@@ -81,7 +81,9 @@ def test_a_wrong_server_is_found(kind, monkeypatch):
     if kind in SLOTS:
         monkeypatch.setattr(kind, "slots", 1)
         monkeypatch.setattr(kind, "tick", 0.004)  # what nobody waits for must take a while
-    if kind is served.NoticesNobodyLeft:
+    if kind is served.StarvesWhoJoins:
+        monkeypatch.setattr(kind, "tick", 0.004)
+    if kind in {served.NoticesNobodyLeft, served.StarvesWhoJoins}:
         monkeypatch.setattr(HttpEngine, "patience", 30.0)
     (name, *schedules), what = FOUND[kind]
     found = outcome(kind, name, *schedules)
