@@ -25,6 +25,7 @@ from conformance.checks.twins import check_twins
 CHECKS: tuple[Check, ...] = (
     check_failure,
     check_nonfinite,
+    check_claims,
     check_protocol,
     check_forced,
     check_free,
@@ -35,7 +36,6 @@ CHECKS: tuple[Check, ...] = (
     check_leak,
     check_statistics,
     check_stored,
-    check_claims,
     check_pooled,
     check_reused,
     check_policy,

@@ -6,7 +6,8 @@ from conformance.checks.play import Play
 from conformance.core.verdict import Finding, Verdict
 
 # Exceptions that a caller can distinguish from a bug inside the engine.
-_CLEAR = ("ValueError", "TypeError", "KeyError")
+_CLEAR = ("ValueError", "TypeError", "KeyError", "refused")
+# How a server's answer with a status of 4xx and a message begins in the record.
 
 
 def check_probes(play: Play) -> list[Finding]:
@@ -35,7 +36,8 @@ def _finding(play: Play, mode: str, kind: str, problem: str) -> Finding:
         f"the invalid call {kind!r} {problem}",
         schedule=play.schedule.name,
         mode=mode,
-        expected="a ValueError, TypeError or KeyError, and nothing changed",
+        expected="a ValueError, TypeError or KeyError, of a server a 4xx with a message, and "
+        "nothing changed",
         got=problem,
         cause="arguments are not validated before they are used",
     )

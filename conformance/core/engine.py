@@ -52,6 +52,8 @@ class Capability(enum.StrEnum):
     WEIGHED = "weighed"  # pending() and give_up() report the memory of its caches
     PROBES = "probes"  # probe() makes invalid calls
     THREADS = "threads"  # may be driven from another thread than the loader's
+    COMPLETIONS = "completions"  # a server completes texts, beside chats
+    SERVED = "served"  # it is a server, asked over HTTP; made with an Origin, not a model
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,10 @@ class Engine(ABC):
 
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:
-        """Make the engine for ``model``, as its library plugin loaded it."""
+        """Make the engine for ``model``, as its library plugin loaded it.
+
+        One with the capability ``SERVED`` gets an ``Origin``, to load the model elsewhere.
+        """
 
     @abstractmethod
     def insert(self, submissions: Sequence[Submission]) -> None:
@@ -171,6 +176,19 @@ class Engine(ABC):
             Unsupported: the engine has not the capability ``PROBES``.
         """
         raise Unsupported(f"engine {self.name} has no probe {kind!r}")
+
+    @classmethod
+    def alone(
+        cls,
+        model: Any,  # noqa: ARG003
+        request: Request,  # noqa: ARG003
+        options: EngineOptions,  # noqa: ARG003
+    ) -> tuple[int, ...] | None:
+        """The tokens that the engine gives if the request is all that it is asked.
+
+        The right ones of a request whose sampler no library has but the engine; else ``None``.
+        """
+        return None
 
     @classmethod
     def joined(

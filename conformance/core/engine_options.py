@@ -69,6 +69,8 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``sampler`` and ``processors`` are the engine's own, for requests that bring none. A request
     that names the same ones is inserted without them, so that the engine's must take effect.
+
+    With ``busy`` a long request of a server engine's own is at work while others arrive.
     """
 
     prefill_step_size: int = 2048
@@ -80,3 +82,4 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     prefix_caching: PrefixCaching | None = None
     sampler: Sampler | None = None
     processors: tuple[Processor, ...] = ()
+    busy: bool = False

@@ -54,12 +54,20 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
     span: tuple[int, int] = (0, 0)
 
 
+class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a server is asked: for an answer in pieces or in one, in a chat or to complete a text."""
+
+    streamed: bool = True
+    chat: bool = True
+
+
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request.
 
     ``prompt`` are token ids, including those of ``media``; ``segments`` are the lengths into which
     the prompt is cut for the engine (their sum is the prompt's length); ``stop`` are sequences of
     token ids that end the request. Nothing is reused between requests of other ``tenant``.
+    ``asked`` is how a server is asked; ``None``: for pieces, in a chat.
     """
 
     request_id: str
@@ -72,6 +80,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     continues: Continuation | None = None
     media: tuple[Media, ...] = ()
     tenant: str = ""
+    asked: Asked | None = None
 
 
 def own_sampler(request: Request, options: EngineOptions) -> Sampler | None:

@@ -58,6 +58,8 @@ class ReferenceEngine(Engine):
 
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
+        Capability.COMPLETIONS,
+        Capability.SERVED,
         Capability.MEDIA,
         Capability.PREFIX_CACHING,
         Capability.STORED,

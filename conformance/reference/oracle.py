@@ -238,7 +238,7 @@ class Oracle:
         """Requests that must give the same stream have the same key."""
         # All but the last token are cut into pieces: a larger piece than that cuts nothing.
         size = min(options.prefill_step_size, max(len(request.prompt) - 1, 1))
-        plain = msgspec.structs.replace(request, request_id="", max_tokens=1, stop=())
+        plain = msgspec.structs.replace(request, request_id="", max_tokens=1, stop=(), asked=None)
         source = None
         if request.continues is not None and schedule is not None:
             before = schedule.request(request.continues.request_id)

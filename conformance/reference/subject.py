@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conformance.core.engine import Capability, Engine
 from conformance.core.family import Family
 from conformance.core.library import Library
+from conformance.core.origin import Origin
 from conformance.core.phases import Phases
 from conformance.core.remote_code import sealed
 from conformance.core.trace import ForwardCall
@@ -29,7 +32,8 @@ class Subject:
 
     ``around`` is a context entered for each run of an engine, with the name of the schedule: a
     fault is active there and nowhere else, so that the oracle stays right. ``file`` is where the
-    oracle's results are stored for later runs, for a tiny family.
+    oracle's results are stored for later runs, for a tiny family. ``origin`` is where the model is
+    from, for engines that load it in a process of their own.
     """
 
     family: Family
@@ -40,6 +44,7 @@ class Subject:
     phases: Phases
     around: Around = contextlib.nullcontext
     file: OracleFile | None = None
+    origin: Origin | None = None
 
     @classmethod
     def load(
@@ -68,7 +73,13 @@ class Subject:
         file = store.open(library, family, dtype, seed) if store is not None else None
         cache = file.cache if file is not None else _cache(library, family, dtype)
         oracle = Oracle(library, model, dtype, steps, cache=cache, meter=meter)
-        return cls(family, library, model, meter, oracle, phases, file=file)
+        write = functools.partial(library.write, family, dtype=dtype, seed=seed)
+        origin = Origin(model, family, dtype, seed, write)
+        return cls(family, library, model, meter, oracle, phases, file=file, origin=origin)
+
+    def model_for(self, engine: type[Engine]) -> Any:
+        """What an engine is made with: the loaded model, or where it is from."""
+        return self.origin if Capability.SERVED in engine.capabilities else self.model
 
 
 def _sealed(family: Family) -> AbstractContextManager[None]:

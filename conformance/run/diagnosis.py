@@ -46,7 +46,9 @@ def opinions(session: Session, case: CaseId) -> tuple[str, ...]:
     return tuple(
         name
         for name, engine in registry.engines.items()
-        if engine.opinion and engine.library == library and scenario.needs <= engine.capabilities
+        if engine.opinion
+        and engine.library == library
+        and not scenario.lacking(engine.capabilities)
     )
 
 

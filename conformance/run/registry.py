@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from conformance.core.engine import Capability, Engine, equipped
+from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError, PluginError
 from conformance.core.family import Family, load_family
 from conformance.core.faults import Fault
@@ -67,7 +68,7 @@ class Registry:
         return tuple(
             scenario
             for scenario in self.scenarios.values()
-            if scenario.needs <= engine.capabilities
+            if not scenario.lacking(engine.capabilities)
             if family is None or not scenario.applies(equipped(family, engine))
         )
 
@@ -75,8 +76,7 @@ class Registry:
         """The other scenarios, by name: why each does not apply to this family on this engine."""
         reasons = {}
         for scenario in self.scenarios.values():
-            lacking = sorted(scenario.needs - engine.capabilities)
-            reason = f"the engine lacks {', '.join(lacking)}" if lacking else ""
+            reason = scenario.lacking(engine.capabilities)
             reason = reason or scenario.applies(equipped(family, engine))
             if reason:
                 reasons[scenario.name] = reason
@@ -110,7 +110,7 @@ def build_registry(
             manager.unregister(plugin)
         with contextlib.suppress(PluginError):  # a real one is raised again below
             found = _registry(manager, family_files)
-            if all(any(fnmatchcase(name, glob) for name in found.engines) for glob in globs):
+            if all(any(means(glob, name) for name in found.engines) for glob in globs):
                 return found
         manager = hook_manager(extra)
     return _registry(manager, family_files)
@@ -122,7 +122,7 @@ def _without(manager: pluggy.PluginManager, globs: tuple[str, ...]) -> list[obje
     return [
         manager.get_plugin(plugin)
         for plugin, names in named
-        if not any(fnmatchcase(name, glob) for name in names for glob in globs)
+        if not any(means(glob, name) for name in names for glob in globs)
     ]
 
 
@@ -159,15 +159,20 @@ def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple
         ConformanceError: a pattern matches nothing.
     """
     known, globs = tuple(names), tuple(patterns)
+    matches = means if what == "engine" else _matches
     for glob in globs:
-        if not any(fnmatchcase(name, glob) for name in known):
+        if not any(matches(glob, name) for name in known):
             some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
             near = did_you_mean(glob, known)
             there = near or f"; there are {some}"
             raise ConformanceError(f"no {what} matches {glob!r}{there}{_hint(what)}")
     if not globs:
         return known
-    return tuple(name for name in known if any(fnmatchcase(name, glob) for glob in globs))
+    return tuple(name for name in known if any(matches(glob, name) for glob in globs))
+
+
+def _matches(glob: str, name: str) -> bool:
+    return fnmatchcase(name, glob)
 
 
 def _hint(what: str) -> str:

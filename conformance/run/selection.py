@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from conformance.core.engine import Engine
+from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId
 from conformance.run.family_seconds import FamilySeconds
@@ -72,12 +73,12 @@ class Selection:
     def matches(self, case: CaseId) -> bool:
         """Whether the globs match the parts of a case id."""
         parts = (
-            (case.engine, self.engines),
             (case.family, self.families),
             (case.scenario, self.scenarios),
             (case.dtype, self.dtypes),
         )
         named = all(not globs or any(fnmatchcase(n, g) for g in globs) for n, globs in parts)
+        named &= not self.engines or any(means(glob, case.engine) for glob in self.engines)
         return named and case.seed in self.seeds
 
     @property

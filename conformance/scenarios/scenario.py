@@ -172,3 +172,17 @@ class Scenario:
     witnesses: tuple[Witness, ...] = ()
     oracle_only: bool = False
     applies: Callable[[Family], str] = always
+
+    @property
+    def served(self) -> bool:
+        """Whether it is for servers, and for nothing else."""
+        return Capability.SERVED in self.needs
+
+    def lacking(self, capabilities: frozenset[Capability]) -> str:
+        """Why an engine of such capabilities does not play it; empty if it does."""
+        lacking = sorted(self.needs - capabilities)
+        if lacking:
+            return f"the engine lacks {', '.join(lacking)}"
+        if Capability.SERVED in capabilities and not self.served:
+            return "it needs the calls of the model, which a server does not show"
+        return ""

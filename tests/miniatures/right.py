@@ -40,6 +40,8 @@ class ContinuousBatching(Engine):
     name = "right"
     library = "toy"
     capabilities = frozenset(Capability) - {
+        Capability.COMPLETIONS,
+        Capability.SERVED,
         Capability.SPECULATIVE,
         Capability.PREFIX_CACHING,
         Capability.STORED,

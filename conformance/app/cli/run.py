@@ -23,6 +23,7 @@ from conformance.app.cli.options import (
 from conformance.app.cli.output_options import Output, output_options
 from conformance.app.cli.outputs import report_place, writable
 from conformance.app.cli.reuse import Chosen, reuse_options
+from conformance.app.cli.server_options import server_options
 from conformance.app.cli.suite_run import SuiteRun
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS
 from conformance.core.tier_names import TIERS, usual_tier
@@ -128,6 +129,7 @@ from conformance.tools.checkpoints.given import Given
     help="Compare a checkpoint's single streams and batches with its golden in this folder of "
     "yours; the first run writes it.",
 )
+@server_options
 @checkpoint_options
 @mends_option
 @case_options

@@ -39,6 +39,8 @@ class MlxLmEngine(Engine):
     name: ClassVar[str] = "mlx_lm"
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
+        Capability.COMPLETIONS,
+        Capability.SERVED,
         Capability.MEDIA,
         Capability.QUANTIZED,
         Capability.SPECULATIVE,

@@ -43,6 +43,8 @@ class MlxVlmEngine(Engine):
     name: ClassVar[str] = "mlx_vlm"
     library: ClassVar[str] = "mlx_vlm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
+        Capability.COMPLETIONS,
+        Capability.SERVED,
         Capability.SAMPLERS,
         Capability.STOP,
         Capability.SEGMENTS,

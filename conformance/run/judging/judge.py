@@ -12,7 +12,7 @@ from conformance.checks import CHECKS, Play
 from conformance.checks.cache_bytes import cache_shares
 from conformance.checks.forced import measure
 from conformance.core import numerics
-from conformance.core.engine import Engine, equipped
+from conformance.core.engine import Capability, Engine, equipped
 from conformance.core.failures import failure_of
 from conformance.core.picture import Picture
 from conformance.core.schedule import Schedule, Stage
@@ -122,6 +122,7 @@ def judge_batched(
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
     plays: list[Play] = []
+    twice = twice and Capability.SERVED not in engine.capabilities
     for index, schedule in enumerate(schedules):
         start = time.perf_counter()
         played = _play_or_fail(subject, engine, schedule, once=index > 0 or not twice, until=until)

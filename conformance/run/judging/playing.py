@@ -15,25 +15,33 @@ from conformance.core.engine import Capability, Engine
 from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
 from conformance.core.schedule import Schedule, validate
-from conformance.core.trace import Failure, Stream, Trace
+from conformance.core.trace import Failure, FinishReason, Stream, Trace
 from conformance.reference.subject import Subject
 from conformance.run.runner import play
 
 
 @dataclass(frozen=True)
 class _Noise:
-    """Noise of a schedule's requests, measured on first use and timed as a phase of its own."""
+    """Noise of a schedule's requests, measured on first use and timed as a phase of its own.
+
+    Of streams of the ``engine`` itself, which have tokens alone, it is the floor.
+    """
 
     subject: Subject
     schedule: Schedule
+    engine: Mapping[str, Stream]
 
     def envelope(self, name: str) -> Envelope:
+        if name in self.engine:
+            return self.subject.oracle.floor_envelope(self.engine[name], self.schedule.options)
         with self.subject.phases("noise"):
             return self.subject.oracle.envelope(
                 self.schedule.request(name), self.schedule.options, self.schedule
             )
 
     def wider(self, name: str) -> list[Callable[[], Envelope]]:
+        if name in self.engine:
+            return [functools.partial(self.envelope, name)]
         request = self.schedule.request(name)
         measures = self.subject.oracle.wider(request, self.schedule.options, self.schedule)
         return [functools.partial(self._timed, measure) for measure in measures]
@@ -65,9 +73,12 @@ def play_schedule(
         enough: called after the first run; if it returns true, no other run is made.
     """
     validate(schedule)
-    options, oracle, noise = schedule.options, subject.oracle, _Noise(subject, schedule)
+    options, oracle = schedule.options, subject.oracle
     with subject.phases("single stream"):
-        want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
+        own = _engine_streams(subject, engine, schedule)
+        others = [r for r in schedule.requests if r.request_id not in own]
+        want = own | {r.request_id: oracle.solo(r, options, schedule) for r in others}
+    noise = _Noise(subject, schedule, own)
     forced = {name: stream.tokens for name, stream in want.items()}
     # Which drafts are accepted depends on the model's own tokens, so these are never forced.
     drafting = options.drafting is not None
@@ -80,7 +91,7 @@ def play_schedule(
         with subject.around(schedule.name), subject.phases("engine"):
             return play(
                 engine,
-                subject.model,
+                subject.model_for(engine),
                 schedule,
                 meter=subject.meter,
                 forced=tokens,
@@ -108,7 +119,9 @@ def play_schedule(
     free = run(None, churn=churn) if once else None
     if free is not None:
         only = played(free)
-        if not _complete(free) or _follows(only) or enough(only):
+        # What a client of a server sees hangs on time: no two runs are the same.
+        last = Capability.SERVED in engine.capabilities
+        if last or not _complete(free) or _follows(only) or enough(only):
             return only
     first = run(first_tokens, churn=churn or once)
     only = played(first)
@@ -118,6 +131,24 @@ def play_schedule(
     if second.failure is not None or same_bits(played(first, second), first, second):
         return played(first, second)
     return played(first, second, run(first_tokens))
+
+
+# The logprob of all tokens but the chosen one where only that is known: no margin is small.
+_UNLIKELY = -100.0
+
+
+def _engine_streams(
+    subject: Subject, engine: type[Engine], schedule: Schedule
+) -> dict[str, Stream]:
+    """Streams of requests that only the engine itself can decode alone; see ``Engine.alone``."""
+    found = {}
+    for request in schedule.requests:
+        tokens = engine.alone(subject.model_for(engine), request, schedule.options)
+        if tokens is not None:
+            table = np.full((len(tokens), subject.family.vocab_size), _UNLIKELY, np.float32)
+            table[range(len(tokens)), list(tokens)] = 0.0
+            found[request.request_id] = Stream(tokens, table, None, FinishReason.LENGTH)
+    return found
 
 
 def _complete(trace: Trace) -> bool:

@@ -60,5 +60,10 @@ def _time(registry: Registry, subject: Subject, name: str) -> float:
     lengths = [_LENGTHS[i % len(_LENGTHS)] for i in range(ROWS)]
     rows = [text_request(brief, f"r{i}", n, max_tokens=_OUTPUT) for i, n in enumerate(lengths)]
     start = time.perf_counter()
-    play(engine, subject.model, Schedule("throughput", (together(*rows),)), meter=subject.meter)
+    play(
+        engine,
+        subject.model_for(engine),
+        Schedule("throughput", (together(*rows),)),
+        meter=subject.meter,
+    )
     return time.perf_counter() - start

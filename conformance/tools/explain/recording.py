@@ -76,7 +76,7 @@ def record(subject: Subject, engine: type[Engine], schedule: Schedule, dtype: st
     with subject.around(schedule.name), record_calls(tree) as passes:
         trace = play(
             _counting(engine, passes, ends),
-            subject.model,
+            subject.model_for(engine),
             schedule,
             meter=subject.meter,
             forced=forced,

@@ -53,14 +53,14 @@ class Drive:
         subject = player.subject
         self._run = Run(
             player.engine,
-            subject.model,
+            subject.model_for(player.engine),
             Schedule("program", (), options=options),
             subject.meter,
             forced=None,
             hints=None,
         )
         with self._calling("making the engine"):
-            self._engine = player.engine(subject.model, options)
+            self._engine = player.engine(subject.model_for(player.engine), options)
 
     @property
     def schedule(self) -> Schedule:

@@ -95,7 +95,7 @@ def _played(
     with subject.around(schedule.name):
         return play(
             engine,
-            subject.model,
+            subject.model_for(engine),
             schedule,
             meter=subject.meter,
             forced=forced if Capability.FORCED in engine.capabilities else None,

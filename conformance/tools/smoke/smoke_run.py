@@ -102,7 +102,7 @@ def _state(
     first = subject.oracle.solo(requests[0], schedule.options, schedule)
     assert first.logprobs is not None
     try:
-        keep_contract(kind, subject.model, requests, want, first.logprobs.shape[1])
+        keep_contract(kind, subject.model_for(kind), requests, want, first.logprobs.shape[1])
     except Broken as error:
         return State.BROKEN, str(error)
     except Wrong as error:

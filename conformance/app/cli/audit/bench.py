@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores, globs, jobs_option, json_lines, library_path_option
+from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DEFAULT_ENGINES, Selection
@@ -85,7 +85,7 @@ def command(
 
 
 def _speeds(console: Console, registry: Registry, selection: Selection) -> list[Throughput]:
-    engines = [n for glob in selection.engines for n in registry.engines if fnmatchcase(n, glob)]
+    engines = [n for glob in selection.engines for n in registry.engines if means(glob, n)]
     engines = list(dict.fromkeys(engines))
     if len({registry.engines[name].library for name in engines}) != 1:
         raise ConformanceError("--throughput: name engines of one library by --engine")

@@ -55,6 +55,8 @@ def test_it_lacks_what_the_library_lacks_and_does_not_weigh_memory():
         Capability.PREFIX,
         Capability.WEIGHED,
         Capability.STORED,
+        Capability.COMPLETIONS,
+        Capability.SERVED,
     }
 
 

@@ -1,0 +1,91 @@
+"""Options that name a server for the engine ``http``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import httpx2
+
+from conformance.app.cli.printing import say
+from conformance.core import named_server
+from conformance.core.errors import ConformanceError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ENGINE = "http"
+_MOST = 10_000_000
+_SECONDS = 30.0
+
+
+def server_options(function: F) -> F:
+    """``--url``, ``--remote`` and ``--requests``; with them ``--model`` is the server's name of it.
+
+    Above ``checkpoint_options``, whose ``--model`` is a folder otherwise.
+    """
+
+    @functools.wraps(function)
+    def call(
+        *args: Any,
+        url: str | None,
+        remote: bool,
+        requests: int | None,
+        engines: tuple[str, ...],
+        model: Path | None,
+        **more: Any,
+    ) -> Any:
+        if url is not None:
+            if engines != (_ENGINE,):
+                raise ConformanceError(f"--url is about --engine {_ENGINE}, and about no other")
+            name = "" if model is None else str(model)
+            server = named_server.use(url, model=name, remote=remote, most=requests)
+            _reach(server.url)
+            model = None
+            if server.most is not None:
+                say(f"conformance: at most {server.most:,} requests go to {server.url}")
+        elif remote or requests is not None:
+            raise ConformanceError("--remote and --requests are about --url")
+        elif _ENGINE in engines:
+            named_server.named()
+        return function(*args, engines=engines, model=model, **more)
+
+    made: Any = call
+    for option in (
+        click.option(
+            "--requests",
+            type=click.IntRange(1, _MOST),
+            metavar="N",
+            help="The most requests that go to the server of --url. Default: "
+            f"{named_server.MOST_REQUESTS:,} for another machine's, no limit for one of this.",
+        ),
+        click.option(
+            "--remote", is_flag=True, help="The server of --url may be that of another machine."
+        ),
+        click.option(
+            "--url",
+            metavar="URL",
+            help="The server that --engine http asks, such as http://127.0.0.1:8080. --model is "
+            "then the server's name of its model. Default: the first that it names.",
+        ),
+    ):
+        made = option(made)
+    decorated: F = made
+    return decorated
+
+
+def _reach(url: str) -> None:
+    """Check that a server answers there, whatever it says.
+
+    Raises:
+        ConformanceError: none does.
+    """
+    try:
+        httpx2.get(f"{url}/v1/models", timeout=_SECONDS)
+    except httpx2.HTTPError as error:
+        why = str(error) or type(error).__name__
+        raise ConformanceError(
+            f"--url: no server answers at {url}: {why}; start it first"
+        ) from error

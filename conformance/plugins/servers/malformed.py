@@ -1,0 +1,85 @@
+"""Requests that a server must refuse with a 4xx and a message, and go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx2
+
+from conformance.core.trace import ProbeResult
+from conformance.plugins.servers.asking import Question
+
+_SECONDS = 30.0
+_HUGE = 32 * 2**20  # bytes
+_CLIENT_ERROR = range(400, 500)
+
+Body = dict[str, Any]
+Change = Callable[[Body], Body | bytes]
+
+
+def _with(**fields: Any) -> Change:
+    return lambda body: {**body, **fields}
+
+
+def _without(name: str) -> Change:
+    return lambda body: {key: value for key, value in body.items() if key != name}
+
+
+def _message(content: Any) -> Change:
+    return _with(messages=[{"role": "user", "content": content}])
+
+
+def _image(url: str) -> Change:
+    return _message([{"type": "image_url", "image_url": {"url": url}}])
+
+
+KINDS: Mapping[str, Change] = {
+    "no_json": lambda _: b"{",
+    "invalid_utf8": lambda _: b'{"model": "\xff\xfe"}',
+    "json_list": lambda _: b"[1, 2]",
+    "no_messages": _without("messages"),
+    "messages_no_list": _with(messages="t1"),
+    "message_no_object": _with(messages=[1]),
+    "content_number": _message(5),
+    "zero_max_tokens": _with(max_tokens=0),
+    "negative_max_tokens": _with(max_tokens=-1),
+    "max_tokens_text": _with(max_tokens="many"),
+    "temperature_text": _with(temperature="hot"),
+    "temperature_negative": _with(temperature=-1.0),
+    "top_p_over_one": _with(top_p=1.5),
+    "stop_number": _with(stop=5),
+    "stop_of_numbers": _with(stop=[5]),
+    "logit_bias_text": _with(logit_bias={"1": "much"}),
+    "stream_text": _with(stream="yes"),
+    "unknown_model": _with(model="/no/such/model"),
+    "no_image": _image("data:image/png;base64,AAAA"),
+    "no_base64": _image("data:image/png;base64,%%%"),
+    "huge_body": lambda body: {
+        **body,
+        "messages": [{"role": "user", "content": "t1 " * 3}],
+        "padding": "x" * _HUGE,
+        "max_tokens": -1,
+    },
+}
+
+
+def probe(url: str, kind: str, plain: Question) -> ProbeResult:
+    """Send the malformed request ``kind``, made of a plain one, and report what came back."""
+    body = {**plain.body, "messages": plain.body["input"], "stream": False}
+    del body["input"]
+    made = KINDS[kind](body)
+    content = made if isinstance(made, bytes) else json.dumps(made).encode()
+    headers = {"Content-Type": "application/json"}
+    try:
+        answer = httpx2.post(
+            f"{url}/v1/chat/completions", content=content, headers=headers, timeout=_SECONDS
+        )
+    except httpx2.HTTPError as error:
+        return ProbeResult(kind, f"no answer: {type(error).__name__}: {error}")
+    if answer.status_code == httpx2.codes.OK:
+        return ProbeResult(kind, None)
+    if answer.status_code in _CLIENT_ERROR and answer.text.strip():
+        return ProbeResult(kind, f"refused: HTTP {answer.status_code}: {answer.text[:200]}")
+    return ProbeResult(kind, f"HTTP {answer.status_code}: {answer.text[:200] or 'no message'}")

@@ -1,0 +1,139 @@
+"""``mlx_vlm.server`` as an engine."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from conformance.core.engine import Capability, Engine
+from conformance.core.errors import Unsupported
+from conformance.core.family import Processor
+from conformance.core.schedule import Request
+from conformance.plugins.mlx_vlm.media import draw
+from conformance.plugins.servers.asking import Answer, Question
+from conformance.plugins.servers.managed import ManagedEngine
+from conformance.plugins.servers.served_engine import SERVED, Tokens
+from conformance.plugins.servers.words import end_nowhere, text_of
+from conformance.run.hookspecs import hookimpl
+from conformance.scenarios import Scenario
+from conformance.scenarios.served import SERVED_SCENARIOS
+
+_TOP = "5"  # logprobs of so many tokens at each step
+
+
+class MlxVlmServer(ManagedEngine):
+    """``python -m mlx_vlm.server``. Tokens are those of the logprobs; it has chats alone."""
+
+    name: ClassVar[str] = "mlx_vlm_server"
+    library: ClassVar[str] = "mlx_vlm"
+    capabilities: ClassVar[frozenset[Capability]] = SERVED | {
+        Capability.CANCEL,
+        Capability.CHUNKED,
+        Capability.MEDIA,
+        Capability.PREFIX_CACHING,
+        Capability.PROBES,
+        Capability.QUANTIZED,
+        Capability.SAMPLERS,
+        Capability.SLOTS,
+        Capability.STOP,
+    }
+
+    @classmethod
+    def module(cls) -> str:
+        """See ``ManagedEngine.module``."""
+        return "mlx_vlm.server"
+
+    def flags(self) -> Sequence[str]:
+        """Sizes, logprobs, quantized caches."""
+        options, kv = self._options, self._options.kv
+        quantized: tuple[str, ...] = ()
+        if kv is not None:
+            quantized = (
+                *("--kv-bits", str(kv.bits)),
+                *("--kv-group-size", str(kv.group_size)),
+                *("--kv-quant-scheme", kv.scheme),
+            )
+        return (
+            *("--prefill-step-size", str(options.prefill_step_size)),
+            *("--max-num-seqs", str(options.completion_batch_size)),
+            *("--top-logprobs-k", _TOP),
+            *quantized,
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Prefixes are kept if the options say so."""
+        caching = self._options.prefix_caching
+        if caching is None:
+            return {"APC_ENABLED": "0"}
+        return {
+            "APC_ENABLED": "1",
+            "APC_DISK_ENABLED": "0",
+            "APC_BLOCK_SIZE": str(caching.block_size),
+            "APC_NUM_BLOCKS": str(caching.blocks),
+        }
+
+    def dress(self, folder: Path) -> None:
+        """Its families bring a tokenizer and a chat template."""
+        end_nowhere(folder, self._origin.family.vocab_size)
+
+    def question(self, request: Request, *, streamed: bool) -> Question:
+        """See ``ManagedEngine.question``; images are part of the message, in their places."""
+        asked = super().question(request, streamed=streamed)
+        # Else answers end where the config's positions do, whatever is asked.
+        asked.body["context_management"] = []
+        if request.media:
+            content: list[dict[str, Any]] = []
+            end = 0
+            for media in request.media:
+                if media.kind != "image":
+                    raise Unsupported(f"no {media.kind} is sent to a server")
+                content += _text(request.prompt[end : media.span[0]])
+                content.append({"type": "image_url", "image_url": {"url": _data_url(media)}})
+                end = media.span[1]
+            content += _text(request.prompt[end:])
+            asked.body["input"] = [{"role": "user", "content": content}]
+        return asked
+
+    def tokens(self, answer: Answer) -> Tokens:
+        """Of the logprobs, which come with each token."""
+        made = self._origin.family.facts.processor or Processor()
+        special = made.tokenizer.special
+        found = []
+        for entry in answer.entries:
+            word = str(entry["token"]).strip()
+            token = special[word] if word in special else int(word.removeprefix("t"))
+            found.append((token, entry.get("logprob")))
+        return found
+
+
+def _text(tokens: Sequence[int]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text_of(tokens)}] if tokens else []
+
+
+def _data_url(media: Any) -> str:
+    file = io.BytesIO()
+    draw(msgspec.structs.replace(media, span=(0, 0))).save(file, format="PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+@hookimpl
+def conformance_engine_names() -> list[str]:
+    """Without these the library is not imported."""
+    return [MlxVlmServer.name]
+
+
+@hookimpl
+def conformance_engines() -> list[type[Engine]]:
+    """The server."""
+    return [MlxVlmServer]
+
+
+@hookimpl
+def conformance_scenarios() -> list[Scenario]:
+    """What is asked of servers."""
+    return list(SERVED_SCENARIOS)

@@ -1,0 +1,172 @@
+"""A server in a process of its own on a free loopback port: started, awaited, read, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import httpx2
+
+from conformance.core.errors import ModelError
+
+HOST = "127.0.0.1"
+READY_SECONDS = 120.0
+"""How long a server may take until it answers."""
+_LOOK_SECONDS, _ASK_SECONDS, _END_SECONDS = 0.1, 5.0, 10.0
+_TRIES = 3
+_TAIL = 4000  # characters of a log in a message
+_TAKEN = re.compile(r"address already in use|errno 98|errno 48", re.IGNORECASE)
+_LOG = "server.log"
+
+Command = Callable[[Path, int], Sequence[str]]
+"""The command of a server for the folder of a checkpoint and a port."""
+
+
+class ServerError(ModelError):
+    """A server could not be started, does not answer, or has ended; with the end of its log."""
+
+
+class ManagedServer:
+    """A running server.
+
+    Attributes:
+        url: where it answers.
+        folder: a temporary folder for its checkpoint and its log, which goes with it.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
+        self._process = process
+        self.folder = folder
+        self.url = f"http://{HOST}:{port}"
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of a server that has ended by itself; ``None`` while it runs."""
+        return self._process.poll()
+
+    def log(self) -> str:
+        """All that it wrote so far."""
+        with contextlib.suppress(OSError):
+            return (self.folder / _LOG).read_text(encoding="utf-8", errors="replace")
+        return ""
+
+    def stop(self) -> None:
+        """End it with all that it started, and remove its folder. Again: nothing."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def start(
+    write: Callable[[Path], object],
+    command: Command,
+    *,
+    environment: Mapping[str, str],
+    health: str,
+    seconds: float = READY_SECONDS,
+) -> ManagedServer:
+    """A server that answers at ``health``, on the checkpoint that ``write`` puts into a folder.
+
+    Raises:
+        ServerError: it ended before it answered, or did not answer within ``seconds``.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="conformance-server-"))
+    try:
+        write(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    for attempt in range(1, _TRIES + 1):
+        port = free_port()
+        server = ManagedServer(_begin(folder, command(folder, port), environment), folder, port)
+        try:
+            _await(server, health, seconds)
+        except ServerError:
+            # Another program may have taken the port since it was found free.
+            if attempt < _TRIES and _TAKEN.search(server.log()):
+                _end_process(server)
+                continue
+            server.stop()
+            raise
+        except BaseException:
+            server.stop()
+            raise
+        return server
+    raise AssertionError("unreachable")
+
+
+def _end_process(server: ManagedServer) -> None:
+    (server.folder / _LOG).unlink(missing_ok=True)
+    server._process.wait()
+
+
+def _begin(
+    folder: Path, command: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    watchdog = Path(__file__).parent / "watchdog.py"
+    return subprocess.Popen(
+        [sys.executable, "-S", "-E", str(watchdog), str(folder / _LOG), *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=dict(environment),
+        cwd=folder,
+    )
+
+
+def _await(server: ManagedServer, health: str, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if server.code is not None:
+            raise ServerError(
+                f"the server ended with exit code {server.code} before it answered: "
+                f"{last_line(server.log())}"
+            )
+        with contextlib.suppress(httpx2.HTTPError):
+            if httpx2.get(server.url + health, timeout=_ASK_SECONDS).status_code == httpx2.codes.OK:
+                return
+        time.sleep(_LOOK_SECONDS)
+    raise ServerError(
+        f"the server did not answer at {server.url}{health} within {seconds:.0f} s: "
+        f"{last_line(server.log())}"
+    )
+
+
+def free_port() -> int:
+    """A port that no program has now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def last_line(log: str) -> str:
+    """The last line of a log that says something."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return lines[-1][-_TAIL:] if lines else "its log is empty"
+
+
+def last_traceback(log: str) -> str:
+    """The last traceback of a log, shortened to its last two places and the exception."""
+    _, found, rest = log.rpartition("Traceback (most recent call last):")
+    if not found:
+        return ""
+    places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', rest)
+    error = next((line for line in rest.splitlines()[1:] if line and line[0] not in " \t"), "")
+    shown = [f"{'/'.join(Path(p).parts[-3:])}:{n} in {f}" for p, n, f in places[-2:]]
+    return f"{error.strip()[:_TAIL]} [{', '.join(shown)}]"

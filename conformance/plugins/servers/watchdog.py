@@ -1,0 +1,68 @@
+"""Runs a server, and ends it with all that it started once the other end of stdin is closed.
+
+Started by its path, without the package: the process that starts it holds the other end, which
+closes however that process ends. Arguments: the file of the server's output, then its command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+_PATIENCE_SECONDS = 3.0
+_SIGNALLED = 128  # plus the signal's number, as shells report it
+
+
+def main() -> None:
+    """Run the command until it or the one that started this has ended."""
+    # A Ctrl-C in the terminal is for the process that started this one.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    log, *command = sys.argv[1:]
+    with open(log, "ab") as output:  # noqa: PTH123 - imports as little as possible
+        server = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            process_group=0,  # ended as a whole
+            preexec_fn=_usual,  # noqa: PLW1509 - there are no threads yet
+        )
+    threading.Thread(target=_follow, args=(server,), daemon=True).start()
+    while sys.stdin.buffer.read(1):
+        pass
+    server.terminate()
+    time.sleep(_PATIENCE_SECONDS)  # unless it ends before
+    _end_group(server)
+    os._exit(_SIGNALLED + signal.SIGKILL)
+
+
+def _usual() -> None:
+    """In the server's process: signals as usual, and it ends with this one, on Linux."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _follow(server: subprocess.Popen[bytes]) -> None:
+    """End with the server, and what it started with both."""
+    code = server.wait()
+    _end_group(server)
+    os._exit(code if code >= 0 else _SIGNALLED - code)
+
+
+def _end_group(server: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(server.pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

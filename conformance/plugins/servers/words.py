@@ -1,0 +1,79 @@
+"""The words of a served checkpoint: each token id has a text of its own, so texts are token ids.
+
+A tokenizer of such words is as real as any to the server: it is loaded from its files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+
+from conformance.core.errors import ModelError
+
+END = "<|conformance_end|>"
+"""Ends an answer. Its id is one more than the model's vocabulary has, so no answer ends by it."""
+_TEMPLATE = (
+    "{%- for message in messages -%}{{- message.content -}}"
+    "{%- if not loop.last %} {% endif -%}{%- endfor -%}"
+)
+
+
+def text_of(tokens: Sequence[int]) -> str:
+    """The text that has these tokens."""
+    return " ".join(f"t{token}" for token in tokens)
+
+
+def tokens_of(text: str) -> tuple[int, ...]:
+    """The tokens of a text.
+
+    Raises:
+        ValueError: it has something that is no word of ours; names it.
+    """
+    found = []
+    for word in text.split():
+        if word[:1] != "t" or not word[1:].isdecimal():
+            raise ValueError(f"the answer has {word!r}, which is no word of its vocabulary")
+        found.append(int(word[1:]))
+    return tuple(found)
+
+
+def write_tokenizer(folder: Path, vocab_size: int) -> None:
+    """Write a tokenizer of ``vocab_size`` words with a chat template that only joins messages."""
+    words = {f"t{token}": token for token in range(vocab_size)} | {END: vocab_size}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="t0"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.add_special_tokens([AddedToken(END, special=True, normalized=False)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "chat_template": _TEMPLATE,
+        "eos_token": END,
+        "pad_token": "t0",
+        "unk_token": "t0",
+    }
+    text = json.dumps(config, indent=2)
+    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+
+
+def end_nowhere(folder: Path, vocab_size: int) -> None:
+    """Give a checkpoint's tokenizer, which has words of its own, an end that no answer has."""
+    path, config_path = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    if tokenizer.token_to_id(END) is None:
+        tokenizer.add_special_tokens([AddedToken(END, special=True, normalized=False)])
+    given = tokenizer.token_to_id(END)
+    if given is None or given < vocab_size:
+        raise ModelError(f"the end of an answer got token id {given}, of {vocab_size}")
+    tokenizer.save(str(path))
+    config = json.loads(config_path.read_text(encoding="utf-8"))
+    config["eos_token"] = END
+    config_path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+    model_path = folder / "config.json"
+    model = json.loads(model_path.read_text(encoding="utf-8"))
+    model["eos_token_id"] = given
+    model_path.write_text(json.dumps(model, indent=2), encoding="utf-8")

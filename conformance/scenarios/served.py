@@ -1,0 +1,300 @@
+"""What is asked of servers: the ladder's ingredients over HTTP, as far as clients can arrange it.
+
+A client sees neither the model's calls nor its batches. Where requests are to decode together, a
+long one of the engine's own is at work as they come, so that they wait and begin together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions, KvQuant
+from conformance.core.errors import Unsupported
+from conformance.core.family import Family
+from conformance.core.schedule import Asked, Schedule, Stage
+from conformance.core.token_choice import Sampler
+from conformance.core.trace import FinishReason, Trace
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    media_request,
+    one_by_one,
+    produced,
+    text_request,
+    together,
+)
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.served_clients import (
+    ANSWER,
+    BUSY,
+    FLOOD_SLOTS,
+    LASTING,
+    all_ended,
+    flood,
+    leaves,
+    malformed,
+    prefixes,
+    probed,
+    reused,
+)
+
+_SERVED = frozenset({Capability.SERVED})
+
+
+def in_flight(count: int) -> Witness:
+    """At least ``count`` answers had begun and none of them had ended."""
+    return Witness(
+        f"{count} answers at once",
+        lambda trace: any(len(step.in_stage(Stage.DECODE)) >= count for step in trace.steps),
+    )
+
+
+def _room(tokens: int) -> Callable[[Family], str]:
+    """Why a family does not apply that has fewer positions than ``tokens``."""
+
+    def applies(family: Family) -> str:
+        if family.longest is None or family.longest >= tokens:
+            return ""
+        return f"it has positions for {family.longest} tokens, an answer must last for {tokens}"
+
+    return applies
+
+
+def _alone(brief: Brief) -> list[Schedule]:
+    """One request after the other, in pieces and in one piece."""
+    ways = {"chat": Asked(), "whole": Asked(streamed=False)}
+    if Capability.COMPLETIONS in brief.capabilities:
+        ways |= {"text": Asked(chat=False), "whole_text": Asked(streamed=False, chat=False)}
+    requests = [
+        text_request(brief, name, MEDIUM, variant=at, max_tokens=ANSWER, asked=asked)
+        for at, (name, asked) in enumerate(ways.items())
+    ]
+    one = [text_request(brief, "one", TWO, max_tokens=1), text_request(brief, "long", LONG)]
+    return [one_by_one("alone", [*requests, *one], EngineOptions())]
+
+
+def _together(brief: Brief) -> list[Schedule]:
+    lengths = (LONG, SHORT, MEDIUM, TWO)
+    equal = [text_request(brief, f"r{i}", MEDIUM, variant=i, max_tokens=ANSWER) for i in range(4)]
+    ragged = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in lengths]
+    same = [text_request(brief, f"r{i}", MEDIUM, max_tokens=ANSWER) for i in range(4)]
+    whole = [
+        text_request(
+            brief, f"r{n}", n, variant=1, max_tokens=ANSWER, asked=Asked(streamed=n in (LONG, TWO))
+        )
+        for n in lengths
+    ]
+    found = {"equal_length": equal, "ragged": ragged, "identical": same, "some_whole": whole}
+    return [Schedule(name, (together(*rows),), options=BUSY) for name, rows in found.items()]
+
+
+def _joins(brief: Brief) -> list[Schedule]:
+    """Requests come while another's answer is on its way."""
+    long = text_request(brief, "long", LONG, max_tokens=LASTING)
+    late = [text_request(brief, f"late{n}", n, max_tokens=ANSWER) for n in (SHORT, MEDIUM)]
+    return [Schedule("into_long", (together(long), together(*late, when=produced("long", 3))))]
+
+
+def _ends(brief: Brief) -> list[Schedule]:
+    """Short answers beside long ones: most rows of the batch leave, one after the other."""
+    outputs = (1, 40, 2, 3, 40, 1, 5, 40, 2, 8)
+    rows = [
+        text_request(brief, f"r{i}", (SHORT, MEDIUM, TWO)[i % 3], variant=i, max_tokens=n)
+        for i, n in enumerate(outputs)
+    ]
+    return [Schedule("short_beside_long", (together(*rows),), options=BUSY)]
+
+
+def _slots(brief: Brief) -> list[Schedule]:
+    lengths = (MEDIUM, LONG, SHORT, TWO, MEDIUM, SHORT, TWO)
+    rows = [
+        text_request(brief, f"r{i}", n, variant=i, max_tokens=ANSWER // 2 + i)
+        for i, n in enumerate(lengths)
+    ]
+    options = EngineOptions(prefill_batch_size=2, completion_batch_size=2)
+    return [Schedule("two_slots", (together(*rows),), options=options)]
+
+
+def _stops(brief: Brief) -> list[Schedule]:
+    """Sequences of the answers themselves, at their begin, within, and one that never comes."""
+    low, high = brief.tokens
+    rows = []
+    for name, length, at in (("first", SHORT, 0), ("within", MEDIUM, 4), ("two", LONG, 7)):
+        plain = text_request(brief, name, length, max_tokens=ANSWER)
+        tokens = brief.solo(plain, EngineOptions()).tokens
+        stop = tokens[at : at + (2 if name == "two" else 1)]
+        rows.append(text_request(brief, name, length, max_tokens=ANSWER, stop=(stop,)))
+    last = text_request(brief, "never", TWO, max_tokens=ANSWER)
+    tokens = brief.solo(last, EngineOptions()).tokens
+    never = next(t for t in range(high - 1, low, -1) if t not in tokens)
+    rows.append(text_request(brief, "never", TWO, max_tokens=ANSWER, stop=((never,),)))
+    return [Schedule("stops", (together(*rows),), options=BUSY)]
+
+
+def _stopped(trace: Trace) -> bool:
+    reasons = {trace.stream(r.request_id).finish_reason for r in trace.schedule.requests}
+    return {FinishReason.STOP, FinishReason.LENGTH} <= reasons
+
+
+def _samplers(brief: Brief) -> list[Schedule]:
+    """Requests with seeds beside plain ones: each gets what it gets alone."""
+    seeded = [Sampler("server", {"temperature": 0.8, "seed": seed}) for seed in (1, 2)]
+    narrow = Sampler("server", {"temperature": 0.7, "top_p": 0.6, "seed": 3})
+    rows = [
+        text_request(brief, "plain", MEDIUM, max_tokens=ANSWER),
+        text_request(brief, "seed1", LONG, max_tokens=ANSWER, sampler=seeded[0]),
+        text_request(brief, "seed2", SHORT, max_tokens=ANSWER, sampler=seeded[1]),
+        text_request(brief, "narrow", TWO, max_tokens=ANSWER, sampler=narrow),
+        text_request(brief, "plain2", SHORT, variant=1, max_tokens=ANSWER),
+    ]
+    return [Schedule("seeds_beside_plain", (together(*rows),))]
+
+
+def _sampled_beside_plain(trace: Trace) -> bool:
+    ended = [r for r in trace.schedule.requests if trace.stream(r.request_id).finish_reason]
+    return {bool(r.sampler) for r in ended} == {True, False}
+
+
+def _media(brief: Brief) -> list[Schedule]:
+    rows = [
+        media_request(brief, "image", "image", max_tokens=ANSWER),
+        text_request(brief, "text", MEDIUM, max_tokens=ANSWER),
+        media_request(brief, "other", "image", content=1, max_tokens=ANSWER),
+        media_request(brief, "larger", "image", size=1, content=2, max_tokens=ANSWER),
+    ]
+    return [Schedule("images_and_text", (together(*rows),), options=BUSY)]
+
+
+def _quantized(brief: Brief) -> list[Schedule]:
+    sizes = brief.heads()
+    group = next((n for n in (64, 32) if sizes and all(size % n == 0 for size in sizes)), None)
+    if group is None:
+        listed = ", ".join(map(str, sorted(sizes))) or "no"
+        raise Unsupported(f"heads of {listed} elements can't be cut into groups: not supported")
+    rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, SHORT, MEDIUM)]
+    kv = KvQuant(8, group)
+    return [Schedule("bits8", (together(*rows),), options=EngineOptions(busy=True, kv=kv))]
+
+
+SERVED_SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        "served_alone",
+        300,
+        "a server asked one request after the other, in every way",
+        _SERVED,
+        _alone,
+        (in_flight(1),),
+    ),
+    Scenario(
+        "served_together",
+        310,
+        "requests that come together while the server is at work",
+        _SERVED,
+        _together,
+        (in_flight(4).shown_in("equal_length", "ragged", "identical"),),
+    ),
+    Scenario(
+        "served_joins",
+        320,
+        "requests that join while another's answer is on its way",
+        _SERVED | {Capability.LATE_JOIN},
+        _joins,
+        (seen.late_join(),),
+        applies=_room(LASTING + LONG),
+    ),
+    Scenario(
+        "served_ends",
+        330,
+        "short answers beside long ones in a batch of ten",
+        _SERVED,
+        _ends,
+        (in_flight(4),),
+    ),
+    Scenario(
+        "served_slots",
+        340,
+        "more requests than the server has rows",
+        _SERVED | {Capability.SLOTS},
+        _slots,
+        (in_flight(2),),
+    ),
+    Scenario(
+        "served_stops",
+        350,
+        "stop strings",
+        _SERVED | {Capability.STOP},
+        _stops,
+        (Witness("answers that stop beside one that does not", _stopped),),
+    ),
+    Scenario(
+        "served_samplers",
+        360,
+        "sampled requests with seeds beside plain ones",
+        _SERVED | {Capability.SAMPLERS},
+        _samplers,
+        (Witness("sampled requests beside plain ones", _sampled_beside_plain),),
+    ),
+    Scenario(
+        "served_media",
+        370,
+        "images beside text",
+        _SERVED | {Capability.MEDIA},
+        _media,
+        (in_flight(2),),
+        applies=lambda f: "" if "image" in f.facts.modalities else "it takes no images",
+    ),
+    Scenario(
+        "served_quantized",
+        380,
+        "quantized keys and values by the server's own options",
+        _SERVED | {Capability.QUANTIZED},
+        _quantized,
+        (in_flight(2),),
+    ),
+    Scenario(
+        "served_prefixes",
+        390,
+        "prompts that begin alike, with the server's prefix cache",
+        _SERVED | {Capability.PREFIX_CACHING},
+        prefixes,
+        (Witness("a prompt whose begin was kept", reused),),
+    ),
+    Scenario(
+        "served_leaves",
+        400,
+        "clients that go away, and who comes after them",
+        _SERVED | {Capability.CANCEL},
+        leaves,
+        (
+            seen.removed_from(Stage.DECODE).shown_in("only_slot", "stream"),
+            seen.removed_from(Stage.QUEUED).shown_in("waiting"),
+            seen.follow_up(),
+        ),
+        applies=_room(2 * LASTING + SHORT),
+    ),
+    Scenario(
+        "served_flood",
+        410,
+        "ten times as many requests as rows, some of whose clients go away",
+        _SERVED | {Capability.CANCEL, Capability.SLOTS},
+        flood,
+        (
+            in_flight(FLOOD_SLOTS // 4),
+            Witness("an answer to each who stayed", all_ended),
+            seen.removed_from(Stage.QUEUED),
+        ),
+    ),
+    Scenario(
+        "served_malformed",
+        420,
+        "malformed requests: refused with a reason, and nobody is harmed",
+        _SERVED | {Capability.PROBES},
+        malformed,
+        (Witness("a malformed request", probed),),
+    ),
+)
+"""The scenarios of servers, from the simplest."""

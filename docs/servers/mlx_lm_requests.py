@@ -1,0 +1,135 @@
+"""Requests after which mlx_lm.server is wrong or serves nobody; it is started on a tiny model.
+
+- ``"stop": 5`` (a number): server.py:836 makes the stop sequences outside of any ``try``; the
+  generation thread ends, and every later request gets HTTP 404.
+- an empty text to complete: insert_segments raises (generate.py), with the same end.
+- ``top_logprobs`` of 3: server.py:1470 shows the first of an unsorted partition in place of the
+  token that was generated.
+- ``"stream_options": {}``: server.py:1684 takes "include_usage" for granted; the stream ends
+  without its last piece.
+
+Each is asked of a server of its own. Exit code 1 while any of them is wrong.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from importlib.metadata import version
+from pathlib import Path
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.models import llama
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "rms_norm_eps": 1e-5,
+    "vocab_size": 64,
+}
+CHAT = {"messages": [{"role": "user", "content": "t5 t9 t33"}], "max_tokens": 6, "temperature": 0}
+
+
+def write(folder):
+    mx.random.seed(0)
+    model = llama.Model(llama.ModelArgs.from_dict(CONFIG))
+    mx.save_safetensors(f"{folder}/model.safetensors", dict(tree_flatten(model.parameters())))
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    words = {f"t{i}": i for i in range(64)} | {"</s>": 64}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="t0"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.save(f"{folder}/tokenizer.json")
+    template = "{%- for m in messages -%}{{ m.content }}{%- endfor -%}"
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**kind, "chat_template": template}))
+
+
+class Server:
+    def __init__(self, folder):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "mlx_lm", "server", "--model", folder, "--port", str(port)]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def __enter__(self):
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{self.url}/health", timeout=5)
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return self
+        raise SystemExit(2)
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def ask(self, body, path="chat/completions"):
+        data = json.dumps(body).encode()
+        try:
+            request = urllib.request.Request(f"{self.url}/v1/{path}", data)
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError as error:
+            return 0, repr(error)
+
+
+def serves_nobody_after(server, body, path):
+    server.ask(body, path)
+    status, text = server.ask(CHAT)
+    return status != 200, f"a plain request afterwards: HTTP {status} {text[:60]}"
+
+
+def shows_other_tokens(server):
+    _, text = server.ask({**CHAT, "logprobs": True, "top_logprobs": 3})
+    choice = json.loads(text)["choices"][0]
+    said = [entry["token"] for entry in choice["logprobs"]["content"]]
+    return said != choice["message"]["content"].split(), f"{choice['message']['content']!r}: {said}"
+
+
+def cuts_stream(server):
+    _, text = server.ask({**CHAT, "stream": True, "stream_options": {}})
+    return "[DONE]" not in text, f"the stream ends with {text[-40:]!r}"
+
+
+DEFECTS = {
+    "a number as stop": lambda s: serves_nobody_after(s, {**CHAT, "stop": 5}, "chat/completions"),
+    "an empty text": lambda s: serves_nobody_after(s, {"prompt": ""}, "completions"),
+    "top_logprobs": shows_other_tokens,
+    "empty stream_options": cuts_stream,
+}
+
+
+def main() -> int:
+    wrong = []
+    with tempfile.TemporaryDirectory() as name:
+        write(Path(name))
+        print(f"mlx-lm {version('mlx-lm')}")
+        for defect, shown in DEFECTS.items():
+            with Server(name) as server:
+                there, evidence = shown(server)
+            wrong.append(there)
+            print(f"{defect}: {'wrong' if there else 'right'}: {evidence}")
+    return int(any(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,454 @@
+"""A small server of the API with slots, and a subclass for each thing that it can do wrong.
+
+An answer's words follow from its prompt alone. A loop gives each row a word at each tick.
+"""
+
+import collections
+import hashlib
+import json
+import queue
+import socketserver
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+WORDS = [f"w{i}" for i in range(50)]
+END = object()
+
+
+def word_at(prompt, index):
+    """The word that is right at an index of the answer to a prompt."""
+    digest = hashlib.sha256(f"{index} {prompt}".encode()).digest()
+    return WORDS[int.from_bytes(digest[:4]) % len(WORDS)]
+
+
+@dataclass(eq=False)
+class Row:
+    """A request that is answered."""
+
+    prompt: str
+    limit: int
+    stop: list = field(default_factory=list)
+    words: list = field(default_factory=list)
+    out: queue.Queue = field(default_factory=queue.Queue)
+    gone: bool = False
+    reason: str | None = None
+
+    @property
+    def next(self):
+        return word_at(self.prompt, len(self.words))
+
+
+class Served:
+    """The right server; ``with`` runs it."""
+
+    slots, tick = 32, 0.001
+
+    def __init__(self):
+        self.rows, self.waiting = [], collections.deque()
+        self.lock, self.stopped = threading.Lock(), threading.Event()
+        served = self
+
+        class Bound(Handler):
+            server_of = served
+
+        self.http = Accepting(("127.0.0.1", 0), Bound)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def __enter__(self):
+        for work in (self.http.serve_forever, self.loop):
+            threading.Thread(target=work, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        self.http.shutdown()
+        self.http.server_close()
+
+    def loop(self):
+        while not self.stopped.is_set():
+            with self.lock:
+                self.rows = [row for row in self.rows if not self.leaves(row)]
+                while self.waiting and len(self.rows) < self.slots:
+                    self.join(self.waiting.popleft())
+                for row in list(self.rows):
+                    self.advance(row)
+            time.sleep(self.tick)
+
+    def leaves(self, row):
+        return row.gone or row.reason is not None
+
+    def join(self, row):
+        self.rows.append(row)
+
+    def advance(self, row):
+        ahead = [word_at(row.prompt, len(row.words) + i) for i in range(len(row.stop))]
+        if row.stop and ahead == row.stop:
+            row.words += ahead
+            row.reason = "stop"
+        else:
+            word = row.next
+            row.words.append(word)
+            row.reason = "length" if len(row.words) == row.limit else None
+            self.give(row, word)
+        if row.reason:
+            row.out.put(END)
+
+    def give(self, row, word):
+        row.out.put(word)
+
+    def submit(self, row):
+        with self.lock:
+            self.waiting.append(row)
+
+    def check(self, body):
+        """The reason to refuse a body, with the status."""
+        messages = body.get("messages") if isinstance(body, dict) else None
+        if not isinstance(messages, list) or not messages or not isinstance(messages[0], dict):
+            return 400, "messages must be a list of messages"
+        if not isinstance(messages[0].get("content"), str):
+            return 422, "content must be a text"
+        if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
+            return 400, "max_tokens must be a number of at least 1"
+        temperature = body.get("temperature", 0)
+        if not isinstance(temperature, int | float) or temperature < 0:
+            return 400, "temperature must be a number of at least 0"
+        if not isinstance(body.get("stream", False), bool):
+            return 400, "stream must be true or false"
+        if not 0 <= body.get("top_p", 1) <= 1:
+            return 400, "top_p must be at most 1"
+        stop = body.get("stop", [])
+        if not isinstance(stop, list) or not all(isinstance(s, str) for s in stop):
+            return 400, "stop must be texts"
+        if not all(isinstance(v, int | float) for v in (body.get("logit_bias") or {}).values()):
+            return 400, "logit_bias must be numbers"
+        if body.get("model") != "small":
+            return 404, "no such model"
+        return None
+
+    def usage(self, row):
+        prompt, count = len(row.prompt.split()), len(row.words)
+        return {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
+
+    def chunk(self, row, index, **more):
+        return {
+            "id": f"c{id(row)}",
+            "object": "chat.completion.chunk",
+            "model": "small",
+            "created": 0,
+            **more,
+        }
+
+    def choice(self, word, reason, kind):
+        content = {"role": "assistant", "content": word}
+        return {"index": 0, "finish_reason": reason, kind: content, "logprobs": self.logprobs(word)}
+
+    def logprobs(self, word):
+        if not word:
+            return None
+        return {"content": [{"token": word, "logprob": -0.25, "top_logprobs": []}]}
+
+    def streamed(self, row, write):
+        """Write the pieces of an answer; the first that cannot be written is a client that left."""
+        for index, word in enumerate(iter(row.out.get, END)):
+            piece = f"{' ' if index else ''}{word}" if word else ""
+            choice = self.choice(piece, None, "delta")
+            if choice["logprobs"]:
+                choice["logprobs"]["content"][0]["token"] = word
+            write(self.chunk(row, index, choices=[choice]))
+        self.end(row, write)
+
+    def end(self, row, write):
+        last = {"index": 0, "finish_reason": row.reason, "delta": {}, "logprobs": None}
+        write(self.chunk(row, -1, choices=[last]))
+        write(self.chunk(row, -1, choices=[], usage=self.usage(row)))
+
+    def whole(self, row):
+        words = [word for word in iter(row.out.get, END) if word]
+        choice = self.choice(" ".join(words), row.reason, "message")
+        choice["logprobs"] = {"content": [self.logprobs(w)["content"][0] for w in words]}
+        return {
+            "id": "c1",
+            "object": "chat.completion",
+            "model": "small",
+            "created": 0,
+            "choices": [choice],
+            "usage": self.usage(row),
+        }
+
+
+class Accepting(ThreadingHTTPServer):
+    request_queue_size = 1024
+    daemon_threads = True
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Reads requests and writes what ``server_of`` says."""
+
+    server_of: Served
+    kind = "application/json"
+
+    def log_message(self, *_): ...
+
+    def do_GET(self):
+        self.answer(200, {"data": [{"id": "small"}]})
+
+    def do_POST(self):
+        text = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            body = json.loads(text.decode())
+        except ValueError as error:
+            return self.answer(400, {"error": str(error)})
+        if refused := self.server_of.check(body):
+            return self.refuse(*refused)
+        stop = (body.get("stop") or [""])[0].split()
+        row = Row(body["messages"][0]["content"], body["max_tokens"], stop)
+        self.server_of.submit(row)
+        if not body.get("stream"):
+            return self.answer(200, self.server_of.whole(row))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        try:
+            self.server_of.streamed(row, self.write)
+            self.wfile.write(b"data: [DONE]\n\n")
+        except OSError:
+            row.gone = True
+        return None
+
+    def refuse(self, status, reason):
+        self.answer(status, {"error": reason})
+
+    def write(self, chunk):
+        text = chunk if isinstance(chunk, str) else json.dumps(chunk)
+        self.wfile.write(f"data: {text}\n\n".encode())
+        self.wfile.flush()
+
+    def answer(self, status, content):
+        text = content if isinstance(content, str) else json.dumps(content)
+        self.send_response(status)
+        self.send_header("Content-Type", self.kind)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+socketserver.TCPServer.allow_reuse_address = True
+
+
+class DropsLastToken(Served):
+    """A stream lacks its last word."""
+
+    def give(self, row, word):
+        if row.reason != "length":
+            super().give(row, word)
+
+
+class TextOfAnother(Served):
+    """With several rows, a word goes to the row before its own."""
+
+    def give(self, row, word):
+        at = self.rows.index(row)
+        mixed = at and len(row.words) == 4
+        (self.rows[at - 1] if mixed else row).out.put(word)
+
+
+class RepeatsPiece(Served):
+    """A piece of a stream comes twice while others are at work."""
+
+    def give(self, row, word):
+        super().give(row, word)
+        if len(self.rows) > 1 and len(row.words) == 3:
+            super().give(row, word)
+
+
+class NoticesNobodyLeft(Served):
+    """Who left goes on to the end of the answer."""
+
+    def leaves(self, row):
+        return row.reason is not None
+
+
+class KeepsSlot(Served):
+    """The slot of who left is never free again."""
+
+    def leaves(self, row):
+        return row.reason is not None
+
+    def advance(self, row):
+        if not row.gone:
+            super().advance(row)
+
+
+class CountsOneTooMany(Served):
+    """The usage has one token too many in the answer."""
+
+    def usage(self, row):
+        said = super().usage(row)
+        return {
+            **said,
+            "completion_tokens": said["completion_tokens"] + 1,
+            "total_tokens": said["total_tokens"] + 1,
+        }
+
+
+class TotalIsWrong(Served):
+    """The total is not the sum."""
+
+    def usage(self, row):
+        return {**super().usage(row), "total_tokens": 1}
+
+
+class CountsNothing(Served):
+    """There is no usage."""
+
+    def usage(self, row):
+        return None
+
+
+class LoopEndsAtError(Served):
+    """A wrong temperature comes to the loop, which ends; the port still answers."""
+
+    def check(self, body):
+        temperature = body.get("temperature") if isinstance(body, dict) else 0
+        if isinstance(temperature, str):
+            self.stopped.set()
+        return super().check(body)
+
+
+class StarvesWhoJoins(Served):
+    """Only the row that came first gets words."""
+
+    def advance(self, row):
+        if row is self.rows[0]:
+            super().advance(row)
+
+
+class SkipsAtJoin(Served):
+    """When a row joins, the others lose a word."""
+
+    def join(self, row):
+        for other in self.rows:
+            other.words.append(other.next)
+        super().join(row)
+
+
+class LosesWhoWaits(Served):
+    """Who finds no slot is forgotten."""
+
+    def submit(self, row):
+        with self.lock:
+            if len(self.rows) + len(self.waiting) < self.slots:
+                self.waiting.append(row)
+
+
+class WholeIsShorter(Served):
+    """An answer in one piece lacks a word that the stream has."""
+
+    def whole(self, row):
+        made = super().whole(row)
+        message = made["choices"][0]["message"]
+        if len(message["content"].split()) > 5:
+            message["content"] = message["content"].rpartition(" ")[0]
+        return made
+
+
+class EndsWithoutReason(Served):
+    """A stream has no finish_reason."""
+
+    def end(self, row, write):
+        row.reason = None
+        super().end(row, write)
+
+
+class UnknownReason(Served):
+    """A finish_reason that the API does not have."""
+
+    def end(self, row, write):
+        row.reason = "done"
+        super().end(row, write)
+
+
+class ChangesId(Served):
+    """Pieces of one stream have several ids."""
+
+    def chunk(self, row, index, **more):
+        return {**super().chunk(row, index, **more), "id": f"c{index}"}
+
+
+class IgnoresStop(Served):
+    """A stop string ends nothing."""
+
+    def submit(self, row):
+        row.stop = []
+        super().submit(row)
+
+
+class TakesAnything(Served):
+    """Numbers out of range are accepted."""
+
+    def check(self, body):
+        body["max_tokens"] = (
+            max(1, body.get("max_tokens") or 1) if isinstance(body.get("max_tokens"), int) else 1
+        )
+        return super().check(body)
+
+
+class FailsForClients(Served):
+    """What the client did wrong is called the server's error."""
+
+    def check(self, body):
+        refused = super().check(body)
+        return refused and (500, refused[1])
+
+
+class RefusesWithoutReason(Served):
+    """A malformed request is refused with nothing said."""
+
+    def check(self, body):
+        refused = super().check(body)
+        return refused and (204, "")
+
+
+class SaysNan(Served):
+    """A logprob is not a number."""
+
+    def logprobs(self, word):
+        made = super().logprobs(word)
+        if made:
+            made["content"][0]["logprob"] = float("nan")
+        return made
+
+
+class Garbles(Served):
+    """A piece is no JSON."""
+
+    def streamed(self, row, write):
+        write("{]")
+        super().streamed(row, write)
+
+
+class CutsStreams(Served):
+    """A stream ends in the middle while others are at work."""
+
+    def streamed(self, row, write):
+        for index, word in enumerate(iter(row.out.get, END)):
+            if index == 3 and len(self.rows) > 1:
+                return
+            write(self.chunk(row, index, choices=[self.choice(f" {word}", None, "delta")]))
+        self.end(row, write)
+
+
+class SaysHtml(Served):
+    """Pages in place of streams."""
+
+    def streamed(self, row, write):
+        write("<html>busy</html>")
+
+
+WRONG = [
+    kind
+    for kind in list(globals().values())
+    if isinstance(kind, type) and issubclass(kind, Served) and kind is not Served
+]

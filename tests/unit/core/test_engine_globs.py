@@ -1,0 +1,21 @@
+"""Globs of engines mean servers only where they say so."""
+
+import pytest
+
+from conformance.core.engine_globs import means
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "meant"),
+    [
+        ("mlx_*", "mlx_lm", True),
+        ("mlx_*", "mlx_lm_server", False),
+        ("*", "mlx_vlm_server", False),
+        ("*_server", "mlx_vlm_server", True),
+        ("mlx_lm_server", "mlx_lm_server", True),
+        ("mlx_lm", "mlx_lm_server", False),
+        ("http", "http", True),
+    ],
+)
+def test_a_server_is_meant_by_name(glob, name, meant):
+    assert means(glob, name) is meant

@@ -1,0 +1,95 @@
+"""Answers come whole or in pieces, and errors as one line."""
+
+import time
+
+import pytest
+from miniatures.served import CutsStreams, Garbles, Served
+
+from conformance.plugins.servers.asking import Asking, Question
+
+
+def question(name="a", *, stream=True, **more):
+    body = {"model": "small", "input": [{"role": "user", "content": "one two"}], "max_tokens": 5}
+    return Question(name, {**body, "stream": stream, "temperature": 0, **more})
+
+
+@pytest.fixture
+def ask():
+    """Asks a server of a kind once."""
+
+    def asked(kind, asked_for):
+        with kind() as server:
+            asking = Asking(server.url)
+            try:
+                return asking.ask(asked_for, 5.0)
+            finally:
+                asking.close()
+
+    return asked
+
+
+def test_pieces_joined_are_the_answer_in_one_piece(ask):
+    many, one = ask(Served, question()), ask(Served, question(stream=False))
+    assert many.answer.text == one.answer.text
+    assert len(many.answer.text.split()) == len(many.answer.entries) == 5
+    assert many.answer.reason == one.answer.reason == "length"
+    assert many.answer.usage["completion_tokens"] == 5
+    assert many.ended
+    assert not many.error
+
+
+def test_a_refusal_has_the_status_and_what_the_server_says(ask):
+    came = ask(Served, question(max_tokens=0))
+    assert came.error.startswith("HTTP 400: ")
+    assert "at least 1" in came.error
+
+
+def test_what_is_no_json_is_no_answer_of_the_api(ask):
+    assert "not an answer of the API" in ask(Garbles, question()).error
+
+
+def test_nobody_there_is_one_line():
+    asking = Asking("http://127.0.0.1:9")
+    try:
+        assert "ConnectError" in asking.ask(question(), 5.0).error
+    finally:
+        asking.close()
+
+
+def test_an_answer_that_takes_too_long_is_an_error():
+    class Slow(Served):
+        tick = 3.0
+
+    with Slow() as server:
+        asking = Asking(server.url)
+        try:
+            assert asking.ask(question(), 0.2).error == "no answer within 0 s"
+        finally:
+            asking.close()
+
+
+def test_a_client_that_leaves_gets_nothing_more_and_its_row_is_free():
+    with Served() as server:
+        asking = Asking(server.url)
+        try:
+            asking.send(question("a", max_tokens=5000))
+            asking.came.get(timeout=5)
+            asking.leave("a")
+            while not asking.came.empty():
+                asking.came.get()
+            end = time.monotonic() + 5
+            while server.rows and time.monotonic() < end:
+                time.sleep(0.01)
+            assert not server.rows
+            assert asking.came.empty()
+        finally:
+            asking.close()
+
+
+def test_a_stream_that_ends_early_has_no_reason(ask):
+    class Cuts(CutsStreams):
+        def streamed(self, row, write):
+            self.rows = [row, row]
+            super().streamed(row, write)
+
+    assert ask(Cuts, question()).answer.reason is None

@@ -1,0 +1,89 @@
+"""How the libraries' servers are started, asked and read; no server runs."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from conformance.core.engine_options import EngineOptions, KvQuant, PrefixCaching
+from conformance.core.errors import Unsupported
+from conformance.core.family import Checkpoint, Facts, Family
+from conformance.core.origin import Origin
+from conformance.core.schedule import Asked, Media, Request
+from conformance.core.token_choice import Sampler
+from conformance.plugins.servers.asking import Answer
+from conformance.plugins.servers.mlx_lm_server import MlxLmServer
+from conformance.plugins.servers.mlx_vlm_server import MlxVlmServer
+
+FAMILY = Family("small", Facts(), {"vocab_size": 32})
+
+
+def engine(kind, options=None, family=FAMILY):
+    """An engine without its server."""
+    made = kind.__new__(kind)
+    made._options = options or EngineOptions()
+    made._given = Origin(None, family, "float32", 0, lambda folder: None)
+    made._server = SimpleNamespace(folder=Path("/served"), log=lambda: "", code=None)
+    made._log_at = 0
+    return made
+
+
+def test_the_options_are_the_servers_own():
+    options = EngineOptions(prefill_step_size=4, prefill_batch_size=2, completion_batch_size=3)
+    assert list(engine(MlxLmServer, options).flags()) == [
+        *("--prefill-step-size", "4", "--prompt-concurrency", "2"),
+        *("--decode-concurrency", "3", "--prompt-cache-size", "0"),
+    ]
+    quantized = engine(MlxVlmServer, EngineOptions(kv=KvQuant(8, 32)))
+    assert list(quantized.flags())[-6:] == [
+        *("--kv-bits", "8", "--kv-group-size", "32", "--kv-quant-scheme", "uniform"),
+    ]
+
+
+def test_prefixes_are_kept_only_where_the_options_say_so():
+    on, off = EngineOptions(prefix_caching=PrefixCaching()), EngineOptions()
+    assert engine(MlxLmServer, on).flags()[-1] == "10"
+    assert engine(MlxVlmServer, on).environment()["APC_ENABLED"] == "1"
+    assert engine(MlxVlmServer, off).environment() == {"APC_ENABLED": "0"}
+
+
+def test_a_request_is_its_words():
+    request = Request("a", (5, 6), 3, stop=((7, 8),), asked=Asked(chat=False))
+    asked = engine(MlxLmServer).question(request, streamed=True)
+    assert not asked.chat
+    assert asked.body["input"] == "t5 t6"
+    assert asked.body["stop"] == ["t7 t8"]
+    assert asked.body["stream_options"] == {"include_usage": True}
+    sampler = Sampler("server", {"temperature": 0.5, "seed": 1})
+    seeded = engine(MlxLmServer).question(Request("a", (5,), 3, sampler), streamed=False)
+    assert (seeded.body["temperature"], seeded.body["seed"]) == (0.5, 1)
+
+
+def test_images_keep_their_places_in_the_message():
+    request = Request("a", (5, 30, 30, 6), 3, media=(Media("image", (4, 4), span=(1, 3)),))
+    (message,) = engine(MlxVlmServer).question(request, streamed=False).body["input"]
+    before, image, after = message["content"]
+    assert (before["text"], after["text"]) == ("t5", "t6")
+    assert image["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
+    sound = Request("a", (5,), 3, media=(Media("audio", (9,), span=(0, 1)),))
+    with pytest.raises(Unsupported, match="no audio"):
+        engine(MlxVlmServer).question(sound, streamed=False)
+
+
+def test_tokens_are_the_words_of_an_answer_or_those_of_its_logprobs():
+    answer = Answer("t5 t6", entries=[{"token": " t5", "logprob": -1.0}])
+    assert engine(MlxLmServer).tokens(answer) == [(5, None), (6, None)]
+    assert engine(MlxVlmServer).tokens(answer) == [(5, -1.0)]
+
+
+def test_a_real_checkpoint_is_not_served_here():
+    real = Family("real", Facts(), {"vocab_size": 32}, checkpoint=Checkpoint("/real"))
+    with pytest.raises(Unsupported, match="--engine http --url"):
+        engine(MlxLmServer, family=real).connect()
+
+
+def test_the_state_of_a_server_that_ended_is_its_last_line():
+    made = engine(MlxLmServer)
+    made._server = SimpleNamespace(log=lambda: "loading\nkilled\n", code=137)
+    assert made.ended()
+    assert made.state() == "the server ended with exit code 137: killed"

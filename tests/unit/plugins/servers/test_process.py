@@ -1,0 +1,138 @@
+"""Servers are awaited, read and ended, however the process that started them ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conformance.plugins.servers import process
+from conformance.plugins.servers.process import ServerError, last_line, last_traceback, start
+
+ROOT = Path(__file__).parents[4]
+# Answers at /health; starts a process of its own, which must go, too.
+SMALL = """
+import http.server, subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)  # mark {mark}"])
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def command(text):
+    return lambda _, port: [sys.executable, "-c", text, str(port)]
+
+
+def begin(text, **options):
+    return start(
+        lambda _: None, command(text), environment=dict(os.environ), health="/health", **options
+    )
+
+
+def marked(mark):
+    """Processes whose command has that mark."""
+    found = []
+    for each in psutil.process_iter(["cmdline"]):
+        if any(f"mark {mark}" in word for word in each.info["cmdline"] or ()):
+            found.append(each)
+    return found
+
+
+def gone(mark, seconds=8.0):
+    """Whether no such process is left after a while."""
+    end = time.monotonic() + seconds
+    while marked(mark) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not marked(mark)
+
+
+def test_a_server_and_what_it_started_are_ended():
+    server = begin(SMALL.format(mark="stopped"))
+    assert server.code is None
+    assert marked("stopped")
+    server.stop()
+    assert gone("stopped")
+    assert not server.folder.exists()
+    server.stop()
+
+
+STARTER = """
+import os, sys, time
+sys.path.insert(0, {root!r})
+from conformance.plugins.servers.process import start
+text = {text!r}
+start(lambda _: None, lambda _, port: [sys.executable, "-c", text, str(port)],
+      environment=dict(os.environ), health="/health")
+print("ready", flush=True)
+{then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "then"),
+    [
+        (signal.SIGINT, "time.sleep(600)"),
+        (signal.SIGTERM, "time.sleep(600)"),
+        (signal.SIGKILL, "time.sleep(600)"),
+        (None, "os._exit(1)"),
+        (None, "os.abort()"),
+        (None, "raise SystemExit"),
+    ],
+    ids=["SIGINT", "SIGTERM", "SIGKILL", "exit", "abort", "end"],
+)
+def test_no_process_is_left_however_the_starter_ends(number, then):
+    mark = f"left-{number}-{len(then)}"
+    text = STARTER.format(root=str(ROOT), text=SMALL.format(mark=mark), then=then)
+    starter = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE)
+    assert starter.stdout.readline() == b"ready\n"
+    if number is not None:
+        assert marked(mark)
+        starter.send_signal(number)
+    starter.wait(10)
+    assert gone(mark)
+
+
+def test_a_server_that_ends_at_once_is_one_sentence():
+    with pytest.raises(ServerError, match=r"exit code 3 before it answered: no tokenizer"):
+        begin("import sys; print('no tokenizer', file=sys.stderr); sys.exit(3)")
+
+
+def test_a_server_that_never_answers_is_one_sentence():
+    with pytest.raises(ServerError, match=r"did not answer at http.* within 1 s: loading"):
+        begin("import time; print('loading', flush=True); time.sleep(60)", seconds=1.0)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(process.tempfile, "mkdtemp", lambda **_: str(tmp_path))
+
+    def write(_):
+        raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        start(write, command(""), environment={}, health="/")
+    assert not tmp_path.exists()
+
+
+def test_a_port_that_is_taken_is_left_to_who_has_it(monkeypatch):
+    ports = iter((1, 1, 2))
+    text = "import sys; sys.exit('[Errno 98] Address already in use')"
+    taken = []
+    monkeypatch.setattr(process, "free_port", lambda: taken.append(next(ports)) or taken[-1])
+    with pytest.raises(ServerError, match="Address already in use"):
+        begin(text)
+    assert taken == [1, 1, 2]
+
+
+def test_logs_are_read_from_their_end():
+    log = 'a\nTraceback (most recent call last):\n  File "/x/mlx_lm/server.py", line 7, in run\n'
+    log += "    go()\nTypeError: no int\n\nINFO more\n\n"
+    assert last_line(log) == "INFO more"
+    assert last_traceback(log) == "TypeError: no int [x/mlx_lm/server.py:7 in run]"
+    assert last_traceback("fine") == ""
+    assert last_line(" \n") == "its log is empty"
