@@ -137,8 +137,7 @@ def _plays_one_case(words: Sequence[str]) -> bool:
 
 def main_of_child(parent: int) -> None:
     """Entry point of the child process that runs a command about one case."""
-    memory_limit = importlib.import_module("conformance.app.pytest_plugin.memory_limit")
-    memory_limit.end_with_parent(parent)
+    importlib.import_module("conformance.core.processes").end_with_parent(parent)
     _run(sys.argv[1:])
 
 

@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from conformance.app.cli.main import group
 from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
+from conformance.core import guarded_call
 from conformance.core.faults.declaration import Hits
+from conformance.tools.checkpoints import tokenizing
 from conformance.tools.checkpoints.given import Given
 
 
@@ -249,6 +251,47 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(damage, folders, tmp_p
     assert sorted(tmp_path.rglob("*")) == here
     assert "the code was run" not in done.output
     assert "model" not in sys.modules
+
+
+def normalized_by(*parts):
+    """``tokenizer.json`` with these normalizers, one after the other."""
+
+    def damage(folder):
+        path = folder / "tokenizer.json"
+        chain = {"type": "Sequence", "normalizers": [dict(part) for part in parts]}
+        path.write_text(json.dumps({**json.loads(path.read_text()), "normalizer": chain}))
+
+    return damage
+
+
+PREPEND = {"type": "Prepend", "prepend": "x" * 1000}
+HARMFUL = {
+    "panics": (
+        normalized_by({"type": "Precompiled", "precompiled_charsmap": "AAAA/////w=="}),
+        "ends in PanicException: Precompiled: Error(",
+    ),
+    # Each of its parts makes two letters of each that is no ASCII: no count of replacements.
+    "grows": (normalized_by(*[{"type": "ByteLevel"}] * 40), "takes more than 0.2 GB of memory"),
+    "never ends": (normalized_by(*[PREPEND] * 3000), "takes more than 3 seconds"),
+}
+
+
+@pytest.mark.parametrize("forks", [True, False])
+@pytest.mark.parametrize("kind", HARMFUL)
+def test_a_tokenizer_that_would_end_the_process_is_blamed(
+    kind, forks, folders, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(guarded_call, "FORKS", forks and guarded_call.FORKS)
+    monkeypatch.setattr(tokenizing, "_SECONDS", 3 if kind == "never ends" else 100)
+    monkeypatch.setattr(tokenizing, "_MOST_BYTES", 2 * 10**8 if kind == "grows" else 2**32)
+    damage, message = HARMFUL[kind]
+    folder = shutil.copytree(folders["plain"], tmp_path / "bad")
+    damage(folder)
+    done = CliRunner().invoke(group, ["run", "--model", str(folder), "--jobs", "1"])
+    assert done.exit_code == 2, done.output
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"conformance: {folder / 'tokenizer.json'}: can't be used: "), line
+    assert message in line
 
 
 @pytest.mark.parametrize(
