@@ -15,6 +15,7 @@ from conformance.core.library import Library
 from conformance.core.remote_code import sealed
 from conformance.reference.store import why_unwritable
 from conformance.run.registry import Registry, select
+from conformance.tools.checkpoints.finite import check_finite
 from conformance.tools.checkpoints.folder import Folder, look, window_of
 from conformance.tools.checkpoints.given import Given
 from conformance.tools.checkpoints.growth import check_tokenizer
@@ -50,7 +51,7 @@ def open_checkpoint(
 ) -> Opened:
     """Make the checkpoint a family of each library whose engines were chosen.
 
-    Nothing is loaded yet; only its digest is written, at the end.
+    Nothing is loaded yet; only its digest is written, and that its weights are finite, at the end.
 
     Raises:
         CheckpointError: the folder or the prompts are damaged or incomplete, the folder asks for
@@ -103,9 +104,11 @@ def open_family(
     with sealed(folder.path, trusted=given.trusted):
         fits(library, folder, trusted=given.trusted)
     texts = _encoded(library, folder, given, size)
+    memory = given.cache_folder / "digests"
+    check_finite(library, folder, memory, trusted=given.trusted)
     checkpoint = Checkpoint(
         str(folder.path.absolute()),
-        digest=folder.digest(given.cache_folder / "digests"),
+        digest=folder.digest(memory),
         texts=texts,
         trusted=given.trusted,
         cache=str(given.cache_folder.absolute()),
