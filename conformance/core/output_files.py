@@ -7,6 +7,7 @@ A link keeps its target, and what is no regular file (a device, a pipe, what a s
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import os
@@ -36,6 +37,18 @@ def is_stream(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
+def target_of(path: Path) -> Path:
+    """Where a link leads, in the end; the path itself made absolute, if it is none.
+
+    Raises:
+        OSError: it leads to itself.
+    """
+    place = Path(os.path.realpath(path))
+    if place.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return place
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a text file completely or not at all; into a stream, all at once.
 
@@ -46,7 +59,7 @@ def write_whole(path: Path, text: str) -> None:
         with path.open("a", encoding="utf-8") as stream:
             stream.write(text)
         return
-    place = path.resolve()
+    place = target_of(path)
     sweep(place.parent, place.name)
     replace_whole(place, text.encode())
 
