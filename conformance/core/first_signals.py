@@ -7,6 +7,7 @@ from __future__ import annotations
 
 # ``signal`` wraps it by enum, which takes a while to import.
 import _signal as signal  # type: ignore[import-not-found]
+import atexit
 import os
 
 TYPE_CHECKING = False
@@ -27,6 +28,13 @@ def leave_at_once() -> None:
     """From now on a signal ends the process. Imports take a moment."""
     for number in ENDING:
         handle(number, leave)
+    atexit.register(_end_undisturbed)
+
+
+def _end_undisturbed() -> None:
+    """The work is done, and its exit code stands: Python would now leave signals to the system."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def handle(number: int, handler: Callable[[int, FrameType | None], object]) -> Any:

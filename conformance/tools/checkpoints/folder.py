@@ -22,7 +22,14 @@ import msgspec
 from conformance.core.config_fields import check_config
 from conformance.core.errors import CheckpointError
 from conformance.core.plain_text import is_plain, plain_line
-from conformance.core.user_files import decoded, open_file, parse_object, read_object, typed
+from conformance.core.user_files import (
+    check_regular,
+    decoded,
+    open_file,
+    parse_object,
+    read_object,
+    typed,
+)
 from conformance.reference.store import write_cached
 
 INDEX = "model.safetensors.index.json"
@@ -117,6 +124,7 @@ def look(path: Path) -> Folder:
     """
     if not path.is_dir():
         raise CheckpointError(f"{path}: is not a folder; --model takes a checkpoint's folder")
+    check_regular(path, CheckpointError)
     config = read_config(path / "config.json")
     shards = _indexed(path)
     files = sorted(set(shards.values())) or [p.name for p in sorted(path.glob("*.safetensors"))]

@@ -32,6 +32,7 @@ def test_little_is_imported_before_ctrl_c_is_handled():
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [
         "__future__",
+        "atexit",  # is built in
         "conformance",
         "conformance.__main__",
         "conformance.core",
@@ -53,3 +54,16 @@ def test_a_signal_during_imports_is_a_sentence(number):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "conformance: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_work_does_not_change_its_exit_code(number):
+    """When Python ends, what is collected last gets a signal that nobody handles any more."""
+    code = (
+        "import os, sys; from conformance.core.first_signals import leave_at_once\n"
+        "class Late:\n"
+        f"    def __del__(self, kill=os.kill, own=os.getpid()): kill(own, {int(number)})\n"
+        "leave_at_once(); sys.late = Late(); sys.exit(1)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
