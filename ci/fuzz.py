@@ -33,10 +33,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--examples", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--reader", action="append", help="only of this name; may be repeated")
     given_options = parser.parse_args()
     print("| reader | examples | failures | seconds |\n|---|---|---|---|", flush=True)
     total = 0
     for fuzzed in FUZZED:
+        if given_options.reader and fuzzed.name not in given_options.reader:
+            continue
         begin = time.monotonic()
         failures = tried(fuzzed, given_options.examples, given_options.seed)
         spent = time.monotonic() - begin

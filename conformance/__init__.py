@@ -7,11 +7,13 @@ the folders in import order and defines the terms.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from conformance.core import import_paths
 
+TYPE_CHECKING = False  # more imports would be more time in which Ctrl-C is a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from conformance.app.assertion import assert_batching_conforms
     from conformance.core.engine import Capability, Engine, Submission
     from conformance.core.engine_options import EngineOptions

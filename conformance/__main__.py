@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 
-from conformance.core import signals
+from conformance.core import first_signals
 
 
 def main() -> None:
     """Entry point. Ends the process."""
-    signals.leave_at_once()  # before the imports that take a moment
+    first_signals.leave_at_once()  # before the imports that take a moment
     importlib.import_module("conformance.app.cli").main()
 
 

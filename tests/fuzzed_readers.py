@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import fuzzed_vectors
 import msgspec
 from hypothesis import strategies as st
 from results_by_hand import make_result
@@ -33,9 +34,8 @@ from conformance.tools.golden.exemptions import load_without
 from conformance.tools.golden.format import load_golden
 from conformance.tools.golden.transformers_check.known_differences import load_known
 from conformance.tools.new_family.source import read_source
-from conformance.tools.vectors.contents import MANIFEST, FamilyVectors, Manifest, sealed
+from conformance.tools.vectors.contents import MANIFEST
 from conformance.tools.vectors.parsing import read_trace
-from conformance.tools.vectors.reading import Vectors
 
 ROOT = Path(__file__).parents[1]
 LLAMA = ROOT / "conformance" / "plugins" / "mlx_lm" / "families" / "llama.json"
@@ -43,6 +43,7 @@ GOLDEN = ROOT / "golden" / "mlx_lm" / "llama.json"
 CORPUS_ENTRY = min(CORPUS.glob("*.json"))
 
 _DIGITS, _DEEP = "@@DIGITS@@", "@@DEEP@@"  # what a writer of JSON can't write
+_KEYS = ("", "a", "id", "\x1b", "x" * 500, "../../x", "/etc/passwd", "/dev/zero", "\x00")
 _LONGEST = 4_100  # characters of a message
 
 ODD: tuple[Any, ...] = (
@@ -121,11 +122,13 @@ def _changed(rng: Random, document: Any) -> Any:
     if not places or rng.random() < 0.05:
         return _odd(rng)
     inside, key = rng.choice(places)
-    how = rng.choice(("put", "put", "put", "take", "add"))
+    how = rng.choice(("put", "put", "put", "take", "add", "rename"))
     if how == "take":
         del inside[key]
     elif how == "add" and isinstance(inside, dict):
-        inside[rng.choice(("", "a", "id", "\x1b", "x" * 500))] = _odd(rng)
+        inside[rng.choice(_KEYS)] = _odd(rng)
+    elif how == "rename" and isinstance(inside, dict):
+        inside[rng.choice(_KEYS)] = inside.pop(key)
     else:
         inside[key] = _odd(rng)
     return document
@@ -218,15 +221,6 @@ def _trace() -> list[Any]:
     ]
 
 
-def _manifest() -> list[Any]:
-    family = FamilyVectors(9, ("s",), (), {"toy/s.json": "0"})
-    known = {"dtype": "float32", "seed": 0, "versions": {"v": "1"}, "device": "cpu"}
-    found = Manifest(
-        1, "l", "e", **known, families={"toy": family}, families_left_out={}, digest=""
-    )
-    return [msgspec.to_builtins(sealed(found))]
-
-
 def _explanation() -> list[Any]:
     case = {"case": "mlx_lm/llama/ragged/float32/0", "schedule": "s", "verdict": "nan", "what": "w"}
     case |= {"where": {"site": "module:a:B"}, "entry": None, "ingredients": [], "suffices": None}
@@ -312,7 +306,28 @@ FUZZED = (
     ),
     Fuzzed("explanations", "e.json", _explanation, lambda path: read_explanations(path.parent)),
     Fuzzed("trace", "t.jsonl", _trace, read_trace),
-    Fuzzed("manifest", MANIFEST, _manifest, lambda path: Vectors(path.parent)),
+    Fuzzed(
+        "manifest",
+        MANIFEST,
+        fuzzed_vectors.manifest,
+        fuzzed_vectors.read,
+        lambda documents: _lines(fuzzed_vectors.with_digest(documents)),
+        beside=fuzzed_vectors.beside,
+    ),
+    Fuzzed(
+        "schedules of vectors",
+        fuzzed_vectors.SCHEDULES_FILE,
+        fuzzed_vectors.schedules,
+        fuzzed_vectors.read_sealed,
+        beside=fuzzed_vectors.beside,
+    ),
+    Fuzzed(
+        "golden of vectors",
+        fuzzed_vectors.GOLDEN_FILE,
+        fuzzed_vectors.golden,
+        fuzzed_vectors.read_sealed,
+        beside=fuzzed_vectors.beside,
+    ),
     Fuzzed("golden", "g.json", lambda: _loaded(GOLDEN), load_golden),
     Fuzzed(
         "corpus",

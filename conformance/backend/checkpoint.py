@@ -68,6 +68,15 @@ def parameters(model: Module) -> dict[str, mx.array]:
     return dict(tree_flatten(module.parameters()))
 
 
+def first_not_finite(found: dict[str, mx.array]) -> str | None:
+    """The path of a parameter with NaN or an infinity; each is let go once it was looked at."""
+    for path in list(found):
+        value = found.pop(path)
+        if mx.issubdtype(value.dtype, mx.floating) and not mx.all(mx.isfinite(value)).item():
+            return path
+    return None
+
+
 def verify(family: Family, model: Module, written: dict[str, mx.array]) -> None:
     """Every loaded parameter equals what was written, or what a projection makes of it.
 

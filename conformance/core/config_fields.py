@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.core.errors import ConformanceError
+from conformance.core.plain_text import plain_line
 
 MOST_LAYERS = 4096
 """The deepest models known have some 130."""
@@ -18,8 +19,10 @@ MOST_LAYERS = 4096
 MOST = 2**31 - 1
 """Of every other size: the libraries' own indices have 32 bits."""
 
+_MOST_OTHERS = 65536  # of layers in fields that this module does not know by name
 _NAME = re.compile(r"[\w.+ -]{0,100}")  # libraries look for a module of this name
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "depth")
+_ANY_LAYERS = re.compile(r".*(layers|blocks)(_.*)?")  # of towers and decoders, by many names
 _SIZES = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "head_dim"),
     *("num_key_value_heads", "sliding_window", "max_position_embeddings", "n_positions"),
@@ -50,8 +53,13 @@ def check_config(config: Mapping[str, Any], where: str, failed: type[Conformance
             value = config.get(name)
             if isinstance(value, bool | str) or (isinstance(value, int | float) and _odd(value)):
                 raise failed(f"{where}: the field {name!r} is no whole number")
-            if isinstance(value, int | float) and not -1 <= value <= most:
+            if isinstance(value, int | float) and value < -1:
+                raise failed(f"{where}: the field {name!r} must not be below 0")
+            if isinstance(value, int | float) and value > most:
                 raise failed(f"{where}: the field {name!r} must be at most {most}")
+    for name, value in config.items():
+        if isinstance(value, int) and value > _MOST_OTHERS and _ANY_LAYERS.fullmatch(name):
+            raise failed(f"{where}: the field {plain_line(name)!r} must be at most {_MOST_OTHERS}")
 
 
 def _odd(value: float) -> bool:

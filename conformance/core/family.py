@@ -252,7 +252,14 @@ def load_family(path: Path) -> Family:
     """
     if not is_plain(path.stem) or "/" in path.stem:
         raise FamilyError(f"{path}: its name, which is the family's, has invisible characters")
-    return parse_family(read_text(path, FamilyError), name=path.stem, path=str(path))
+    family = parse_family(read_text(path, FamilyError), name=path.stem, path=str(path))
+    file = family.facts.model_file
+    if file is not None and not (path.parent / file).is_file():
+        raise FamilyError(
+            f"{path}: section {SECTION!r}: 'model_file' names {file}, and there is no such file "
+            "beside this one"
+        )
+    return family
 
 
 def load_families(folder: Path) -> tuple[Family, ...]:

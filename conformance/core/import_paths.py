@@ -6,12 +6,14 @@ Installed by ``conformance/__init__.py``, before any other module of the package
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import sys
-from collections.abc import Sequence
-from types import ModuleType
+
+TYPE_CHECKING = False  # more imports would be more time in which Ctrl-C is a traceback
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
 PACKAGE = "conformance"
 
@@ -50,7 +52,7 @@ MOVED = {old: folder for folder, names in _MOVED_TO.items() for old in names.spl
 """Modules and folders of the first tree that others may import, and the folder of each."""
 
 
-class PathFinder(importlib.abc.MetaPathFinder):
+class PathFinder:
     """Finds the short paths, and says of an old one where it went."""
 
     def find_spec(
@@ -58,7 +60,7 @@ class PathFinder(importlib.abc.MetaPathFinder):
         fullname: str,
         path: Sequence[str] | None,  # noqa: ARG002 - the interface of importlib
         target: ModuleType | None = None,  # noqa: ARG002
-    ) -> importlib.machinery.ModuleSpec | None:
+    ) -> ModuleSpec | None:
         """The module that a short path stands for; ``None`` for every other path.
 
         Raises:
@@ -75,11 +77,12 @@ class PathFinder(importlib.abc.MetaPathFinder):
             )
         if first not in SHORT:
             return None
+        util: Any = importlib.import_module("importlib.util")
         real = ".".join(filter(None, (PACKAGE, SHORT[first], inner)))
-        found = importlib.util.find_spec(real)
+        found = util.find_spec(real)
         if found is None:
             return None
-        spec = importlib.machinery.ModuleSpec(
+        spec: ModuleSpec = type(found)(
             fullname,
             _Alias(real),
             origin=found.origin,
@@ -89,11 +92,14 @@ class PathFinder(importlib.abc.MetaPathFinder):
         return spec
 
 
-class _Alias(importlib.abc.Loader):
+class _Alias:
     """Gives a module under a second name: the same object, not a copy."""
 
     def __init__(self, real: str) -> None:
         self.real = real
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """See ``importlib.abc.Loader``."""
 
     def exec_module(self, module: ModuleType) -> None:
         sys.modules[module.__name__] = importlib.import_module(self.real)

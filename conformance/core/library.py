@@ -103,6 +103,10 @@ class Library(ABC):
         """
         raise Unsupported(f"the plugin of library {self.name} loads no checkpoints")
 
+    def not_finite(self, folder: Path, *, trusted: bool = False) -> str | None:  # noqa: ARG002
+        """The path of a parameter that holds NaN or an infinity; asked where a file does."""
+        return ""  # none may be left out of what the file has
+
     def tokenize(
         self,
         folder: Path,  # noqa: ARG002
@@ -198,10 +202,7 @@ class Library(ABC):
         return ""
 
     def head_sizes(self, model: Any) -> frozenset[int]:  # noqa: ARG002
-        """Elements of one head's keys and values in each layer that the library can quantize.
-
-        Empty: there is nothing to quantize, or the library cannot.
-        """
+        """Elements of a head's keys and values in each layer that the library can quantize."""
         return frozenset()
 
     def policy_stream(
@@ -240,10 +241,7 @@ class Library(ABC):
         return tuple(prompt), ()
 
     def processed(self, model: Any, request: Request) -> dict[str, Any]:  # noqa: ARG002
-        """The outputs of the library's processor for a prompt other than token ids, by name.
-
-        As NumPy arrays; empty for a prompt of token ids alone.
-        """
+        """The outputs of the library's processor, NumPy arrays by name; empty for token ids."""
         return {}
 
     def puts_media_last(self, model: Any) -> bool:  # noqa: ARG002

@@ -39,7 +39,7 @@ def use(folders: Iterable[str | Path]) -> None:
     """
     owners: dict[str, Path] = {}
     for folder in folders:
-        root, modules = _root_of(Path(folder).expanduser().resolve())
+        root, modules = _root_of(Path(os.path.realpath(Path(folder).expanduser())))
         for module in modules:
             if owners.setdefault(module, root) != root:
                 raise ConformanceError(

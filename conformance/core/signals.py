@@ -12,43 +12,53 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
-INTERRUPTED = 2
-"""The exit code of a command that was interrupted."""
+from conformance.core.first_signals import ENDING, handle, leave
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE_SECONDS = 3.0
 _AGAIN_SECONDS = 0.01
-_STDERR = 2
-
-
-def leave_at_once() -> None:
-    """From now on a signal ends the process: nothing was begun yet. Imports take a moment."""
-    for number in _ENDING:
-        _handle(number, _leave)
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Within it, the first signal raises ``KeyboardInterrupt``, and no other does."""
     handler = _Handler()
-    before = {number: _handle(number, handler) for number in _ENDING}
+    before = {number: handle(number, handler) for number in ENDING}
     try:
         yield
     finally:
-        for number, was in before.items():
-            signal.signal(number, was or signal.SIG_DFL)
+        _put_back(before)
 
 
-def _handle(number: int, handler: Callable[[int, FrameType | None], object]) -> Any:
-    """The handler before; it stays where the signal is ignored, as by ``nohup``."""
-    before = signal.getsignal(number)
-    if before is not signal.SIG_IGN:
-        signal.signal(number, handler)
-    return before
+@contextlib.contextmanager
+def beginning() -> Iterator[None]:
+    """Within it a signal ends the process, as nothing was begun yet; for imports of a command.
+
+    There it could not end all else: an exception within ``__set_name__``, say, becomes another.
+    """
+    before = {number: handle(number, leave) for number in ENDING}
+    try:
+        yield
+    finally:
+        _put_back(before)
+
+
+def _put_back(before: Mapping[int, Any]) -> None:
+    for number, was in before.items():
+        signal.signal(number, was or signal.SIG_DFL)
+
+
+def came_of(error: BaseException) -> bool:
+    """Whether an interruption became this error, as Python makes another one of it in places."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, KeyboardInterrupt):
+            return True
+        chain = chain.__cause__ or chain.__context__
+    return False
 
 
 class _Handler:
@@ -69,7 +79,7 @@ class _Handler:
             raise KeyboardInterrupt
         end_children()
         if now - self._first > _PATIENCE_SECONDS:
-            _leave(number, frame)
+            leave(number, frame)
 
 
 def _may_raise(frame: FrameType | None) -> bool:
@@ -86,9 +96,3 @@ def end_children() -> None:
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()
-
-
-def _leave(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    with contextlib.suppress(OSError):
-        os.write(_STDERR, b"conformance: interrupted\n")
-    os._exit(INTERRUPTED)

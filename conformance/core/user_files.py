@@ -7,6 +7,7 @@ of ``ConformanceError``, which names the file.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -50,6 +51,20 @@ def open_file(path: Path, failed: type[ConformanceError]) -> BinaryIO:
         file.close()
         raise failed(f"{path}: can't be read: is {_kind(mode)}, no file")
     return file
+
+
+def check_regular(folder: Path, failed: type[ConformanceError]) -> None:
+    """Check that a folder holds files and folders only, where others are to read it.
+
+    Raises:
+        ConformanceError: of the type ``failed``; a reader would wait for a pipe, or read a device
+            without end; names it.
+    """
+    for path in sorted(folder.iterdir()):
+        with contextlib.suppress(OSError):  # a link that leads nowhere is a file that is missing
+            mode = path.stat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise failed(f"{path}: can't be read: is {_kind(mode)}, no file")
 
 
 def read_bytes(path: Path, failed: type[ConformanceError], *, most: int = CONFIG_BYTES) -> bytes:

@@ -273,6 +273,9 @@ def encode_header(header: RunHeader) -> str:
     return msgspec.json.encode(header).decode()
 
 
+_MOST_CASES = 10**9  # of a run; a whole one has some 10,000
+
+
 def decode_header(line: str, *, where: str = "result") -> RunHeader | None:
     """The header, if the line is one.
 
@@ -286,6 +289,6 @@ def decode_header(line: str, *, where: str = "result") -> RunHeader | None:
         raise ResultError(
             f"{where}: field 'schema' is {header.schema}, this release reads {SCHEMA}"
         )
-    if header.planned < 0:
+    if not 0 <= header.planned <= _MOST_CASES:
         raise ResultError(f"{where}: field 'planned' is {header.planned}")
     return header

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import tempfile
 import warnings
 import zipfile
@@ -22,6 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from conformance.core import output_files
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
 
@@ -61,8 +61,10 @@ def folder_of(cache: Path, digest: str) -> Path:
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove the damaged files below ``folder``; a sentence for each."""
+    """Remove the damaged files below ``folder``, a sentence for each, and unfinished ones."""
     removed = []
+    for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        output_files.sweep(inner)
     for path in sorted(folder.rglob("*.npz")):
         try:
             read_arrays(path)
@@ -129,9 +131,14 @@ class ArrayFiles(MutableMapping[Any, T], Generic[T]):
 
 
 def write_cached(path: Path, data: bytes) -> None:
-    """Write a file of a cache, whose folder is made if it does not exist."""
+    """Write a file of a cache, whose folder is made if it does not exist.
+
+    What killed processes left in the folder is removed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, data)
+    output_files.sweep(path.parent)
+    # A file that is lost is made again.
+    output_files.replace_whole(path, data, lasting=False)
 
 
 def unwritable(folder: Path, error: OSError) -> str:
@@ -147,18 +154,6 @@ def why_unwritable(cache: Path) -> str | None:
             return None
     except OSError as error:
         return unwritable(cache, error)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that no reader ever sees a part of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def read_arrays(path: Path) -> Arrays:

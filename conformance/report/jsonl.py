@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from conformance.core.errors import ResultError
-from conformance.core.output_files import is_stream, write_whole
+from conformance.core.output_files import is_stream, target_of, write_whole
 from conformance.core.user_files import MOST_BYTES, read_text
 from conformance.core.verdict import (
     CaseResult,
@@ -41,7 +41,8 @@ class ResultFile(Generic[R]):
     """
 
     def __init__(self, path: Path, encode: Callable[[R], str]) -> None:
-        self.path = path if is_stream(path) else path.resolve()
+        with _result_errors(path):
+            self.path = path if is_stream(path) else target_of(path)
         self.partial = self.path.with_name(self.path.name + ".partial")
         self._encode = encode
         self._header = ""

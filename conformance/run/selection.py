@@ -36,14 +36,16 @@ class Shard:
         """The shard written as ``2/4``; the whole run if ``text`` is empty.
 
         Raises:
-            ConformanceError: ``text`` is not ``K/N`` with K from 1 to N.
+            ConformanceError: ``text`` is not ``K/N`` with K from 1 to N, of four digits at most.
         """
         if not text:
             return cls()
-        found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+        found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text)
         number, count = (int(found[1]), int(found[2])) if found else (0, 0)
         if not 1 <= number <= count:
-            raise ConformanceError(f"--shard: {text!r} is not K/N with K from 1 to N, such as 2/4")
+            raise ConformanceError(
+                f"--shard: {text!r} is not K/N with K from 1 to N, such as 2/4; N is at most 9999"
+            )
         return cls(number, count)
 
     def of(

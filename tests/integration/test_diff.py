@@ -35,7 +35,7 @@ def test_bad_input_is_one_sentence(conformance, toy_run, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     for name, words in (
         ("bad.jsonl", "conformance: bad.jsonl, line 1: "),
-        ("empty.jsonl", "conformance: the second file has no results"),
+        ("empty.jsonl", "conformance: no results in empty.jsonl"),
     ):
         done = conformance("diff", "a.jsonl", name)
         assert done.code == 2, done

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -75,3 +76,42 @@ def test_two_signals_at_once_leave_the_old_file_and_no_process(environment, tmp_
 
 def _is_of(process, mark):
     return mark.items() <= (process.info["environ"] or {}).items()
+
+
+SLOW_WORKERS = """
+import os, sys, time
+if "stdin.readline" in "".join(sys.orig_argv):  # a worker
+    time.sleep(0.2)
+    os._exit(7)
+exec(open({toy!r}).read())
+"""
+
+
+@pytest.mark.parametrize("signals", [True, False])
+def test_workers_that_end_before_they_begin_are_no_traceback(environment, tmp_path, signals):
+    """As by SIGTERM to the group of the run, in the moment in which they start."""
+    place, toy = tmp_path / "site", Path(environment["PYTHONPATH"]) / "sitecustomize.py"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(SLOW_WORKERS.format(toy=str(toy)))
+    (tmp_path / "r.jsonl").write_text("old\n")
+    paths = os.pathsep.join((str(place), environment["PYTHONPATH"]))
+    process = subprocess.Popen(
+        [sys.executable, *RUN],
+        cwd=tmp_path,
+        env={**environment, "TOY_FAMILIES": "calm broken", "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if signals:
+        until = time.monotonic() + 60
+        while not psutil.Process(process.pid).children():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2, (out, err)
+    assert "Traceback" not in out + err, (out, err)
+    assert (tmp_path / "r.jsonl").read_text() == "old\n"
+    assert signals or "a worker ended before it could begin" in out + err, (out, err)

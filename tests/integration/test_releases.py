@@ -173,6 +173,7 @@ def test_without_uv_an_environment_is_made_by_pip(releases, monkeypatch):
         (("mlx-lm==0.31.3", "--pin", "mlx"), "write NAME==VERSION"),
         (("mlx-lm==0.31.3", "--bisect", "llama"), "is not a case id"),
         (("mlx-lm==0.31.3", "--resume"), "--resume needs --json DIR"),
+        (("mlx-lm==0.32.1",), "no release could be run; mlx-lm 0.32.1: "),
     ],
 )
 def test_a_mistake_is_one_sentence(releases, arguments, message):

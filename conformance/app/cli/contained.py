@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import psutil
 
 from conformance.app.cli.printing import say
-from conformance.app.pytest_plugin.memory_limit import end_tree
-from conformance.app.pytest_plugin.worker_crashes import describe_exit
+from conformance.core.processes import describe_exit, end_tree
 
 SENTENCE = (
     "conformance: `conformance {command}` crashed ({exit}): native code of a library can do that, "

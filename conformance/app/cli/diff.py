@@ -11,8 +11,9 @@ from rich.table import Table
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.numbers import FACTOR
 from conformance.app.cli.options import EXISTING_FILE
-from conformance.app.cli.outputs import writable
+from conformance.app.cli.outputs import reads, writable
 from conformance.app.cli.printing import say
+from conformance.core.errors import ResultError
 from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare
 from conformance.report.comparison_markdown import markdown, summary
 from conformance.report.jsonl import read_run, write_lines
@@ -55,9 +56,12 @@ def command(
     Exit code 1 if something is worse: a case fails that did not, has a worse verdict, or is no
     longer run, or RESULTS_B has fewer results than cases were planned.
     """
+    reads((results_a, results_b))
     out = writable(markdown_file, "--markdown") if markdown_file is not None else None
     before, after = read_run(results_a), read_run(results_b)
     for path, run in ((results_a, before), (results_b, after)):
+        if not run.results:
+            raise ResultError(f"no results in {path}")
         if run.missing:
             say(f"{path} is incomplete: {run.missing} planned cases have no result")
     found = compare(

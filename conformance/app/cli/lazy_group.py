@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from conformance.core import signals
 from conformance.core.errors import ConformanceError
 from conformance.core.nearest import did_you_mean
 
@@ -47,7 +48,8 @@ class LazyGroup(click.Group):
         """The command of that name, imported."""
         if cmd_name not in self._lazy:
             return None
-        command: click.Command = importlib.import_module(self._lazy[cmd_name].module).command
+        with signals.beginning():
+            command: click.Command = importlib.import_module(self._lazy[cmd_name].module).command
         return command
 
     def resolve_command(

@@ -20,6 +20,7 @@ from conformance.app.cli.lazy_group import Lazy, LazyGroup
 from conformance.app.cli.printing import say
 from conformance.core import library_paths, signals
 from conformance.core.errors import ConformanceError
+from conformance.core.first_signals import INTERRUPTED
 from conformance.core.user_cache import user_cache
 
 EXIT_USER_ERROR = 2
@@ -85,14 +86,22 @@ class _Main(LazyGroup):
             say(f"conformance: {error}", err=True)
             ctx.exit(EXIT_USER_ERROR)
         except (KeyboardInterrupt, click.Abort):
-            say("conformance: interrupted", err=True)
-            ctx.exit(signals.INTERRUPTED)
+            _say_interrupted(ctx)
         except OSError as error:
             if not error.strerror:
                 raise
             place = f"{error.filename}: " if error.filename else ""
             say(f"conformance: {place}{error.strerror}", err=True)
             ctx.exit(EXIT_USER_ERROR)
+        except RuntimeError as error:
+            if not signals.came_of(error):
+                raise
+            _say_interrupted(ctx)
+
+
+def _say_interrupted(ctx: click.Context) -> None:
+    say("conformance: interrupted", err=True)
+    ctx.exit(INTERRUPTED)
 
 
 @click.group(
@@ -137,8 +146,7 @@ def _plays_one_case(words: Sequence[str]) -> bool:
 
 def main_of_child(parent: int) -> None:
     """Entry point of the child process that runs a command about one case."""
-    memory_limit = importlib.import_module("conformance.app.pytest_plugin.memory_limit")
-    memory_limit.end_with_parent(parent)
+    importlib.import_module("conformance.core.processes").end_with_parent(parent)
     _run(sys.argv[1:])
 
 

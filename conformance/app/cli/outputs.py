@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from conformance.core.errors import ConformanceError
-from conformance.core.output_files import is_stream
+from conformance.core.output_files import is_stream, target_of
 from conformance.report.pages.place import check_place
 
-_CLAIMED = "conformance.outputs"
+_CLAIMED, _READ = "conformance.outputs", "conformance.inputs"
 
 
 def writable(path: Path, option: str) -> Path:
@@ -26,7 +27,11 @@ def writable(path: Path, option: str) -> Path:
         if not os.access(path, os.W_OK):
             raise ConformanceError(f"{option}: {path} can't be written")
         return path
-    place = path.resolve()
+    try:
+        place = target_of(path)
+    except OSError as error:
+        raise ConformanceError(f"{option}: {path} can't be written: {error.strerror}") from error
+    _check_unread(place, option)
     folder = place.parent
     if not folder.is_dir():
         raise ConformanceError(f"{option}: there is no folder {folder}")
@@ -36,6 +41,19 @@ def writable(path: Path, option: str) -> Path:
     return path
 
 
+def reads(paths: Iterable[Path]) -> None:
+    """Note files that the command reads: ``writable`` then refuses them."""
+    context = click.get_current_context(silent=True)
+    if context:
+        context.meta.setdefault(_READ, set()).update(map(os.path.realpath, paths))
+
+
+def _check_unread(place: Path, option: str) -> None:
+    context = click.get_current_context(silent=True)
+    if context and str(place) in context.meta.get(_READ, ()):
+        raise ConformanceError(f"{option}: {place} is read by this command; name another file")
+
+
 def report_place(folder: Path, option: str) -> None:
     """Check a folder of pages, which is written as a whole.
 
@@ -43,7 +61,7 @@ def report_place(folder: Path, option: str) -> None:
         ConformanceError: as ``writable``, or it holds something else.
     """
     check_place(folder)
-    _claim(folder.resolve(), option, whole=True)
+    _claim(target_of(folder), option, whole=True)
 
 
 def _claim(place: Path, option: str, *, whole: bool = False) -> None:

@@ -16,12 +16,8 @@ import psutil
 
 from conformance.app.cli.options import cores
 from conformance.app.cli.printing import say
-from conformance.app.pytest_plugin.memory_limit import (
-    end_tree,
-    end_with_parent,
-    fair_limit,
-    memory_of,
-)
+from conformance.app.pytest_plugin.memory_limit import fair_limit
+from conformance.core.processes import end_tree, end_with_parent, memory_of
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -107,7 +107,11 @@ def command(
         if case is not None:
             say(_bisect(chosen, case, jobs, runner))
             return
-        table = make_table([runner.run(release, choice) for release in chosen])
+        columns = [runner.run(release, choice) for release in chosen]
+        if all(column.problem for column in columns):
+            first = columns[0]
+            raise ReleaseError(f"no release could be run; {first.release}: {first.problem}")
+        table = make_table(columns)
     say(as_text(table))
     if markdown is not None:
         write_lines(markdown, as_markdown(table).splitlines())

@@ -16,7 +16,7 @@ from conformance.app.cli.options import (
     family_files_option,
     power_files_option,
 )
-from conformance.app.cli.outputs import report_place, writable
+from conformance.app.cli.outputs import reads, report_place, writable
 from conformance.app.cli.printing import say, say_command
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError, ResultError
@@ -172,9 +172,10 @@ def command(
     """  # noqa: D301
     if to is None and (step := os.environ.get(STEP_SUMMARY)):
         to = Path(step)
+    json_file = writable(json_file, "--json") if json_file else None  # it may be one of the files
+    reads((*files, *against, *power_files, *mutant_files, *releases))
     to = writable(to, "--to") if to else None
     junit = writable(junit, "--junit") if junit else None
-    json_file = writable(json_file, "--json") if json_file else None
     _check_pages(folder, power_files, mutant_files, releases, scripts)
     header, results = _joined(files)
     missing = max(header.planned - len(results), 0) if header else 0

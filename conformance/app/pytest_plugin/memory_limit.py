@@ -7,10 +7,7 @@ keeps the interpreter's lock.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from conformance.core.processes import end_tree, memory_of
 
 SHARE = 0.8
 """The part of the machine's memory that all processes of a run may take together."""
@@ -31,31 +30,6 @@ GRACE_SECONDS = 3.0
 
 # psutil shows the machine's memory, not what a container may use of it.
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-# ``struct rusage_info_v0`` of macOS, <sys/resource.h>: 16 bytes, then numbers of 8 bytes each.
-_RUSAGE_BYTES, _FOOTPRINT_AT = 96, 16 + 7 * 8
-
-
-def memory_of(process: psutil.Process) -> int:
-    """The bytes that a process takes: resident memory, 0 once it is gone.
-
-    On macOS its physical footprint, which counts Metal's buffers; resident memory, the only
-    number that psutil has for another process, does not (ml-explore/mlx#3896).
-    """
-    if not process.is_running():  # its number may be another's by now
-        return 0
-    if sys.platform == "darwin":
-        return _footprint(process.pid, ctypes.CDLL("/usr/lib/libSystem.B.dylib"))
-    try:
-        return process.memory_info().rss
-    except psutil.Error:
-        return 0
-
-
-def _footprint(pid: int, system: ctypes.CDLL) -> int:
-    buffer = ctypes.create_string_buffer(_RUSAGE_BYTES)
-    if system.proc_pid_rusage(pid, 0, buffer) != 0:
-        return 0
-    return int.from_bytes(buffer.raw[_FOOTPRINT_AT : _FOOTPRINT_AT + 8], sys.byteorder)
 
 
 def memory_of_machine() -> int:
@@ -71,26 +45,6 @@ def memory_of_machine() -> int:
 def fair_limit(processes: int, share: float = SHARE) -> int:
     """The bytes that each of so many processes may take."""
     return max(LEAST, int(memory_of_machine() * share / max(processes, 1)))
-
-
-def end_tree(process: psutil.Process, number: int = signal.SIGKILL) -> None:
-    """End all that a process started, then send it a signal; it may be this one."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for child in process.children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.kill()
-        process.send_signal(number)
-
-
-def end_with_parent(parent: int) -> None:
-    """Let this process and all that it starts end once process ``parent`` has, however it ended."""
-
-    def wait() -> None:
-        while os.getppid() == parent:
-            time.sleep(EVERY_SECONDS)
-        end_tree(psutil.Process())
-
-    threading.Thread(target=wait, name="conformance-parent", daemon=True).start()
 
 
 @dataclass

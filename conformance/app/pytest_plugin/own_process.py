@@ -22,12 +22,12 @@ from types import ModuleType
 import psutil
 import pytest
 
-from conformance.app.pytest_plugin.memory_limit import end_tree, end_with_parent
 from conformance.app.pytest_plugin.missing_results import crashed
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import Setup, make_setup
-from conformance.app.pytest_plugin.worker_crashes import condense, describe_exit
+from conformance.app.pytest_plugin.worker_crashes import condense
 from conformance.core.errors import ConformanceError
+from conformance.core.processes import describe_exit, end_tree, end_with_parent
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.run.hosting import brings_hooks, load_plugins
 

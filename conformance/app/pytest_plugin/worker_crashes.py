@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
-import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
+
+from conformance.core.processes import describe_exit
 
 TAINTED = pytest.StashKey[bool]()
 """Set on a worker's config: what ran there left something behind."""
@@ -107,16 +108,6 @@ def exit_of(node: Any) -> str:
         return describe_exit(process.wait(_EXIT_SECONDS)) if process is not None else ""
     except subprocess.TimeoutExpired:
         return ""
-
-
-def describe_exit(code: int) -> str:
-    """A process's exit code, which is below zero for a signal, in words."""
-    if code >= 0:
-        return f"exit status {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
 
 
 def condense(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -23,6 +24,9 @@ from conformance.core.verdict import CaseId, CaseResult
 
 _THIS_PROCESS = "main"
 """The reporting process, where it runs the cases itself; xdist calls its workers ``gw0`` etc."""
+
+_SIGNAL_SECONDS = 0.2
+"""A signal that ended a worker reaches this process within it, and interrupts it."""
 
 _MOST_EARLY_CRASHES = 3
 """So many workers may crash before they know their cases; then the run is stopped."""
@@ -53,10 +57,19 @@ class WorkerProcesses:
         """Ctrl-C in a terminal is for this process alone, with which the workers end.
 
         They inherit what is blocked; what comes meanwhile reaches this process afterwards.
+
+        Raises:
+            KeyboardInterrupt: a signal to all ended workers before they had begun.
+            pytest.exit.Exception: something else did.
         """
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return (yield)
+        except EOFError as error:  # from xdist, which waits for an answer of each worker
+            time.sleep(_SIGNAL_SECONDS)
+            why = "a worker ended before it could begin"
+            self.problems.append(why)
+            raise pytest.exit.Exception(why, pytest.ExitCode.INTERNAL_ERROR) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -10,14 +10,20 @@ import mlx.core as mx
 from mlx_lm import utils
 
 from conformance.backend.casting import cast
-from conformance.backend.checkpoint import library_errors
+from conformance.backend.checkpoint import first_not_finite, library_errors, parameters
 from conformance.core.family import Checkpoint, Facts, Family
 
 
 def check(folder: Path, *, trusted: bool = False) -> None:
     """See ``Library.check``: the weights are mapped, and none is read."""
     with library_errors(_named(folder), "loading"):
-        utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
+        _lazy(folder, trusted=trusted)
+
+
+def not_finite(folder: Path, *, trusted: bool = False) -> str | None:
+    """See ``Library.not_finite``: each parameter is read, and let go."""
+    with library_errors(_named(folder), "loading"):
+        return first_not_finite(parameters(_lazy(folder, trusted=trusted)))
 
 
 def tokenize(folder: Path, texts: Sequence[str], *, trusted: bool) -> tuple[tuple[int, ...], ...]:
@@ -37,10 +43,15 @@ def load(family: Family, checkpoint: Checkpoint, *, dtype: str) -> Any:
     """
     folder, trusted = Path(checkpoint.folder), checkpoint.trusted
     with library_errors(family, "loading"):
-        model, _ = utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
+        model = _lazy(folder, trusted=trusted)
         cast(model, dtype)
         mx.eval(model.parameters())
     model.eval()
+    return model
+
+
+def _lazy(folder: Path, *, trusted: bool) -> Any:
+    model, _ = utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
     return model
 
 

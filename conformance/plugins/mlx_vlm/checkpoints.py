@@ -11,7 +11,7 @@ from mlx_vlm import utils
 from transformers import AutoTokenizer
 
 from conformance.backend.casting import cast
-from conformance.backend.checkpoint import library_errors
+from conformance.backend.checkpoint import first_not_finite, library_errors, parameters
 from conformance.core.errors import Unsupported
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.tools.checkpoints.folder import look
@@ -29,7 +29,13 @@ def check(folder: Path, *, trusted: bool = False) -> None:
                 "file while it loads it; convert the checkpoint first"
             )
     with library_errors(_named(folder), "loading"):
-        utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
+        _lazy(folder, trusted=trusted)
+
+
+def not_finite(folder: Path, *, trusted: bool = False) -> str | None:
+    """See ``Library.not_finite``: each parameter is read, and let go."""
+    with library_errors(_named(folder), "loading"):
+        return first_not_finite(parameters(_lazy(folder, trusted=trusted)))
 
 
 def tokenize(folder: Path, texts: Sequence[str], *, trusted: bool) -> tuple[tuple[int, ...], ...]:
@@ -56,6 +62,10 @@ def load(family: Family, checkpoint: Checkpoint, *, dtype: str) -> tuple[Any, An
         mx.eval(model.parameters())
     model.eval()
     return model, processor
+
+
+def _lazy(folder: Path, *, trusted: bool) -> Any:
+    return utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
 
 
 def _named(folder: Path) -> Family:

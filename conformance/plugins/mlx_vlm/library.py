@@ -89,6 +89,10 @@ class MlxVlm(Library):
         """See ``Library.check``."""
         checkpoints.check(folder, trusted=trusted)
 
+    def not_finite(self, folder: Path, *, trusted: bool = False) -> str | None:
+        """See ``Library.not_finite``."""
+        return checkpoints.not_finite(folder, trusted=trusted)
+
     def tokenize(
         self, folder: Path, texts: Sequence[str], *, trusted: bool = False
     ) -> tuple[tuple[int, ...], ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.core.errors import ReportError
+from conformance.core.output_files import target_of
 
 MARK = "report.json"
 """Says that a folder is a report, which may be replaced; and of what, for programs."""
@@ -22,7 +23,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     Raises:
         ReportError: there is something else in that place, or it cannot be written.
     """
-    folder = folder.resolve()  # a link keeps its target
+    folder = _target(folder)  # a link keeps its target
     check_place(folder)
     try:
         with _beside(folder) as new:
@@ -39,7 +40,7 @@ def check_place(folder: Path) -> None:
         ReportError: its parent is not a folder or is read-only, or it exists and is not a report of
             this project.
     """
-    folder = folder.resolve()
+    folder = _target(folder)
     if not folder.parent.is_dir():
         raise ReportError(f"{folder}: cannot write a report there: no folder {folder.parent}")
     if not os.access(folder.parent, os.W_OK):
@@ -55,6 +56,13 @@ def check_place(folder: Path) -> None:
             f"{folder}: exists and is not a report of this project; name another folder or "
             "remove it"
         )
+
+
+def _target(folder: Path) -> Path:
+    try:
+        return target_of(folder)
+    except OSError as error:
+        raise ReportError(f"{folder}: cannot write a report there: {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -22,7 +22,14 @@ import msgspec
 from conformance.core.config_fields import check_config
 from conformance.core.errors import CheckpointError
 from conformance.core.plain_text import is_plain, plain_line
-from conformance.core.user_files import decoded, open_file, parse_object, read_object, typed
+from conformance.core.user_files import (
+    check_regular,
+    decoded,
+    open_file,
+    parse_object,
+    read_object,
+    typed,
+)
 from conformance.reference.store import write_cached
 
 INDEX = "model.safetensors.index.json"
@@ -42,12 +49,16 @@ _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor by its file's header: dtype in safetensors' spelling, shape, bytes."""
+    """One tensor by its file's header: dtype in safetensors' spelling, shape, bytes.
+
+    ``offset`` is where its bytes begin in the file.
+    """
 
     file: str
     dtype: str
     shape: tuple[int, ...]
     nbytes: int
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -73,22 +84,29 @@ class Folder:
             for tensor in self.tensors.values()
         )
 
+    @property
+    def key(self) -> str:
+        """A name that is another one once name, size or time of change of a file is."""
+        stats = [(part, part.stat()) for part in self._parts]
+        text = str([(str(part.absolute()), s.st_size, s.st_mtime_ns) for part, s in stats])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def _parts(self) -> list[Path]:
+        return [self.path / name for name in ("config.json", *self.files)]
+
     def digest(self, memory: Path) -> str:
         """SHA-256 of the config and of all weights.
 
         Args:
-            memory: a folder that keeps digests; a kept one is used while name, size and time of
-                change of all files are the same.
+            memory: a folder that keeps digests; a kept one is used while ``key`` is the same.
         """
-        parts = [self.path / name for name in ("config.json", *self.files)]
-        stats = [(part, part.stat()) for part in parts]
-        key = str([(str(part.absolute()), s.st_size, s.st_mtime_ns) for part, s in stats])
-        known = memory / hashlib.sha256(key.encode()).hexdigest()[:32]
+        known = memory / self.key
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if _DIGEST.fullmatch(found := known.read_text(encoding="ascii")):
                 return found
         whole = hashlib.sha256()
-        for part in parts:
+        for part in self._parts:
             with part.open("rb") as file:
                 inner = hashlib.file_digest(file, "sha256").hexdigest()
             whole.update(f"{part.name}\n{inner}\n".encode())
@@ -106,6 +124,7 @@ def look(path: Path) -> Folder:
     """
     if not path.is_dir():
         raise CheckpointError(f"{path}: is not a folder; --model takes a checkpoint's folder")
+    check_regular(path, CheckpointError)
     config = read_config(path / "config.json")
     shards = _indexed(path)
     files = sorted(set(shards.values())) or [p.name for p in sorted(path.glob("*.safetensors"))]
@@ -176,7 +195,8 @@ def read_header(path: Path) -> dict[str, Tensor]:
     header = parse_object(decoded(text, where, CheckpointError), where, CheckpointError)
     header.pop("__metadata__", None)
     entries = typed(header, dict[str, _Entry], where, CheckpointError)
-    tensors = {name: _tensor(path, name, entry) for name, entry in entries.items()}
+    begin = 8 + length
+    tensors = {name: _tensor(path, name, entry, begin) for name, entry in entries.items()}
     end = _end(path, entries)
     if size != 8 + length + end:
         what = "was cut off" if size < 8 + length + end else "has data after its tensors"
@@ -194,8 +214,8 @@ class _Entry(msgspec.Struct, frozen=True):
     data_offsets: tuple[int, int]
 
 
-def _tensor(path: Path, name: str, entry: _Entry) -> Tensor:
-    """The tensor; its shape and its bytes agree."""
+def _tensor(path: Path, name: str, entry: _Entry, begin: int) -> Tensor:
+    """The tensor; its shape and its bytes agree. ``begin`` is where the file's data begin."""
     start, end = entry.data_offsets
     shape, bits = entry.shape, _BITS.get(entry.dtype)
     where = f"{path}: tensor {plain_line(name[:_NAME])!r}"
@@ -205,7 +225,7 @@ def _tensor(path: Path, name: str, entry: _Entry) -> Tensor:
         raise CheckpointError(
             f"{where} of shape {list(shape)} and dtype {entry.dtype} claims {end - start} bytes"
         )
-    return Tensor(path.name, entry.dtype, shape, end - start)
+    return Tensor(path.name, entry.dtype, shape, end - start, begin + start)
 
 
 def _end(path: Path, entries: Mapping[str, _Entry]) -> int:

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.core.errors import CheckpointError, FamilyError, ModelError
+from conformance.core.errors import CheckpointError, FamilyError
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.library import Library
 from conformance.core.remote_code import sealed
 from conformance.reference.store import why_unwritable
 from conformance.run.registry import Registry, select
+from conformance.tools.checkpoints.finite import check_finite
 from conformance.tools.checkpoints.folder import Folder, look, window_of
 from conformance.tools.checkpoints.given import Given
 from conformance.tools.checkpoints.growth import check_tokenizer
 from conformance.tools.checkpoints.preflight import fits, room
 from conformance.tools.checkpoints.prompts import read_texts
+from conformance.tools.checkpoints.tokenizing import encoded
 
-# A folder with any of these has a tokenizer.
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
 # A config with one of these has a vision or audio tower.
 _TOWERS = ("vision_config", "audio_config", "vision_tower", "mm_vision_tower")
 
@@ -51,7 +51,7 @@ def open_checkpoint(
 ) -> Opened:
     """Make the checkpoint a family of each library whose engines were chosen.
 
-    Nothing is loaded yet; only its digest is written, at the end.
+    Nothing is loaded yet; only its digest is written, and that its weights are finite, at the end.
 
     Raises:
         CheckpointError: the folder or the prompts are damaged or incomplete, the folder asks for
@@ -103,10 +103,12 @@ def open_family(
         ) from error
     with sealed(folder.path, trusted=given.trusted):
         fits(library, folder, trusted=given.trusted)
-        texts = _encoded(library, folder, given, size)
+    texts = _encoded(library, folder, given, size)
+    memory = given.cache_folder / "digests"
+    check_finite(library, folder, memory, trusted=given.trusted)
     checkpoint = Checkpoint(
         str(folder.path.absolute()),
-        digest=folder.digest(given.cache_folder / "digests"),
+        digest=folder.digest(memory),
         texts=texts,
         trusted=given.trusted,
         cache=str(given.cache_folder.absolute()),
@@ -141,24 +143,16 @@ def _facts(registry: Registry, library: Library, folder: Folder) -> Facts:
 def _encoded(
     library: Library, folder: Folder, given: Given, vocab_size: int
 ) -> tuple[tuple[int, ...], ...]:
-    if not any(any(folder.path.glob(name)) for name in _TOKENIZERS):
-        raise CheckpointError(f"{folder.path}: holds no tokenizer ({', '.join(_TOKENIZERS)})")
     texts = read_texts(given.prompts)
     check_tokenizer(folder.path)
-    try:
-        encoded = library.tokenize(folder.path, texts, trusted=given.trusted)
-    except ModelError as error:
-        reason = " ".join(str(error).split())
-        if "trust_remote_code" in reason:
-            reason = "it is Python code of the folder; --trust-remote-code allows that to be run"
-        raise CheckpointError(f"{folder.path}: its tokenizer can't be loaded: {reason}") from error
-    encoded = tuple(ids for ids in encoded if ids)
-    if not encoded:
+    found = encoded(library, folder.path, texts, trusted=given.trusted)
+    kept = tuple(ids for ids in found if ids)
+    if not kept:
         raise CheckpointError(f"{folder.path}: its tokenizer makes no token of any prompt")
-    largest = max(max(ids) for ids in encoded)
+    largest = max(max(ids) for ids in kept)
     if largest >= vocab_size:
         raise CheckpointError(
             f"{folder.path}: the tokenizer gives token {largest}, and 'vocab_size' in config.json "
             f"is {vocab_size}: they belong to different models"
         )
-    return encoded
+    return kept

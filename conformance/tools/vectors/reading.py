@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.core.errors import ScheduleError, VectorsError
+from conformance.core.plain_text import is_plain, plain_line
 from conformance.core.schedule import validate
 from conformance.core.user_files import MOST_BYTES, decoded, parse_json, read_bytes, typed_json
 from conformance.tools.golden.format import Recorded, parse_golden
@@ -21,6 +22,8 @@ from conformance.tools.vectors.contents import (
     ScenarioFile,
     digest_of,
 )
+
+_SHOWN = 200  # characters of a name
 
 
 class Vectors:
@@ -145,7 +148,19 @@ def _manifest(path: Path) -> Manifest:
             f"{path}: field 'digest' does not fit the content: the file was edited or damaged; "
             "export the vectors anew"
         )
+    for name, family in manifest.families.items():
+        if outside := [file for file in family.files if not _is_inside(file)]:
+            raise VectorsError(
+                f"{path}: field 'files' of {plain_line(name[:_SHOWN])!r} names "
+                f"{plain_line(outside[0][:_SHOWN])!r}, which is no file of the folder"
+            )
     return manifest
+
+
+def _is_inside(file: str) -> bool:
+    """Whether it is the name of a file below the folder."""
+    parts = file.split("/")
+    return all(is_plain(part) and part not in ("", ".", "..") for part in parts)
 
 
 def _converted(path: Path, data: bytes, kind: Any) -> Any:

@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import mlx.core as mx
+import mlx_lm
 import pytest
 from checkpoint_folders import make_folder, quantized, sharded, write_tokenizer
 from click.testing import CliRunner
@@ -12,7 +13,9 @@ from click.testing import CliRunner
 from conformance.app.cli.main import group
 from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
+from conformance.core import guarded_call
 from conformance.core.faults.declaration import Hits
+from conformance.tools.checkpoints import tokenizing
 from conformance.tools.checkpoints.given import Given
 
 
@@ -249,6 +252,104 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(damage, folders, tmp_p
     assert sorted(tmp_path.rglob("*")) == here
     assert "the code was run" not in done.output
     assert "model" not in sys.modules
+
+
+def spoil(folder, name, value):
+    """The checkpoint with this number in a tensor."""
+    file = folder / "model.safetensors"
+    weights = mx.load(str(file))
+    weights[name] = mx.concatenate([weights[name].flatten()[:-1], value]).reshape(
+        weights[name].shape
+    )
+    mx.eval(weights)
+    mx.save_safetensors(str(file), weights, metadata={"format": "mlx"})
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "scales", "mxfp4"])
+def test_a_weight_that_is_no_finite_number_is_refused(dtype, number, folders, tmp_path):
+    base = {"scales": "four"}.get(dtype, "plain")
+    folder, name = tmp_path / "bad", "model.layers.1.mlp.down_proj.scales"
+    if dtype == "mxfp4":
+        mlx_lm.convert(
+            str(folders["plain"]),
+            str(folder),
+            quantize=True,
+            q_mode="mxfp4",
+            q_group_size=32,
+            q_bits=4,
+        )
+        spoil(folder, name, mx.array([255], mx.uint8))
+    else:
+        shutil.copytree(folders[base], folder)
+        kind = mx.float32 if dtype == "scales" else getattr(mx, dtype)
+        name = name if dtype == "scales" else "model.layers.1.mlp.down_proj.weight"
+        if dtype != "scales":
+            file = str(folder / "model.safetensors")
+            weights = {key: one.astype(kind) for key, one in mx.load(file).items()}
+            mx.eval(weights)
+            mx.save_safetensors(file, weights, metadata={"format": "mlx"})
+        spoil(folder, name, mx.array([float(number)]).astype(kind))
+    options = ["--cache-dir", str(tmp_path / "cache"), "--jobs", "1"]
+    done = CliRunner().invoke(group, ["run", "--model", str(folder), *options])
+    assert done.exit_code == 2, done.output
+    what = "NaN" if number == "nan" or dtype == "mxfp4" else "an infinity"
+    start = f"conformance: {folder / 'model.safetensors'}: tensor {name!r} holds {what} at ["
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(start), line
+    assert "(1 of its " in line
+
+
+def test_infinities_that_no_model_reads_are_left_alone(folders, tmp_path):
+    folder = shutil.copytree(folders["plain"], tmp_path / "masked")
+    file = str(folder / "model.safetensors")
+    weights = mx.load(file)
+    mx.eval(weights)
+    weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = mx.array([float("-inf")])
+    mx.save_safetensors(file, weights, metadata={"format": "mlx"})
+    setup = opened(folder, tmp_path, "repeat")
+    assert setup.session.run(setup.cases[0]).verdict.good
+
+
+def normalized_by(*parts):
+    """``tokenizer.json`` with these normalizers, one after the other."""
+
+    def damage(folder):
+        path = folder / "tokenizer.json"
+        chain = {"type": "Sequence", "normalizers": [dict(part) for part in parts]}
+        path.write_text(json.dumps({**json.loads(path.read_text()), "normalizer": chain}))
+
+    return damage
+
+
+PREPEND = {"type": "Prepend", "prepend": "x" * 1000}
+HARMFUL = {
+    "panics": (
+        normalized_by({"type": "Precompiled", "precompiled_charsmap": "AAAA/////w=="}),
+        "ends in PanicException: Precompiled: Error(",
+    ),
+    # Each of its parts makes two letters of each that is no ASCII: no count of replacements.
+    "grows": (normalized_by(*[{"type": "ByteLevel"}] * 40), "takes more than 0.2 GB of memory"),
+    "never ends": (normalized_by(*[PREPEND] * 3000), "takes more than 3 seconds"),
+}
+
+
+@pytest.mark.parametrize("forks", [True, False])
+@pytest.mark.parametrize("kind", HARMFUL)
+def test_a_tokenizer_that_would_end_the_process_is_blamed(
+    kind, forks, folders, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(guarded_call, "FORKS", forks and guarded_call.FORKS)
+    monkeypatch.setattr(tokenizing, "_SECONDS", 3 if kind == "never ends" else 100)
+    monkeypatch.setattr(tokenizing, "_MOST_BYTES", 2 * 10**8 if kind == "grows" else 2**32)
+    damage, message = HARMFUL[kind]
+    folder = shutil.copytree(folders["plain"], tmp_path / "bad")
+    damage(folder)
+    done = CliRunner().invoke(group, ["run", "--model", str(folder), "--jobs", "1"])
+    assert done.exit_code == 2, done.output
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"conformance: {folder / 'tokenizer.json'}: can't be used: "), line
+    assert message in line
 
 
 @pytest.mark.parametrize(

@@ -33,3 +33,12 @@ def test_a_name_that_cannot_be_seen_is_refused(tmp_path):
     path.write_text(json.dumps(CONFIG))
     with pytest.raises(FamilyError, match="invisible characters"):
         load_family(path)
+
+
+def test_a_model_file_that_is_missing_is_named(tmp_path):
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps({**CONFIG, "conformance": {"model_file": "mine.py"}}))
+    with pytest.raises(FamilyError, match=r"f\.json: .*'model_file' names mine\.py, and the"):
+        load_family(path)
+    (tmp_path / "mine.py").touch()
+    assert load_family(path).facts.model_file == "mine.py"

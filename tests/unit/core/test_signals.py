@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conformance.core.signals import interruptible
+from conformance.core.signals import beginning, came_of, interruptible
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -40,11 +40,35 @@ def test_one_that_comes_where_python_drops_exceptions_comes_again():
         time.sleep(5)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_before_the_command_has_begun_it_exits_by_2(number):
+def test_before_the_work_begins_a_signal_ends_the_process():
     code = (
-        "import os, sys; from conformance.core import signals; signals.leave_at_once(); "
-        f"os.kill(os.getpid(), {int(number)}); import time; time.sleep(9)"
+        "import os, signal, time; from conformance.core.signals import beginning, interruptible\n"
+        "with interruptible():\n"
+        "    with beginning():\n"
+        "        os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "conformance: interrupted\n")
+
+
+def test_afterwards_the_handlers_are_those_of_before():
+    with interruptible():
+        before = signal.getsignal(signal.SIGINT)
+        with beginning():
+            assert signal.getsignal(signal.SIGINT) is not before
+        assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interruption_that_python_makes_another_error_of_is_known():
+    class Interrupted:
+        def __set_name__(self, owner, name):
+            raise KeyboardInterrupt
+
+    try:
+        type("Owner", (), {"name": Interrupted()})
+    except KeyboardInterrupt as error:  # Python 3.12 and newer
+        found = error
+    except RuntimeError as error:
+        found = error
+    assert came_of(found)
+    assert not came_of(RuntimeError("another"))

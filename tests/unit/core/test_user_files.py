@@ -5,7 +5,7 @@ import os
 import pytest
 
 from conformance.core.errors import AdoptionError, CheckpointError
-from conformance.core.user_files import read_object, read_text, read_toml, typed_json
+from conformance.core.user_files import check_regular, read_object, read_text, read_toml, typed_json
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,18 @@ def test_a_field_of_another_type_is_named():
         typed_json('{"a": "b"}', dict[str, int], "w", AdoptionError)
     with pytest.raises(AdoptionError, match=r"w: .*too deep"):
         typed_json(b"[" * 100_000, list, "w", AdoptionError)
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_folder_with_a_pipe_or_a_device_is_refused_before_it_is_read(tmp_path, link):
+    (tmp_path / "right.json").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "nowhere").symlink_to("missing")
+    check_regular(tmp_path, CheckpointError)
+    if link:
+        (tmp_path / "generation_config.json").symlink_to("/dev/zero")
+    else:
+        os.mkfifo(tmp_path / "generation_config.json")
+    what = "a device" if link else "a pipe"
+    with pytest.raises(CheckpointError, match=f"generation_config.json: can't be read: is {what}"):
+        check_regular(tmp_path, CheckpointError)

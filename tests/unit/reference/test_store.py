@@ -1,6 +1,9 @@
 """The oracle cache: results are read as written, whole or not at all, of one model."""
 
 import dataclasses
+import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -10,7 +13,7 @@ import pytest
 
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
-from conformance.reference.store import folder_of, oracle_cache, sweep, why_unwritable, write_whole
+from conformance.reference.store import folder_of, oracle_cache, sweep, why_unwritable, write_cached
 
 MADE_BY = {"mlx": "1.0", "device": "cpu", "dtype": "float32"}
 KEY = (b'{"prompt":[1,2]}', 1, None, None, None)
@@ -100,14 +103,14 @@ def test_a_sweep_takes_damaged_files_out_and_leaves_the_others(cache, tmp_path):
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
-    write_whole(path, b"old")
+    write_cached(path, b"old")
 
     def interrupted(self, target):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pathlib.Path.replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write_whole(path, b"new")
+        write_cached(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -130,7 +133,7 @@ def test_two_runs_share_a_cache(tmp_path):
 
     def write():
         while not over.is_set():
-            write_whole(path, whole)
+            write_cached(path, whole)
 
     writers = [threading.Thread(target=write) for _ in range(2)]
     for writer in writers:
@@ -165,3 +168,25 @@ class Hostile:
 
     def __reduce__(self):
         return open, (str(self.path), "w")
+
+
+def test_what_sigkill_left_in_a_cache_is_removed_by_the_next_run(tmp_path):
+    code = (
+        "import os, pathlib, signal, sys; from conformance.reference.store import write_cached\n"
+        "pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_cached(pathlib.Path(sys.argv[1]), b'whole')\n"
+    )
+    folder = tmp_path / "oracle" / "streams"
+
+    def killed():
+        done = subprocess.run([sys.executable, "-c", code, str(folder / "a")], check=False)
+        assert done.returncode == -signal.SIGKILL
+        (left,) = folder.glob(".a.*.partial")
+        return left
+
+    left = killed()
+    assert sweep(tmp_path / "oracle") == []
+    assert not left.exists()
+    left = killed()
+    write_cached(folder / "another", b"x")
+    assert list(folder.iterdir()) == [folder / "another"]

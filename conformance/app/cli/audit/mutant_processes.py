@@ -17,13 +17,9 @@ from typing import Any
 
 import psutil
 
-from conformance.app.pytest_plugin.memory_limit import (
-    end_tree,
-    end_with_parent,
-    fair_limit,
-    memory_of,
-)
+from conformance.app.pytest_plugin.memory_limit import fair_limit
 from conformance.core.library_source import versions_of
+from conformance.core.processes import end_tree, end_with_parent, memory_of
 from conformance.core.verdict import Verdict
 from conformance.report.mutants import Fate, MutantKill, MutantResult
 from conformance.run.registry import build_registry

@@ -1,7 +1,6 @@
-"""What a process takes, what it may take, and the end of one that takes too much."""
+"""What a process may take, and the end of one that takes too much."""
 
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -14,20 +13,13 @@ from conformance.app.pytest_plugin.memory_limit import (
     LEAST,
     SHARE,
     MemoryWatch,
-    _footprint,
-    end_tree,
     fair_limit,
-    memory_of,
     memory_of_machine,
 )
 
 IGNORES = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)"
 STARTS = "import subprocess; print(subprocess.Popen(['sleep', '30']).pid)"
 WAITS = "print(flush=True); import time; time.sleep(30)"
-CHILD = (
-    "import os; from conformance.app.pytest_plugin import memory_limit; "
-    f"memory_limit.end_with_parent(os.getppid()); {STARTS}; {WAITS}"
-)
 
 
 @pytest.fixture
@@ -64,47 +56,6 @@ def ends(pid, seconds=20):
             return True
         time.sleep(0.02)
     return False
-
-
-# What a process takes ----------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(sys.platform == "darwin", reason="the footprint is tested below")
-def test_memory_grows_with_what_is_written_and_not_with_what_is_only_reserved():
-    process = psutil.Process()
-    before = memory_of(process)
-    held = bytearray(b"x") * 2**26
-    assert memory_of(process) - before > 2**25
-    del held
-    assert 1e6 < before < 1e11
-
-
-def test_a_process_that_is_gone_takes_nothing(start):
-    process, _ = start()
-    watched = psutil.Process(process.pid)
-    process.kill()
-    process.wait()
-    assert memory_of(watched) == 0
-
-
-class Macos:
-    """``proc_pid_rusage`` of libproc: fills ``struct rusage_info_v0``."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    def proc_pid_rusage(self, pid, flavour, buffer):
-        assert (pid, flavour) == (7, 0)
-        uuid, numbers = b"u" * 16, range(1, 11)
-        packed = struct.pack("=16s10Q", uuid, *numbers)
-        buffer[: len(packed)] = packed
-        return self.answer
-
-
-def test_macos_gives_the_physical_footprint():
-    """Of its numbers it is the eighth: after times, wake-ups, page-ins, wired and resident size."""
-    assert _footprint(7, Macos(0)) == 8
-    assert _footprint(7, Macos(-1)) == 0
 
 
 # What it may take --------------------------------------------------------------------------------
@@ -176,23 +127,3 @@ def test_no_limit_watches_nothing(start):
     time.sleep(0.1)
     assert process.poll() is None
     assert watch.taken("gw0") is None
-
-
-def test_a_process_with_the_number_of_an_earlier_one_goes_on(start, monkeypatch):
-    process, _ = start()
-    watched = psutil.Process(process.pid)
-    monkeypatch.setattr(watched, "_create_time", 1.0)
-    monkeypatch.setattr(watched, "_ident", (process.pid, 1.0))
-    assert memory_of(watched) == 0
-    end_tree(watched)
-    assert process.poll() is None
-
-
-def test_a_process_ends_with_its_parent_however_that_ended(start):
-    command = f"[sys.executable, '-c', {CHILD!r}]"
-    parent, line = start(f"import subprocess, sys; subprocess.run({command})")
-    started = int(line)
-    (child,) = psutil.Process(parent.pid).children()
-    parent.kill()
-    assert ends(child.pid)
-    assert ends(started)

@@ -9,7 +9,6 @@ import pytest
 from conformance.app.pytest_plugin.worker_crashes import (
     CrashFiles,
     condense,
-    describe_exit,
     exit_of,
 )
 
@@ -81,7 +80,3 @@ def test_how_a_worker_ended_is_read_off_its_process(code, text):
 
 def test_the_exit_of_a_worker_on_another_machine_is_not_known():
     assert exit_of(Node("gw0")) == ""
-
-
-def test_a_signal_without_a_name_has_its_number():
-    assert describe_exit(-63) == "signal 63"

@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import shutil
 from typing import Any
 
+import mlx.core as mx
 import pytest
 from checkpoint_folders import make_folder
 from transformers import AutoTokenizer, dynamic_module_utils
@@ -42,6 +44,17 @@ def test_text_becomes_tokens_of_its_own_tokenizer(folder):
     (first, second) = checkpoints.tokenize(folder, ["The lighthouse", "the"], trusted=False)
     assert len(first) > len(second) > 0
     assert max(first) < 256
+
+
+def test_a_weight_that_is_not_finite_is_named(folder, tmp_path):
+    assert checkpoints.not_finite(folder) is None
+    bad = shutil.copytree(folder, tmp_path / "bad")
+    weights = mx.load(str(bad / "model.safetensors"))
+    mx.eval(weights)
+    name = next(name for name in weights if name.endswith("down_proj.weight"))
+    weights[name] = weights[name] * mx.array(float("inf"))
+    mx.save_safetensors(str(bad / "model.safetensors"), weights, metadata={"format": "mlx"})
+    assert checkpoints.not_finite(bad).endswith("down_proj.weight")
 
 
 def test_a_file_that_the_library_would_rewrite_is_refused_untouched(tmp_path):

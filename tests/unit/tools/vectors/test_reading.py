@@ -96,3 +96,15 @@ def reseal(folder, name, *, drop=False):
     if drop:
         del files[name]
     path.write_bytes(msgspec.json.encode(sealed(manifest)))
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "toy/../../x", "toy//x", "toy/./x", "toy/\x1bx"])
+def test_a_file_outside_of_the_folder(vectors, name):
+    """Its digest may be right, and so is that of the manifest: still it is none of ours."""
+    path = vectors / "manifest.json"
+    found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    family = found.families["toy"]
+    family = msgspec.structs.replace(family, files={**family.files, name: "0"})
+    changed = msgspec.structs.replace(found, families={"toy": family})
+    path.write_bytes(msgspec.json.encode(sealed(changed)))
+    assert refusal(vectors).startswith("manifest.json: field 'files' of 'toy' names ")

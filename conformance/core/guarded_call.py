@@ -1,0 +1,187 @@
+"""A function called in a process of its own, which what it reads may end.
+
+Native code ends its process where Python raises: it aborts, overflows the stack, or takes more
+memory than there is. Here that ends a child, and the caller gets the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import psutil
+
+from conformance.core.processes import describe_exit, end_tree, end_with_parent, memory_of
+
+FORKS = sys.platform == "linux"
+"""Whether the process is a fork of this one; elsewhere Python starts anew, which takes seconds."""
+
+_CHILD = (
+    "import sys; sys.path[:] = {paths!r}; from conformance.core.guarded_call import serve; "
+    "serve({folder!r}, {parent})"
+)
+# In the folder of a call: what is asked, that it began, the answer, and what was printed.
+_ASKED, _BEGUN, _ANSWER, _PRINTED = "asked", "begun", "answer", "printed"
+_LOOK_SECONDS = 0.01
+_SHOWN = 200  # characters of what a process printed last
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a call may take: seconds, and bytes beside those that its process begins with."""
+
+    seconds: float
+    nbytes: int
+
+
+class EndedError(Exception):
+    """The call gave nothing; the text is the rest of a sentence about it."""
+
+
+class NotBegunError(Exception):
+    """Another process can't have the function or its arguments."""
+
+
+def guarded_call(function: Callable[..., bytes], *arguments: Any, limits: Limits) -> bytes:
+    """What the function returns in a process of its own, which prints nothing.
+
+    Raises:
+        EndedError: it did not return.
+        NotBegunError: it was not called; not where processes are forked.
+    """
+    with tempfile.TemporaryDirectory(prefix="conformance-") as name:
+        folder = Path(name)
+        start = _forked if FORKS else _started
+        child = start(folder, function, arguments, limits)
+        try:
+            why = _end_of(child, folder / _BEGUN, limits)
+        finally:
+            end_tree(child)
+            code = child.wait()
+        if not why and (folder / _ANSWER).is_file():
+            return (folder / _ANSWER).read_bytes()
+        last = _last_line(folder / _PRINTED)
+        if not (folder / _BEGUN).exists():
+            raise NotBegunError(last)
+        ended = f"ends its process by {describe_exit(code or 0)}"
+        raise EndedError(why or (f"{ended} ({last})" if last else ended))
+
+
+def _forked(
+    folder: Path, function: Callable[..., bytes], arguments: tuple[Any, ...], limits: Limits
+) -> psutil.Process:
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside other threads
+        child = os.fork()
+    if not child:
+        try:
+            _leave_parent(folder)
+            _call(folder, parent, function, arguments, limits)
+        except BaseException:  # noqa: BLE001 - a fork must not go on as its parent
+            os.write(2, traceback.format_exc().encode(errors="replace"))
+        finally:
+            os._exit(1)
+    return psutil.Process(child)
+
+
+def _leave_parent(folder: Path) -> None:
+    """In a fork: let go of all that the parent has open."""
+    faulthandler.disable()  # it may write into a file of the parent
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    printed = os.open(folder / _PRINTED, os.O_WRONLY | os.O_CREAT)
+    for number, file in ((0, nothing), (1, printed), (2, printed)):
+        os.dup2(file, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+
+
+def _started(
+    folder: Path, function: Callable[..., bytes], arguments: tuple[Any, ...], limits: Limits
+) -> psutil.Process:
+    try:
+        (folder / _ASKED).write_bytes(pickle.dumps((function, arguments, limits)))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise NotBegunError(str(error)) from error
+    code = _CHILD.format(paths=sys.path, folder=str(folder), parent=os.getpid())
+    with (folder / _PRINTED).open("wb") as printed:
+        return psutil.Popen(
+            [sys.executable, "-P", "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=printed,
+        )
+
+
+def serve(folder: str, parent: int) -> None:
+    """In a new Python: make the call."""
+    place = Path(folder)
+    _call(place, parent, *pickle.loads((place / _ASKED).read_bytes()))
+
+
+def _call(
+    folder: Path,
+    parent: int,
+    function: Callable[..., bytes],
+    arguments: tuple[Any, ...],
+    limits: Limits,
+) -> NoReturn:
+    """Make the call, write down what it returns, and end."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # it ends with its parent, which has them, too
+    end_with_parent(parent)
+    # Native code may keep the interpreter's lock, so that the thread of the line above has to wait.
+    most = int(limits.seconds * (os.cpu_count() or 1) + _used_seconds()) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    (folder / _BEGUN).touch()
+    part = folder / f"{_ANSWER}.part"
+    part.write_bytes(function(*arguments))
+    part.rename(folder / _ANSWER)
+    os._exit(0)
+
+
+def _used_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _end_of(child: psutil.Process, begun: Path, limits: Limits) -> str:
+    """Wait for the end of the child; the limit that it went past, if there is one."""
+    until = most = None
+    while not _is_over(child):
+        if until is None and begun.exists():  # imports are not its fault
+            until, most = time.monotonic() + limits.seconds, memory_of(child) + limits.nbytes
+        if until is not None and time.monotonic() > until:
+            return f"takes more than {limits.seconds:.3g} seconds"
+        if most is not None and memory_of(child) > most:
+            return f"takes more than {limits.nbytes / 1e9:.3g} GB of memory"
+    return ""
+
+
+def _is_over(child: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.TimeoutExpired):
+        child.wait(_LOOK_SECONDS)
+        return True
+    return False
+
+
+def _last_line(printed: Path) -> str:
+    text = printed.read_text(encoding="utf-8", errors="replace") if printed.exists() else ""
+    # What Rust adds to a panic is no reason.
+    said = [line.strip() for line in text.splitlines() if not line.startswith("note: ")]
+    said = [line for line in said if line]
+    return said[-1][:_SHOWN] if said else ""

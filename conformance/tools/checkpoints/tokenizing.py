@@ -1,0 +1,97 @@
+"""Encodes prompts by a checkpoint's own tokenizer, in a process of its own.
+
+A damaged or hostile tokenizer aborts native code, takes all memory, or never ends: that is the
+fault of a file, and is said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from conformance.core.errors import CheckpointError, ModelError, Unsupported
+from conformance.core.guarded_call import EndedError, Limits, NotBegunError, guarded_call
+from conformance.core.library import Library
+from conformance.core.remote_code import sealed
+
+FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
+"""A folder with any of these has a tokenizer; the first of them is to blame."""
+
+# The largest tokenizers known take some ten seconds and 1 GB.
+_SECONDS = 120.0
+_MOST_BYTES = 4 * 1024**3
+_SHARE = 0.8  # of the memory that there is
+
+_BLAME = (
+    "{file}: can't be used: loading this tokenizer and encoding prompts with it {what}; take the "
+    "file of the original model"
+)
+
+Texts = tuple[tuple[int, ...], ...]
+
+
+def encoded(library: Library, folder: Path, texts: Sequence[str], *, trusted: bool) -> Texts:
+    """The token ids of each text, without special tokens.
+
+    Raises:
+        CheckpointError: the folder has no tokenizer, it can't be loaded, or loading it ends a
+            process; names the file.
+        Unsupported: the library can't do it here.
+    """
+    file = _tokenizer_file(folder)
+    asked = (library, folder, tuple(texts), trusted)
+    most = min(_MOST_BYTES, int(psutil.virtual_memory().available * _SHARE))
+    try:
+        answer = guarded_call(_answer, *asked, limits=Limits(_SECONDS, most))
+    except NotBegunError:  # a library of a module that only this process has
+        answer = _answer(*asked)
+    except EndedError as error:
+        raise CheckpointError(_BLAME.format(file=file, what=error)) from error
+    found = msgspec.msgpack.decode(answer, type=_Answer)
+    if found.panic:
+        raise CheckpointError(_BLAME.format(file=file, what=f"ends in {found.panic}"))
+    if found.unsupported:
+        raise Unsupported(found.unsupported)
+    if found.failed:
+        raise CheckpointError(f"{folder}: its tokenizer can't be loaded: {found.failed}")
+    return found.ids
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """Token ids, or why there are none."""
+
+    ids: Texts = ()
+    unsupported: str = ""
+    failed: str = ""
+    panic: str = ""
+
+
+def _answer(library: Library, folder: Path, texts: tuple[str, ...], trusted: bool) -> bytes:  # noqa: FBT001 - called from another process
+    return msgspec.msgpack.encode(_tried(library, folder, texts, trusted=trusted))
+
+
+def _tried(library: Library, folder: Path, texts: tuple[str, ...], *, trusted: bool) -> _Answer:
+    try:
+        with sealed(folder, trusted=trusted):
+            return _Answer(library.tokenize(folder, texts, trusted=trusted))
+    except Unsupported as error:
+        return _Answer(unsupported=str(error))
+    except ModelError as error:
+        reason = " ".join(str(error).split())
+        if "trust_remote_code" in reason:
+            reason = "it is Python code of the folder; --trust-remote-code allows that to be run"
+        return _Answer(failed=reason)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - what Rust raises of a panic is no Exception
+        return _Answer(panic=" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _tokenizer_file(folder: Path) -> Path:
+    found = [path for name in FILES for path in sorted(folder.glob(name))]
+    if not found:
+        raise CheckpointError(f"{folder}: holds no tokenizer ({', '.join(FILES)})")
+    return found[0]

@@ -1,0 +1,113 @@
+"""What a process takes, and its end with all that it started."""
+
+import struct
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from conformance.core.processes import _footprint, describe_exit, end_tree, memory_of
+
+STARTS = "import subprocess; print(subprocess.Popen(['sleep', '30']).pid)"
+WAITS = "print(flush=True); import time; time.sleep(30)"
+CHILD = (
+    "import os; from conformance.core import processes; "
+    f"processes.end_with_parent(os.getppid()); {STARTS}; {WAITS}"
+)
+
+
+@pytest.fixture
+def start():
+    """Start a process that runs some code and then sleeps; with the line that it prints first."""
+    made = []
+
+    def call(code="pass"):
+        command = [sys.executable, "-c", f"{code}; {WAITS}"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        made.append(process)
+        return process, process.stdout.readline()
+
+    yield call
+    for process in made:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def ends(pid, seconds=20):
+    """Whether a process of another parent ends within so many seconds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the footprint is tested below")
+def test_memory_grows_with_what_is_written_and_not_with_what_is_only_reserved():
+    process = psutil.Process()
+    before = memory_of(process)
+    held = bytearray(b"x") * 2**26
+    assert memory_of(process) - before > 2**25
+    del held
+    assert 1e6 < before < 1e11
+
+
+def test_a_process_that_is_gone_takes_nothing(start):
+    process, _ = start()
+    watched = psutil.Process(process.pid)
+    process.kill()
+    process.wait()
+    assert memory_of(watched) == 0
+
+
+class Macos:
+    """``proc_pid_rusage`` of libproc: fills ``struct rusage_info_v0``."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def proc_pid_rusage(self, pid, flavour, buffer):
+        assert (pid, flavour) == (7, 0)
+        uuid, numbers = b"u" * 16, range(1, 11)
+        packed = struct.pack("=16s10Q", uuid, *numbers)
+        buffer[: len(packed)] = packed
+        return self.answer
+
+
+def test_macos_gives_the_physical_footprint():
+    """Of its numbers it is the eighth: after times, wake-ups, page-ins, wired and resident size."""
+    assert _footprint(7, Macos(0)) == 8
+    assert _footprint(7, Macos(-1)) == 0
+
+
+def test_a_process_with_the_number_of_an_earlier_one_goes_on(start, monkeypatch):
+    process, _ = start()
+    watched = psutil.Process(process.pid)
+    monkeypatch.setattr(watched, "_create_time", 1.0)
+    monkeypatch.setattr(watched, "_ident", (process.pid, 1.0))
+    assert memory_of(watched) == 0
+    end_tree(watched)
+    assert process.poll() is None
+
+
+def test_a_process_ends_with_its_parent_however_that_ended(start):
+    command = f"[sys.executable, '-c', {CHILD!r}]"
+    parent, line = start(f"import subprocess, sys; subprocess.run({command})")
+    started = int(line)
+    (child,) = psutil.Process(parent.pid).children()
+    parent.kill()
+    assert ends(child.pid)
+    assert ends(started)
+
+
+def test_an_exit_code_is_said_in_words():
+    assert describe_exit(3) == "exit status 3"
+    assert describe_exit(-11) == "signal SIGSEGV"
+    assert describe_exit(-63) == "signal 63"

@@ -1,0 +1,71 @@
+"""A tokenizer that ends its process is blamed on its file."""
+
+import os
+import time
+
+import pytest
+
+from conformance.core import guarded_call
+from conformance.core.errors import CheckpointError, ModelError, Unsupported
+from conformance.tools.checkpoints import tokenizing
+from conformance.tools.checkpoints.tokenizing import encoded
+
+
+class PanicException(BaseException):
+    """What a panic of Rust becomes."""
+
+
+def fails(error):
+    def tokenize(folder, texts, *, trusted=False):
+        raise error
+
+    return tokenize
+
+
+def test_token_ids_come_back(library, folder):
+    assert encoded(library, folder, ("a bb", ""), trusted=False) == ((1, 2), ())
+
+
+def test_a_library_that_only_this_process_has_is_called_here(library, folder, monkeypatch):
+    monkeypatch.setattr(guarded_call, "FORKS", False)
+    library.tokenize = lambda folder, texts, trusted: ((os.getpid(),),)
+    assert encoded(library, folder, ("a",), trusted=False) == ((os.getpid(),),)
+
+
+def test_one_that_aborts_is_blamed(library, folder):
+    library.tokenize = lambda folder, texts, trusted: os.abort()
+    with pytest.raises(
+        CheckpointError, match=r"tokenizer\.json: can't be used: .+ ends its process by signal SIGA"
+    ):
+        encoded(library, folder, ("a",), trusted=False)
+
+
+def test_one_that_panics_is_blamed(library, folder):
+    library.tokenize = fails(PanicException("no\nsuch token"))
+    with pytest.raises(
+        CheckpointError, match=r"tokenizer\.json: .+ ends in PanicException: no such token; take"
+    ):
+        encoded(library, folder, ("a",), trusted=False)
+
+
+def test_one_that_never_ends_is_blamed(library, folder, monkeypatch):
+    monkeypatch.setattr(tokenizing, "_SECONDS", 0.3)
+    library.tokenize = lambda folder, texts, trusted: time.sleep(60)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: .+ takes more than 0.3 seconds"):
+        encoded(library, folder, ("a",), trusted=False)
+
+
+def test_what_the_library_says_stays_what_it_is(library, folder):
+    library.tokenize = fails(Unsupported("not here"))
+    with pytest.raises(Unsupported, match="not here"):
+        encoded(library, folder, ("a",), trusted=False)
+    library.tokenize = fails(ModelError("no merges"))
+    with pytest.raises(CheckpointError, match="its tokenizer can't be loaded: no merges"):
+        encoded(library, folder, ("a",), trusted=False)
+
+
+def test_the_first_file_of_a_tokenizer_is_to_blame(library, folder):
+    (folder / "tokenizer.json").rename(folder / "vocab.txt")
+    library.tokenize = lambda folder, texts, trusted: os.abort()
+    with pytest.raises(CheckpointError, match=r"vocab\.txt: can't be used"):
+        encoded(library, folder, ("a",), trusted=False)
