@@ -1,8 +1,11 @@
-"""Makes a cache from the state of another, in the two ways that the libraries have."""
+"""Makes a cache from what is saved of others: by its state, or as prefix caching keeps it."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -20,3 +23,28 @@ def restored(cache: Any, empty: Any) -> Any:
     if hasattr(type(empty), "meta_state"):
         empty.meta_state = cache.meta_state
     return empty
+
+
+def keeps(cache: Any) -> bool:
+    """Whether the library has functions by which prefix caching keeps caches."""
+    return _adapters(cache) is not None
+
+
+def kept(cache: Any, capacity: int | None) -> Any:
+    """As the library's prefix caching keeps it; ``None`` if it keeps none of that class.
+
+    Args:
+        capacity: tokens for which there must be room, as for a prompt that goes on.
+    """
+    return _adapters(cache).clone_cache_entry(cache, min_capacity_tokens=capacity, eval_targets=[])
+
+
+def put_together(caches: Sequence[Any], lengths: Sequence[int]) -> Any:
+    """A batch of what was kept, each of so many tokens; ``None`` if they are not put together."""
+    return _adapters(caches[0]).merge_cache_entries(list(caches), list(lengths))
+
+
+def _adapters(cache: Any) -> Any:
+    """The module by which mlx-vlm keeps caches; mlx-lm keeps copies."""
+    name = f"{type(cache).__module__.partition('.')[0]}.apc_adapters"
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None

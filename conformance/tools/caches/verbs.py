@@ -13,7 +13,7 @@ from conformance.tools.caches.finding import Problem, Problems
 from conformance.tools.caches.invariants import check
 from conformance.tools.caches.kinds.kind import Kind
 from conformance.tools.caches.rows import Row
-from conformance.tools.caches.saving import reloaded, restored
+from conformance.tools.caches.saving import keeps, kept, put_together, reloaded, restored
 
 Report = Callable[..., None]
 
@@ -138,6 +138,28 @@ class Verbs:
         single = merged.extract(0)
         self.cache = single if type(single) is type(self.cache) else self.cache
         return f"{text}, extract slot 0"
+
+    def keep(self, room: int) -> str | None:
+        """Keep each row as prefix caching does, and put a batch together of what is kept."""
+        if not keeps(self.cache) or not (self._kind.single or self._kind.has("extract")):
+            return None
+        text = self._note(f"each row kept, with room for {room % 9} more, and put together")
+        stream = self._kind if self._kind.single else self._kind.share(self._kind.partner())
+        count = len(self.rows)
+        parts = [self.cache] if self._kind.single else [self._extracted(i) for i in range(count)]
+        capacities = [len(row) + room % 9 if room % 9 else None for row in self.rows]
+        copies = [kept(part, most) for part, most in zip(parts, capacities, strict=True)]
+        if any(copy is None for copy in copies):
+            return None
+        for copied, row in zip(copies, self.rows, strict=True):
+            for problem in check(stream, copied, [row], dtypes=self.dtypes):
+                self._report(Problem(problem.what, f"the row as kept: {problem.text}"))
+        if self._kind.single:
+            self.cache = copies[0]
+            return text
+        merged = put_together(copies, [len(row) for row in self.rows])
+        self.cache = self.cache if merged is None else merged
+        return text
 
     def trim(self, count: int) -> str | None:
         """Trim the last tokens of all rows, if the cache can."""

@@ -15,6 +15,8 @@ from conformance.tools.caches.tokens import Array, TokenIndex, coded
 
 HEADS = 2
 WINDOW = 6
+# A layer may see less than the cache holds.
+NARROW = 3
 _GROUP = 32
 _BITS = 8
 _TURBO_BITS = 4
@@ -51,6 +53,7 @@ class Attention(Kind):
         kept = cache.offset
         was = kept.tolist() if isinstance(kept, mx.array) else None
         mask = cache.make_mask(feed.width, return_array=False, window_size=None)
+        narrow = cache.make_mask(feed.width, return_array=False, window_size=NARROW)
         given = [mx.array(array).astype(self.dtype) for array in arrays]
         both = self.read(cache, cache.update_and_fetch(*given))
         if was is not None and kept.tolist() != was:
@@ -74,6 +77,15 @@ class Attention(Kind):
         rows, columns = len(feed.rows), both[0].shape[2]
         visible = decoded(mask, rows=rows, width=feed.width, columns=columns)
         yield from judged(feed, held, visible, self.window)
+        seen = decoded(narrow, rows=rows, width=feed.width, columns=columns)
+        for problem in judged(feed, held, seen, NARROW):
+            yield Problem(problem.what, f"with a window of {NARROW}: {problem.text}")
+
+    def is_whole(self, rows: Sequence[Row]) -> bool:
+        """Without a window; with one, before it is full. Padding may fill that of a batch."""
+        if self.window is None:
+            return True
+        return self.single and max(map(len, rows)) < self.window
 
     def size_of(self, rows: Sequence[Row]) -> int:
         """As many columns as the longest row has, up to the window."""

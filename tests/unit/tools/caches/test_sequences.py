@@ -5,6 +5,7 @@ import copy
 import mlx.core as mx
 import pytest
 from mlx_lm.models import cache as lm
+from mlx_vlm import apc_adapters
 from mlx_vlm.models import cache as vlm
 
 from conformance.tools.caches.cache_defects import explain, load_cache_defects
@@ -187,6 +188,48 @@ def copy_shares_rows(patch):
     patch.setattr(lm.ArraysCache, "__deepcopy__", wrong, raising=False)
 
 
+def narrower_window_forgotten(patch):
+    right = lm.BatchKVCache.make_mask
+
+    def wrong(self, N, **kwargs):  # noqa: N803 (the library's name)
+        return right(self, N, **{**kwargs, "window_size": None})
+
+    patch.setattr(lm.BatchKVCache, "make_mask", wrong)
+
+
+def never_trimmable(patch):
+    patch.setattr(lm.BatchKVCache, "is_trimmable", lambda _: False)
+
+
+def lengths_kept_after_finalize(patch):
+    right = lm.BatchRotatingKVCache.finalize
+
+    def wrong(self):
+        lengths = self._lengths
+        right(self)
+        self._lengths = lengths
+
+    patch.setattr(lm.BatchRotatingKVCache, "finalize", wrong)
+
+
+def kept_rows_in_another_order(patch):
+    right = vlm.KVCache.prefix_cache_merge
+
+    def wrong(self, rows, prefix_lens):
+        return right(self, rows[::-1], prefix_lens[::-1])
+
+    patch.setattr(vlm.KVCache, "prefix_cache_merge", wrong)
+
+
+def kept_row_has_its_first_token_twice(patch):
+    right = apc_adapters._copy_array
+
+    def wrong(x):
+        return right(mx.concatenate([x[..., :1, :], x[..., :-1, :]], axis=-2))
+
+    patch.setattr(apc_adapters, "_copy_array", wrong)
+
+
 FAULTS = [
     (lengths_lost_on_extend, "mlx_lm.ArraysCache", "prepare"),
     (merge_by_write_index, "mlx_lm.RotatingKVCache", "merge"),
@@ -204,6 +247,11 @@ FAULTS = [
     (values_of_another_row, "mlx_lm.BatchKVCache", "extend"),
     (remainder_lost_on_filter, "mlx_vlm.BatchPoolingCache", "filter"),
     (copy_shares_rows, "mlx_lm.ArraysCache", "new"),
+    (narrower_window_forgotten, "mlx_lm.BatchKVCache", "prompt"),
+    (never_trimmable, "mlx_lm.BatchKVCache", "prompt"),
+    (lengths_kept_after_finalize, "mlx_lm.BatchRotatingKVCache", "finalize"),
+    (kept_rows_in_another_order, "mlx_vlm.BatchKVCache", "kept"),
+    (kept_row_has_its_first_token_twice, "mlx_vlm.KVCache", "kept"),
 ]
 
 

@@ -1,0 +1,60 @@
+"""Mutants of what a lookup gives where nothing is found: whether any run needs it.
+
+``getattr(x, "name", 0)`` becomes ``getattr(x, "name")`` and ``table.get(key, 0)`` becomes
+``table.__getitem__(key)``, which fail where the default would be given.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+# How many arguments come before the default: of functions, and of methods.
+_FUNCTIONS = {"getattr": 2, "next": 1}
+_METHODS = {"get": 1, "pop": 1}
+
+
+def without_default(right: str, wrong: str) -> ast.Module | None:
+    """The module without the default that a mutant changes; ``None`` if it changes anything else.
+
+    Args:
+        right: source of the module.
+        wrong: the same with the mutant.
+    """
+    tree = ast.parse(right)
+    changed = list(_changed(tree, ast.parse(wrong)))
+    if not changed:
+        return None
+    innermost = changed[-1]
+    innermost.args.pop()
+    if isinstance(innermost.func, ast.Attribute) and innermost.func.attr == "get":
+        innermost.func.attr = "__getitem__"
+    return tree
+
+
+def _changed(one: ast.AST, other: ast.AST) -> Iterator[ast.Call]:
+    """The lookups whose defaults differ, those around before those inside."""
+    if type(one) is not type(other) or ast.dump(one) == ast.dump(other):
+        return
+    if isinstance(one, ast.Call) and isinstance(other, ast.Call) and _same_lookup(one, other):
+        yield one
+    for pair in zip(ast.iter_child_nodes(one), ast.iter_child_nodes(other), strict=False):
+        yield from _changed(*pair)
+
+
+def _same_lookup(one: ast.Call, other: ast.Call) -> bool:
+    """Whether all but a default is the same."""
+    before = _before_default(one.func)
+    if before is None or len(one.args) != before + 1 or len(other.args) < before:
+        return False
+    return _dumped(one, before) == _dumped(other, before) and not one.keywords
+
+
+def _before_default(function: ast.expr) -> int | None:
+    if isinstance(function, ast.Name):
+        return _FUNCTIONS.get(function.id)
+    return _METHODS.get(function.attr) if isinstance(function, ast.Attribute) else None
+
+
+def _dumped(call: ast.Call, before: int) -> list[str]:
+    return [ast.dump(node) for node in (call.func, *call.args[:before], *call.keywords)]
