@@ -19,11 +19,14 @@ from conformance.tools.mutants.reach import Place
 
 CASE = "conformance audit caches"
 """What stands for a case in the results."""
-# Sequences of each class: twice what the command plays by default.
-_EXAMPLES = 160
+# Sequences of each class: twice what the command plays by default; less of one that is slow.
+_EXAMPLES, _SLOW_EXAMPLES = 160, 30
+_SLOW = "BatchTurboQuantKVCache"
 _SECONDS = 20.0
 # Files that all caches of a library use: for masks, and to be kept.
 _SHARED = ("models/base.py", "apc_adapters.py")
+# What keeps them in files.
+_FILES = "DiskBlockStore."
 
 # Called before each class: a place that stands for it, whether the mutant is in.
 Announce = Callable[[Place, bool], None]
@@ -58,7 +61,8 @@ class CacheTrials:
         """What of a class is wrong and not known, or known and not there; empty if nothing."""
         known = partial(explain, self._defects)
         try:
-            outcome = explore(found, examples=_EXAMPLES, known=known, shrink=False)
+            examples = _SLOW_EXAMPLES if found.cls.__name__ == _SLOW else _EXAMPLES
+            outcome = explore(found, examples=examples, known=known, shrink=False)
         except Exception as error:  # noqa: BLE001 - a sequence ends in two ways, by the mutant
             return repr(error)
         if outcome.failure is not None:
@@ -74,11 +78,12 @@ def classes_for(mutant: Mutant, classes: Sequence[Found]) -> Iterator[Found]:
     Of a function that belongs to none of them, such as one of masks or of a codec, all of its file.
     """
     library, _, rest = mutant.module.partition("/")
+    shared = rest in _SHARED or mutant.function.startswith(_FILES)
     own = [
         found
         for found in classes
         if f"{found.cls.__module__.replace('.', '/')}.py" == mutant.module
-        or (rest in _SHARED and found.cls.__module__.startswith(f"{library}."))
+        or (shared and found.cls.__module__.startswith(f"{library}."))
     ]
     name = mutant.function.partition(".")[0]
     of_class = [found for found in own if any(c.__name__ == name for c in found.cls.__mro__)]

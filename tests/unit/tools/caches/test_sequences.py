@@ -5,7 +5,6 @@ import copy
 import mlx.core as mx
 import pytest
 from mlx_lm.models import cache as lm
-from mlx_vlm import apc_adapters
 from mlx_vlm.models import cache as vlm
 
 from conformance.tools.caches.cache_defects import explain, load_cache_defects
@@ -212,24 +211,6 @@ def lengths_kept_after_finalize(patch):
     patch.setattr(lm.BatchRotatingKVCache, "finalize", wrong)
 
 
-def kept_rows_in_another_order(patch):
-    right = vlm.KVCache.prefix_cache_merge
-
-    def wrong(self, rows, prefix_lens):
-        return right(self, rows[::-1], prefix_lens[::-1])
-
-    patch.setattr(vlm.KVCache, "prefix_cache_merge", wrong)
-
-
-def kept_row_has_its_first_token_twice(patch):
-    right = apc_adapters._copy_array
-
-    def wrong(x):
-        return right(mx.concatenate([x[..., :1, :], x[..., :-1, :]], axis=-2))
-
-    patch.setattr(apc_adapters, "_copy_array", wrong)
-
-
 FAULTS = [
     (lengths_lost_on_extend, "mlx_lm.ArraysCache", "prepare"),
     (merge_by_write_index, "mlx_lm.RotatingKVCache", "merge"),
@@ -250,8 +231,6 @@ FAULTS = [
     (narrower_window_forgotten, "mlx_lm.BatchKVCache", "prompt"),
     (never_trimmable, "mlx_lm.BatchKVCache", "prompt"),
     (lengths_kept_after_finalize, "mlx_lm.BatchRotatingKVCache", "finalize"),
-    (kept_rows_in_another_order, "mlx_vlm.BatchKVCache", "kept"),
-    (kept_row_has_its_first_token_twice, "mlx_vlm.KVCache", "kept"),
 ]
 
 
