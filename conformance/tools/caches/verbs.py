@@ -159,7 +159,12 @@ class Verbs:
         text = self._note(f"each row kept{where}, with room for {room % 9} more, and put together")
         stream = self._kind if self._kind.single else self._kind.share(self._kind.partner())
         count = len(self.rows)
-        parts = [self.cache] if self._kind.single else [self._extracted(i) for i in range(count)]
+        # A batch that can be asked is kept as it is if it has one row, and else not at all.
+        asked = self._kind.has("is_single_row") and not self._kind.single
+        if asked and count > 1 and kept(self.cache, None) is not None:
+            self._report(Problem("returned", f"{count} rows are kept as one"))
+        whole = self._kind.single or (asked and count == 1)
+        parts = [self.cache] if whole else [self._extracted(i) for i in range(count)]
         capacities = [len(row) + room % 9 if room % 9 else None for row in self.rows]
         copies = [kept(part, most) for part, most in zip(parts, capacities, strict=True)]
         if any(copy is None for copy in copies):

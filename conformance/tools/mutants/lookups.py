@@ -22,24 +22,36 @@ def without_default(right: str, wrong: str) -> ast.Module | None:
         wrong: the same with the mutant.
     """
     tree = ast.parse(right)
-    changed = list(_changed(tree, ast.parse(wrong)))
-    if not changed:
+    pairs = list(_pairs(tree, ast.parse(wrong)))
+    if not pairs:
         return None
-    innermost = changed[-1]
+    innermost, _ = pairs[-1]
     innermost.args.pop()
     if isinstance(innermost.func, ast.Attribute) and innermost.func.attr == "get":
         innermost.func.attr = "__getitem__"
     return tree
 
 
-def _changed(one: ast.AST, other: ast.AST) -> Iterator[ast.Call]:
+def is_none_anyway(right: str, wrong: str) -> bool:
+    """Whether the mutant takes away a ``None`` that ``get`` gives without a default, too."""
+    pairs = list(_pairs(ast.parse(right), ast.parse(wrong)))
+    if not pairs:
+        return False
+    one, other = pairs[-1]
+    by_get = isinstance(one.func, ast.Attribute) and one.func.attr == "get"
+    default = one.args[-1]
+    none = isinstance(default, ast.Constant) and default.value is None
+    return by_get and none and len(other.args) < len(one.args)
+
+
+def _pairs(one: ast.AST, other: ast.AST) -> Iterator[tuple[ast.Call, ast.Call]]:
     """The lookups whose defaults differ, those around before those inside."""
     if type(one) is not type(other) or ast.dump(one) == ast.dump(other):
         return
     if isinstance(one, ast.Call) and isinstance(other, ast.Call) and _same_lookup(one, other):
-        yield one
+        yield one, other
     for pair in zip(ast.iter_child_nodes(one), ast.iter_child_nodes(other), strict=False):
-        yield from _changed(*pair)
+        yield from _pairs(*pair)
 
 
 def _same_lookup(one: ast.Call, other: ast.Call) -> bool:

@@ -33,7 +33,7 @@ from conformance.tools.mutants.live_changes import (
     modules_of,
     place_of,
 )
-from conformance.tools.mutants.lookups import without_default
+from conformance.tools.mutants.lookups import is_none_anyway, without_default
 
 
 class PutIn:
@@ -54,6 +54,8 @@ class PutIn:
         except (SyntaxError, ValueError) as error:
             raise InvalidMutantError(f"it is no program: {error}") from error
         self._unread: tuple[Change, ...] = ()
+        if is_none_anyway(right, wrong):
+            raise SameCodeError("get gives None without a default, too")
         if mutant.kind is Kind.BODY:
             self._changes = tuple(_codes(str(path), right, wrong))
             if (lookup := without_default(right, wrong)) is not None:

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from conformance.tools.mutants.lookups import without_default
+from conformance.tools.mutants.lookups import is_none_anyway, without_default
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,11 @@ def test_a_changed_default_is_taken_out(right, wrong, left):
 )
 def test_what_changes_anything_else_has_no_such_default(right, wrong):
     assert without_default(right, wrong) is None
+
+
+def test_get_without_its_none_gives_none():
+    assert is_none_anyway("a = t.get('k', None)", "a = t.get('k')")
+    assert not is_none_anyway("a = t.get('k', None)", "a = t.get('k', '')")
+    assert not is_none_anyway("a = t.get('k', 0)", "a = t.get('k')")
+    assert not is_none_anyway("a = t.pop('k', None)", "a = t.pop('k')")
+    assert not is_none_anyway("a = t.get('k', None)", "a = t.get(None)")
