@@ -22,7 +22,7 @@ def without_default(right: str, wrong: str) -> ast.Module | None:
         wrong: the same with the mutant.
     """
     tree = ast.parse(right)
-    pairs = list(_pairs(tree, ast.parse(wrong)))
+    pairs = list(_pairs(tree, ast.parse(wrong), _line(right, wrong)))
     if not pairs:
         return None
     innermost, _ = pairs[-1]
@@ -34,7 +34,7 @@ def without_default(right: str, wrong: str) -> ast.Module | None:
 
 def is_none_anyway(right: str, wrong: str) -> bool:
     """Whether the mutant takes away a ``None`` that ``get`` gives without a default, too."""
-    pairs = list(_pairs(ast.parse(right), ast.parse(wrong)))
+    pairs = list(_pairs(ast.parse(right), ast.parse(wrong), _line(right, wrong)))
     if not pairs:
         return False
     one, other = pairs[-1]
@@ -44,22 +44,31 @@ def is_none_anyway(right: str, wrong: str) -> bool:
     return by_get and none and len(other.args) < len(one.args)
 
 
-def _pairs(one: ast.AST, other: ast.AST) -> Iterator[tuple[ast.Call, ast.Call]]:
-    """The lookups whose defaults differ, those around before those inside."""
-    if type(one) is not type(other) or ast.dump(one) == ast.dump(other):
+def _line(right: str, wrong: str) -> int:
+    """The first line that differs, from 1."""
+    pairs = zip(right.splitlines(), wrong.splitlines(), strict=False)
+    return next((number for number, (a, b) in enumerate(pairs, start=1) if a != b), 1)
+
+
+def _pairs(one: ast.AST, other: ast.AST, line: int) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """The lookups on that line whose defaults differ, those around before those inside."""
+    if type(one) is not type(other):
         return
-    if isinstance(one, ast.Call) and isinstance(other, ast.Call) and _same_lookup(one, other):
+    if not getattr(one, "lineno", line) <= line <= getattr(one, "end_lineno", line):
+        return
+    if isinstance(one, ast.Call) and isinstance(other, ast.Call) and _is_changed(one, other):
         yield one, other
     for pair in zip(ast.iter_child_nodes(one), ast.iter_child_nodes(other), strict=False):
-        yield from _pairs(*pair)
+        yield from _pairs(*pair, line)
 
 
-def _same_lookup(one: ast.Call, other: ast.Call) -> bool:
-    """Whether all but a default is the same."""
+def _is_changed(one: ast.Call, other: ast.Call) -> bool:
+    """Whether a default differs, and nothing else."""
     before = _before_default(one.func)
-    if before is None or len(one.args) != before + 1 or len(other.args) < before:
+    if before is None or len(one.args) != before + 1 or len(other.args) < before or one.keywords:
         return False
-    return _dumped(one, before) == _dumped(other, before) and not one.keywords
+    same = _dumped(one, before) == _dumped(other, before)
+    return same and _dumped(one, before + 1) != _dumped(other, before + 1)
 
 
 def _before_default(function: ast.expr) -> int | None:
