@@ -49,7 +49,11 @@ MAKERS: dict[str, Maker] = {
     "BatchPoolingCache": lambda module, cls: [Pooling(module, cls)],
     "BatchQuantizedKVCache": lambda module, cls: [Quantized(module, cls)],
     "BatchRotatingKVCache": lambda module, cls: [Rotating(module, cls)],
-    "BatchTurboQuantKVCache": lambda module, cls: [Turbo(module, cls)],
+    # Keys of 3 bits beside values of 4; sizes that are powers of two, and others, are turned alike.
+    "BatchTurboQuantKVCache": lambda module, cls: [
+        Turbo(module, cls),
+        Turbo(module, cls, 3.5, (48, 32)),
+    ],
     "BufferedRotatingKVCache": lambda module, cls: [BufferedStream(module, cls)],
     "CacheList": _list,
     "KVCache": lambda module, cls: [Stream(module, cls)],

@@ -40,6 +40,7 @@ class Harness:
         self._verb = "new"
         self._facts: set[str] = set()
         self._before: set[str] = set()
+        self._comparing = False
         kind.begin(dtype)
         self._state = Verbs(kind, self.report, self._note)
         self.steps.append(f"dtype {dtype}")
@@ -60,6 +61,7 @@ class Harness:
         verb: Callable[..., str | None] = getattr(self._state, step.verb)
         self._verb = step.verb
         self._before = self._cache_facts()
+        self._comparing = False
         self.steps.append(step.verb)
         self._played.append(" ".join([step.verb, *map(str, step.numbers)]))
         fact, had = f"after {step.verb}", set(self._facts)
@@ -85,6 +87,7 @@ class Harness:
         return self.steps[-1]
 
     def _compare(self) -> None:
+        self._comparing = True
         for problem in self._state.compare():
             self.report(problem)
 
@@ -125,5 +128,6 @@ class Harness:
             "empty": not self._state.has_content,
             "ragged": len({len(row) for row in self._state.rows}) > 1,
             "several": several(problem),
+            "in the verb": not self._comparing,
         }
         return self._before | self._cache_facts() | {name for name, true in flags.items() if true}

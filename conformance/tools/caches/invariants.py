@@ -61,6 +61,8 @@ def _sizes(kind: Kind, cache: Any, rows: Sequence[Row]) -> Problems:
         yield Problem("empty", "empty() of a cache with tokens is true")
     if not kind.fed(cache) and not cache.empty():
         yield Problem("empty", "empty() of a cache that was never fed is false")
+    if kind.has("trim") and kind.is_whole(rows) and not cache.is_trimmable():
+        yield Problem("returned", "is_trimmable() is false, and all tokens are there")
     if kind.checks_size and type(cache).size is not _inherited_size(type(cache)):
         size, least = cache.size(), kind.size_of(rows)
         if size < least:

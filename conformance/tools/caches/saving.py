@@ -1,9 +1,17 @@
-"""Makes a cache from the state of another, in the two ways that the libraries have."""
+"""Makes a cache from what is saved of others: by its state, or as prefix caching keeps it."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+# Of the one file; of what is shown beside the tokens.
+_KEY, _EXTRA = 41, 7
 
 
 def reloaded(cache: Any) -> Any:
@@ -20,3 +28,53 @@ def restored(cache: Any, empty: Any) -> Any:
     if hasattr(type(empty), "meta_state"):
         empty.meta_state = cache.meta_state
     return empty
+
+
+def keeps(cache: Any) -> bool:
+    """Whether the library has functions by which prefix caching keeps caches."""
+    return _adapters(cache) is not None
+
+
+def kept(cache: Any, capacity: int | None) -> Any:
+    """As the library's prefix caching keeps it; ``None`` if it keeps none of that class.
+
+    Args:
+        capacity: tokens for which there must be room, as for a prompt that goes on.
+    """
+    return _adapters(cache).clone_cache_entry(cache, min_capacity_tokens=capacity, eval_targets=[])
+
+
+def through_file(cache: Any, tokens: int, capacity: int | None) -> Any:
+    """What a server that is started anew finds in the files of one before; ``None`` if nothing.
+
+    Args:
+        tokens: how many the cache has; the prompt that finds it has one more.
+        capacity: as for ``kept``.
+    """
+    package = type(cache).__module__.partition(".")[0]
+    make = importlib.import_module(f"{package}.apc").DiskBlockStore
+    prompt = list(range(tokens + 1))
+    with tempfile.TemporaryDirectory() as folder:
+        before = make(Path(folder))
+        wrote = before.save_exact_cache(_KEY, prompt[:-1], _EXTRA, [cache], synchronous=True)
+        before.close()
+        after = make(Path(folder))
+        found = after.find_exact_prefix(prompt, extra_hash=_EXTRA)
+        read = after.load_exact_cache(found[0], min_capacity_tokens=capacity) if found else None
+        after.close()
+    if read is None or not wrote:
+        return None
+    if (found, *read[:2]) != ((_KEY, tokens), tuple(prompt[:-1]), _EXTRA):
+        raise AssertionError(f"of {tokens} tokens the file gives {found}, {read[:2]}")
+    return read[2][0]
+
+
+def put_together(caches: Sequence[Any], lengths: Sequence[int]) -> Any:
+    """A batch of what was kept, each of so many tokens; ``None`` if they are not put together."""
+    return _adapters(caches[0]).merge_cache_entries(list(caches), list(lengths))
+
+
+def _adapters(cache: Any) -> Any:
+    """The module by which mlx-vlm keeps caches; mlx-lm keeps copies."""
+    name = f"{type(cache).__module__.partition('.')[0]}.apc_adapters"
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None

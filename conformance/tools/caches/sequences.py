@@ -54,6 +54,7 @@ _STEPS = st.one_of(
     _step("merge", st.integers(0, 8)),
     _step("trim", st.integers(0, 2)),
     _step("copy"),
+    _step("keep", st.integers(0, 8), st.integers(0, 1)),
     _step("reload"),
     _step("restore"),
 )

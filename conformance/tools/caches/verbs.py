@@ -13,7 +13,14 @@ from conformance.tools.caches.finding import Problem, Problems
 from conformance.tools.caches.invariants import check
 from conformance.tools.caches.kinds.kind import Kind
 from conformance.tools.caches.rows import Row
-from conformance.tools.caches.saving import reloaded, restored
+from conformance.tools.caches.saving import (
+    keeps,
+    kept,
+    put_together,
+    reloaded,
+    restored,
+    through_file,
+)
 
 Report = Callable[..., None]
 
@@ -138,6 +145,46 @@ class Verbs:
         single = merged.extract(0)
         self.cache = single if type(single) is type(self.cache) else self.cache
         return f"{text}, extract slot 0"
+
+    def keep(self, room: int, file: int = 0) -> str | None:
+        """Keep each row as prefix caching does, and put a batch together of what is kept.
+
+        Args:
+            room: for so many more tokens.
+            file: odd: what is kept is written to a file, and read again.
+        """
+        if not keeps(self.cache) or not (self._kind.single or self._kind.has("extract")):
+            return None
+        where = " in a file" if file % 2 else ""
+        text = self._note(f"each row kept{where}, with room for {room % 9} more, and put together")
+        stream = self._kind if self._kind.single else self._kind.share(self._kind.partner())
+        count = len(self.rows)
+        # A batch that can be asked is kept as it is if it has one row, and else not at all.
+        asked = self._kind.has("is_single_row") and not self._kind.single
+        if asked and count > 1 and kept(self.cache, None) is not None:
+            self._report(Problem("returned", f"{count} rows are kept as one"))
+        whole = self._kind.single or (asked and count == 1)
+        parts = [self.cache] if whole else [self._extracted(i) for i in range(count)]
+        capacities = [len(row) + room % 9 if room % 9 else None for row in self.rows]
+        copies = [kept(part, most) for part, most in zip(parts, capacities, strict=True)]
+        if any(copy is None for copy in copies):
+            return None
+        if file % 2 and all(row.tokens for row in self.rows):
+            copies = [
+                through_file(copied, len(row), most)
+                for copied, row, most in zip(copies, self.rows, capacities, strict=True)
+            ]
+            if any(copy is None for copy in copies):
+                return None
+        for copied, row in zip(copies, self.rows, strict=True):
+            for problem in check(stream, copied, [row], dtypes=self.dtypes):
+                self._report(Problem(problem.what, f"the row as kept: {problem.text}"))
+        if self._kind.single:
+            self.cache = copies[0]
+            return text
+        merged = put_together(copies, [len(row) for row in self.rows])
+        self.cache = self.cache if merged is None else merged
+        return text
 
     def trim(self, count: int) -> str | None:
         """Trim the last tokens of all rows, if the cache can."""

@@ -31,11 +31,35 @@ class Unread:
     def __eq__(self, other: object) -> bool:
         raise TypeError(_READ)
 
+    def __str__(self) -> str:
+        raise TypeError(_READ)
+
+    def __getattribute__(self, name: str) -> object:
+        raise TypeError(_READ)
+
     def __hash__(self) -> int:
         raise TypeError(_READ)
 
 
 _READ = "this value is read"
+
+
+def with_reads_by_identity(text: str) -> ast.Module:
+    """The module in which ``x is None`` reads ``x``, too: ``(x.__class__, x is None)[1]``."""
+    tree = ast.parse(text)
+    _ReadByIdentity().visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+class _ReadByIdentity(ast.NodeTransformer):
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        plain = isinstance(node.left, ast.Name | ast.Attribute)
+        if not plain or not any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+            return node
+        read = ast.Attribute(node.left, "__class__", ast.Load())
+        both = ast.Tuple([read, node], ast.Load())
+        return ast.copy_location(ast.Subscript(both, ast.Constant(1), ast.Load()), node)
 
 
 def default_changes(

@@ -15,6 +15,7 @@ from conformance.report.mutants import Fate, Mutant, MutantKill, MutantResult
 from conformance.run.judging.witnessed import WITNESS
 from conformance.run.registry import Registry
 from conformance.run.session import Session
+from conformance.tools.mutants.cache_trials import CacheTrials
 from conformance.tools.mutants.choosing import Task
 from conformance.tools.mutants.live_changes import InvalidMutantError, SameCodeError
 from conformance.tools.mutants.putting_in import PutIn
@@ -22,6 +23,8 @@ from conformance.tools.mutants.reach import Place
 from conformance.tools.mutants.unmutated import TaintedError, Unmutated
 from conformance.tools.mutation.killing import detected, killed, new_findings
 
+# So many schedules are played before the caches' own test, which takes longer.
+_FEW = 6
 # Cases that are played with the mutant in both streams, after the one that detected it.
 _BOTH_MOST = 6
 # Whole cases that are played to see whether a witness is missing.
@@ -57,6 +60,7 @@ class Trials:
         self._registry = registry
         self._announce = announce
         self._unmutated = Unmutated(registry)
+        self._caches = CacheTrials(self._say_cache)
         # The mutant that was put in first: none of another can have left traces before it.
         self._first: Mutant | None = None
         self.tainted = False
@@ -88,10 +92,31 @@ class Trials:
         )
 
     def _play(self, task: Task, put_in: PutIn) -> _End:
-        fault = as_fault(task.mutant)
         self._first = self._first or task.mutant
         lost: dict[str, Place] = {}
-        for number, place in enumerate(task.places, start=1):
+        end = (
+            self._by_schedules(task, put_in, lost, range(_FEW))
+            or self._by_caches(task, put_in)
+            or self._by_schedules(task, put_in, lost, range(_FEW, len(task.places)))
+            or self._by_witness(put_in, list(lost.values()), len(task.places))
+        )
+        unread = end.fate is Fate.SURVIVED and put_in.is_value and not self._is_read(put_in, task)
+        return _End(Fate.UNREACHED, None, end.played, _UNREAD) if unread else end
+
+    def _by_schedules(
+        self, task: Task, put_in: PutIn, lost: dict[str, Place], numbers: range
+    ) -> _End | None:
+        """The fate by these of its places, ``None`` if none detects it.
+
+        Args:
+            lost: takes a place of each case that does not show any more what it showed before.
+            numbers: of the places, from 0.
+        """
+        fault = as_fault(task.mutant)
+        for number in numbers:
+            if number >= len(task.places):
+                break
+            place = task.places[number]
             self._say(place, anew=True)
             right = self._unmutated.right(place)
             if right is None:
@@ -109,13 +134,16 @@ class Trials:
             if place.id.family in task.shared:
                 return self._in_both(fault, put_in, task, number, kill)
             return _End(Fate.KILLED, kill, number)
-        end = self._by_witness(put_in, list(lost.values()), len(task.places))
-        if end.fate is Fate.SURVIVED and put_in.is_value and not self._is_read(fault, put_in, task):
-            return _End(Fate.UNREACHED, None, end.played, _UNREAD)
-        return end
+        return None
 
-    def _is_read(self, fault: Fault, put_in: PutIn, task: Task) -> bool:
+    def _by_caches(self, task: Task, put_in: PutIn) -> _End | None:
+        """The fate by the caches' own test, which needs no model; ``None`` if it finds nothing."""
+        kill = self._caches.kill(task.mutant, put_in)
+        return _End(Fate.KILLED, kill, min(_FEW, len(task.places))) if kill else None
+
+    def _is_read(self, put_in: PutIn, task: Task) -> bool:
         """Whether a run fails where the default or the constant fails that the mutant changes."""
+        fault = as_fault(task.mutant)
         for place in task.places:
             right = self._unmutated.right(place)
             self._say(place, active=True)
@@ -182,6 +210,9 @@ class Trials:
                 return _End(Fate.KILLED, found, tried)
         why = f"{kill.case} detects it only if the single stream is without it"
         return _End(Fate.SAME, kill, number + len(places), why)
+
+    def _say_cache(self, place: Place, active: bool) -> None:  # noqa: FBT001
+        self._say(place, active=active)
 
     def _say(self, place: Place, *, anew: bool = False, active: bool = False) -> None:
         more = _SECONDS_MORE if anew else 0.0

@@ -19,7 +19,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from conformance.report.mutants import Kind, Mutant
-from conformance.tools.mutants.definitions import constant_changes, default_changes
+from conformance.tools.mutants.definitions import (
+    constant_changes,
+    default_changes,
+    with_reads_by_identity,
+)
 from conformance.tools.mutants.live_changes import (
     Change,
     InvalidMutantError,
@@ -29,6 +33,7 @@ from conformance.tools.mutants.live_changes import (
     modules_of,
     place_of,
 )
+from conformance.tools.mutants.lookups import is_none_anyway, without_default
 
 
 class PutIn:
@@ -49,12 +54,18 @@ class PutIn:
         except (SyntaxError, ValueError) as error:
             raise InvalidMutantError(f"it is no program: {error}") from error
         self._unread: tuple[Change, ...] = ()
+        if is_none_anyway(right, wrong):
+            raise SameCodeError("get gives None without a default, too")
         if mutant.kind is Kind.BODY:
             self._changes = tuple(_codes(str(path), right, wrong))
+            if (lookup := without_default(right, wrong)) is not None:
+                self._unread = tuple(_codes(str(path), right, lookup))
         else:
             changes = default_changes if mutant.kind is Kind.DEFAULT else constant_changes
             self._changes = tuple(changes(module, mutant.function, right, wrong))
-            self._unread = tuple(changes(module, mutant.function, right, wrong, unread=True))
+            reading = _codes(str(path), right, with_reads_by_identity(right))
+            unread = changes(module, mutant.function, right, wrong, unread=True)
+            self._unread = (*unread, *reading)
         if not self._changes:
             raise InvalidMutantError("what it changes is not there in the loaded library")
         self._package = module.__name__.partition(".")[0]
@@ -65,11 +76,11 @@ class PutIn:
 
     @property
     def is_value(self) -> bool:
-        """Whether a default or a constant is changed, which perhaps no run reads."""
+        """Whether a default or a constant is changed, or what a lookup gives: perhaps unread."""
         return bool(self._unread)
 
     def unread(self) -> AbstractContextManager[None]:
-        """Inside the block the default or the constant fails where it is read."""
+        """Inside the block that default or constant fails where it is read."""
         return _active(self._unread, self._package)
 
 
@@ -105,14 +116,15 @@ def _imported(file: str) -> ModuleType:
     return sys.modules[name]
 
 
-def _codes(file: str, right: str, wrong: str) -> Iterator[Change]:
+def _codes(file: str, right: str, wrong: str | ast.Module) -> Iterator[Change]:
     """The functions that differ, each with its code before and after."""
     pairs = list(_differing(compile(right, file, "exec"), compile(wrong, file, "exec")))
     if not pairs:
         raise SameCodeError("it compiles to the same code")
     missing = {new.co_firstlineno: _lost(old, new) for old, new in pairs if _lost(old, new)}
     if missing:
-        kept = _mentioning(ast.parse(wrong), missing)
+        tree = wrong if isinstance(wrong, ast.Module) else ast.parse(wrong)
+        kept = _mentioning(tree, missing)
         pairs = list(_differing(compile(right, file, "exec"), compile(kept, file, "exec")))
     new_codes = {place_of(old): (old, new) for old, new in pairs}
     for function in functions_of(file):

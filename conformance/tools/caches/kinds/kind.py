@@ -113,6 +113,10 @@ class Kind(ABC):
         """The least that size() may return."""
         return max(len(row) for row in rows)
 
+    def is_whole(self, rows: Sequence[Row]) -> bool:  # noqa: ARG002
+        """Whether all tokens of all rows must still be there, so that the last can be cut off."""
+        return False
+
     def facts(self, cache: Any) -> set[str]:
         """The state of the cache that a defect may depend on."""
         return {"rotated"} if getattr(cache, "rotated", False) else set()

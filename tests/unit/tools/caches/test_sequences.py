@@ -187,6 +187,30 @@ def copy_shares_rows(patch):
     patch.setattr(lm.ArraysCache, "__deepcopy__", wrong, raising=False)
 
 
+def narrower_window_forgotten(patch):
+    right = lm.BatchKVCache.make_mask
+
+    def wrong(self, N, **kwargs):  # noqa: N803 (the library's name)
+        return right(self, N, **{**kwargs, "window_size": None})
+
+    patch.setattr(lm.BatchKVCache, "make_mask", wrong)
+
+
+def never_trimmable(patch):
+    patch.setattr(lm.BatchKVCache, "is_trimmable", lambda _: False)
+
+
+def lengths_kept_after_finalize(patch):
+    right = lm.BatchRotatingKVCache.finalize
+
+    def wrong(self):
+        lengths = self._lengths
+        right(self)
+        self._lengths = lengths
+
+    patch.setattr(lm.BatchRotatingKVCache, "finalize", wrong)
+
+
 FAULTS = [
     (lengths_lost_on_extend, "mlx_lm.ArraysCache", "prepare"),
     (merge_by_write_index, "mlx_lm.RotatingKVCache", "merge"),
@@ -204,6 +228,9 @@ FAULTS = [
     (values_of_another_row, "mlx_lm.BatchKVCache", "extend"),
     (remainder_lost_on_filter, "mlx_vlm.BatchPoolingCache", "filter"),
     (copy_shares_rows, "mlx_lm.ArraysCache", "new"),
+    (narrower_window_forgotten, "mlx_lm.BatchKVCache", "prompt"),
+    (never_trimmable, "mlx_lm.BatchKVCache", "prompt"),
+    (lengths_kept_after_finalize, "mlx_lm.BatchRotatingKVCache", "finalize"),
 ]
 
 

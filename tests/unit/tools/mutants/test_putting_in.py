@@ -37,6 +37,14 @@ def limited(n=LIMIT):
     return n
 
 
+def chosen(n, how=True):
+    return n if how is True else 0
+
+
+def looked_up(table):
+    return table.get("key", 7)
+
+
 class Base:
     def start(self):
         self.value = 1
@@ -208,6 +216,31 @@ def test_a_constant_that_is_read_fails_wherever_it_was_imported(planted):
             with pytest.raises(TypeError):
                 read() + 1
     assert (code.limited(), other.limited_too()) == (3, 3)
+
+
+def test_a_default_that_is_only_compared_by_identity_is_read(planted):
+    code, _ = planted
+    (changed, *_) = [
+        m
+        for m in mutants_of("planted/code.py", SOURCE)
+        if m.after.startswith("def chosen(n, how=False")
+    ]
+    with PutIn(changed).unread():
+        assert code.chosen(3, True) == 3
+        with pytest.raises(TypeError):
+            code.chosen(3)
+    assert code.chosen(3) == 3
+
+
+def test_what_a_lookup_gives_fails_where_nothing_is_found(planted):
+    code, _ = planted
+    put_in = PutIn(mutant("looked_up", 'return table.get("key", 8)'))
+    assert put_in.is_value
+    with put_in.unread():
+        assert code.looked_up({"key": 1}) == 1
+        with pytest.raises(KeyError):
+            code.looked_up({})
+    assert code.looked_up({}) == 7
 
 
 def test_code_has_no_value_to_be_read(planted):
