@@ -41,7 +41,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """In a worker: a crash's traceback goes to a file (pytest's own choice comes earlier)."""
     if options.suite_selected(session.config) and options.is_worker(session.config):
-        options.settle_worker()
         worker_crashes = importlib.import_module("conformance.app.pytest_plugin.worker_crashes")
         worker_crashes.use_crash_file(session.config)
 

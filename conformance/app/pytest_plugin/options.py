@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -230,17 +228,6 @@ def prepare_distribution(config: pytest.Config) -> None:
     option.loadscopereorder = False
     if option.maxworkerrestart is None:
         option.maxworkerrestart = str(WORKER_RESTARTS)
-
-
-def settle_worker() -> None:
-    """Keep a worker's threads from interrupting each other, where the system has a way to do so.
-
-    mlx wakes its stream's thread for nearly every operation; as batch work (Linux, sched(7)) that
-    does not suspend the thread that is still making the graph.
-    """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _dest(name: str) -> str:
