@@ -18,6 +18,9 @@ NOT_RUN = {
     "conformance audit tiers --power": "it writes; test_tiers.py of its command runs it",
     "conformance audit mutants": "it takes minutes; test_mutants.py of its command runs it",
     "conformance report results.jsonl --mutants": "test_mutants.py of that command runs it",
+    "conformance run --engine http": "it needs a server; integration/test_servers.py runs it",
+    "conformance run --engine mlx_lm_server": "integration/test_servers.py runs it",
+    "conformance run --engine mlx_vlm_server": "integration/test_servers.py runs it",
     "conformance releases": "it installs releases; tests/integration/test_releases.py runs it",
 }
 

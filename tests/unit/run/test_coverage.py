@@ -64,7 +64,7 @@ def full_registry():
         library = SimpleNamespace(outline=outline, coverage=lambda: Coverage(("a", "b"), {}))
         families = [Family(n, Facts(library="lib", module="a"), {}) for n in ("one", "two")]
         scenarios = {
-            name: SimpleNamespace(name=name, needs=frozenset(), applies=applies)
+            name: SimpleNamespace(name=name, lacking=lambda capabilities: "", applies=applies)
             for name, applies in (
                 ("repeat", lambda family: ""),
                 ("window", lambda family: "no window" if family.name == "two" else ""),
