@@ -1,17 +1,14 @@
 """What a process takes, and its end with all that it started."""
 
 import struct
-import subprocess
 import sys
-import time
 
 import psutil
 import pytest
+from started_processes import STARTS, WAITS, ends, starter
 
 from conformance.core.processes import _footprint, describe_exit, end_tree, memory_of
 
-STARTS = "import subprocess; print(subprocess.Popen(['sleep', '30']).pid)"
-WAITS = "print(flush=True); import time; time.sleep(30)"
 CHILD = (
     "import os; from conformance.core import processes; "
     f"processes.end_with_parent(os.getppid()); {STARTS}; {WAITS}"
@@ -20,33 +17,8 @@ CHILD = (
 
 @pytest.fixture
 def start():
-    """Start a process that runs some code and then sleeps; with the line that it prints first."""
-    made = []
-
-    def call(code="pass"):
-        command = [sys.executable, "-c", f"{code}; {WAITS}"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        made.append(process)
-        return process, process.stdout.readline()
-
-    yield call
-    for process in made:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-def ends(pid, seconds=20):
-    """Whether a process of another parent ends within so many seconds."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.02)
-    return False
+    with starter() as call:
+        yield call
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="the footprint is tested below")

@@ -1,12 +1,10 @@
 """What a process may take, and the end of one that takes too much."""
 
 import signal
-import subprocess
-import sys
 import time
 
-import psutil
 import pytest
+from started_processes import STARTS, ends, starter
 
 from conformance.app.pytest_plugin import memory_limit
 from conformance.app.pytest_plugin.memory_limit import (
@@ -18,44 +16,17 @@ from conformance.app.pytest_plugin.memory_limit import (
 )
 
 IGNORES = "import signal; signal.signal(signal.SIGABRT, signal.SIG_IGN)"
-STARTS = "import subprocess; print(subprocess.Popen(['sleep', '30']).pid)"
-WAITS = "print(flush=True); import time; time.sleep(30)"
 
 
 @pytest.fixture
 def start():
-    """Start a process that runs some code and then sleeps; with the line that it prints first."""
-    made = []
-
-    def call(code="pass"):
-        command = [sys.executable, "-c", f"{code}; {WAITS}"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        made.append(process)
-        return process, process.stdout.readline()
-
-    yield call
-    for process in made:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    with starter() as call:
+        yield call
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     monkeypatch.setattr(memory_limit, "EVERY_SECONDS", 0.02)
-
-
-def ends(pid, seconds=20):
-    """Whether a process of another parent ends within so many seconds."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 # What it may take --------------------------------------------------------------------------------
