@@ -1,0 +1,20 @@
+"""A checkpoint as mlx-lm's ``sharded_load`` wants it: with an index of its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors import safe_open
+
+from conformance.core.origin import Origin
+
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def write(origin: Origin, folder: Path) -> None:
+    """Write the family's checkpoint with its index to a folder."""
+    origin.write(folder)
+    with safe_open(folder / _WEIGHTS, framework="numpy") as file:
+        places = dict.fromkeys(file.keys(), _WEIGHTS)
+    (folder / _INDEX).write_text(json.dumps({"weight_map": places}), encoding="utf-8")

@@ -1,0 +1,221 @@
+"""mlx-lm's models split over processes, with a ``BatchGenerator`` in each, as engines."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from conformance.core.counted import Counted
+from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.engine_options import EngineOptions
+from conformance.core.errors import Unsupported
+from conformance.core.failures import FailedElsewhere
+from conformance.core.faults.active import active
+from conformance.core.origin import Origin
+from conformance.core.schedule import Stage
+from conformance.core.trace import CachedLayer, Claim, ProbeResult, StepOutput
+from conformance.plugins.distributed.checkpoint import write
+from conformance.plugins.distributed.group import Group
+from conformance.plugins.distributed.messages import Call, Reply, State
+from conformance.plugins.distributed.ways import PIPELINE, TENSOR
+from conformance.plugins.mlx_lm.engine import MlxLmEngine
+
+
+class SplitEngine(Engine):
+    """One model over several processes, each of which gets all requests and draws all tokens.
+
+    What it reports is of rank 0, but bytes of caches are of all. That all ranks drew the same
+    tokens is a claim of each step.
+    """
+
+    library: ClassVar[str] = "mlx_lm"
+    own_processes: ClassVar[bool] = True
+    # The thread that drives a generator is of its own process there; so is the memory that is
+    # weighed.
+    capabilities: ClassVar[frozenset[Capability]] = MlxLmEngine.capabilities - {
+        Capability.THREADS,
+        Capability.WEIGHED,
+    }
+    size: ClassVar[int]
+    how: ClassVar[str]
+
+    def __init__(self, model: Any, options: EngineOptions) -> None:
+        origin: Origin = model
+        if origin.family.checkpoint is not None:
+            raise Unsupported("the plugin of split models does not support real checkpoints")
+        self._meter = origin.meter
+        self._state = State()
+        self._injected = tuple(active())
+        self._hits = [0] * len(self._injected)
+        self._group = groups().get(self.size, self.how)
+        key = (origin.family, origin.dtype, origin.seed)
+        if self._group.loaded != key:
+            folder = self._group.folder / "model"
+            folder.mkdir(exist_ok=True)
+            write(origin, folder)
+            trusted = origin.family.facts.model_file is not None
+            self._call("load", str(folder), trusted=trusted)
+            self._group.loaded = key
+        self._call("make", options, tuple(place for place, _ in self._injected))
+
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """See ``MlxLmEngine.insert``; a prefix is a number, and stays in the processes."""
+        plain = [Submission(s.request, s.forced, None, s.hints) for s in submissions]
+        self._call("insert", plain, [s.prefix for s in submissions])
+
+    def step(self) -> StepOutput:
+        """A step of each rank: what rank 0 gave, with the claim that all gave the same tokens."""
+        replies = self._call("ask", "step")
+        first: StepOutput = replies[0].value
+        claims = first.claims
+        for rank, reply in enumerate(replies[1:], 1):
+            said, found = _tokens(reply.value), _tokens(first)
+            claims += (Claim(f"tokens of rank {rank}", said, found, said == found),)
+        return StepOutput(
+            first.events,
+            first.processed,
+            first.reused,
+            first.drafted,
+            first.stored,
+            claims,
+            first.pooled,
+        )
+
+    def remove(self, request_ids: Sequence[str]) -> None:
+        """See ``MlxLmEngine.remove``."""
+        self._call("ask", "remove", list(request_ids))
+
+    def close(self) -> None:
+        """End the engines; the processes stay for the next one."""
+        if self._group.loaded is not None:
+            self._call("close")
+
+    def stages(self) -> Mapping[str, Stage]:
+        """See ``MlxLmEngine.stages``."""
+        return self._state.stages
+
+    def rows(self) -> Mapping[str, int]:
+        """See ``MlxLmEngine.rows``."""
+        return self._state.rows
+
+    def cache_bytes(self) -> int | None:
+        """Of all ranks."""
+        return self._state.cache_bytes
+
+    def counted(self) -> Counted | None:
+        """See ``MlxLmEngine.counted``."""
+        found: Counted | None = self._call("ask", "counted")[0].value
+        return found
+
+    def layers(self) -> Sequence[CachedLayer]:
+        """Those that rank 0 has."""
+        return self._state.layers
+
+    def extract(self, request_id: str) -> Any:
+        """The number by which all ranks keep their parts of the cache."""
+        return self._call("extract", request_id)[0].value
+
+    def probe(self, kind: str) -> ProbeResult:
+        """See ``MlxLmEngine.probe``."""
+        found: ProbeResult = self._call("ask", "probe", kind)[0].value
+        return found
+
+    @classmethod
+    def probes(cls) -> tuple[str, ...]:
+        """See ``MlxLmEngine.probes``."""
+        return MlxLmEngine.probes()
+
+    def _call(self, name: str, *args: Any, **options: Any) -> tuple[Reply, ...]:
+        """The replies of all ranks; after a failure the next engine gets another group."""
+        try:
+            replies = self._group.call(Call(name, args, options))
+            for reply in replies:
+                if reply.failure is not None:
+                    raise FailedElsewhere(reply.failure)
+        except BaseException:
+            groups().discard()
+            raise
+        first = replies[0]
+        self._meter.extend(first.forwards)
+        held = [r.state.cache_bytes for r in replies if r.state.cache_bytes is not None]
+        state = first.state
+        self._state = State(state.stages, state.rows, sum(held) if held else None, state.layers)
+        for index, (_, hits) in enumerate(self._injected):
+            now = max((r.hits[index] for r in replies if r.hits), default=self._hits[index])
+            hits.count += now - self._hits[index]
+            self._hits[index] = now
+        return replies
+
+
+def _tokens(output: StepOutput) -> str:
+    return ", ".join(f"{e.request_id} {e.token}" for e in output.events)
+
+
+class _Groups:
+    """The group of this process: one at a time, ended with the process."""
+
+    def __init__(self) -> None:
+        self._group: Group | None = None
+        self._process = os.getpid()
+        atexit.register(self.discard)
+
+    def get(self, size: int, how: str) -> Group:
+        """A group of that size whose models are split in that way."""
+        found = self._own()
+        if found is None or (found.size, found.how) != (size, how):
+            self.discard()
+            self._group = found = Group(size, how)
+        return found
+
+    def discard(self) -> None:
+        """End it."""
+        found, self._group = self._own(), None
+        if found is not None:
+            found.loaded = None
+            found.close()
+
+    def _own(self) -> Group | None:
+        """A forked process has none of its own yet, and leaves its parent's alone."""
+        if self._process != os.getpid():
+            self._group, self._process = None, os.getpid()
+        return self._group
+
+
+@functools.cache
+def groups() -> _Groups:
+    """That of this process."""
+    return _Groups()
+
+
+class TensorParallel(SplitEngine):
+    """Each layer split over two processes: ``model.shard``."""
+
+    name: ClassVar[str] = "mlx_lm_tensor_parallel"
+    size, how = 2, TENSOR
+
+
+class TensorParallel3(TensorParallel):
+    """The same over three."""
+
+    name: ClassVar[str] = "mlx_lm_tensor_parallel_3"
+    size = 3
+
+
+class Pipeline(SplitEngine):
+    """The layers divided over two processes: ``model.model.pipeline``."""
+
+    name: ClassVar[str] = "mlx_lm_pipeline"
+    size, how = 2, PIPELINE
+
+
+class Pipeline3(Pipeline):
+    """The same over three."""
+
+    name: ClassVar[str] = "mlx_lm_pipeline_3"
+    size = 3
+
+
+ENGINES = (TensorParallel, TensorParallel3, Pipeline, Pipeline3)

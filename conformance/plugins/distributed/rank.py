@@ -1,0 +1,164 @@
+"""One process of a group: it has its part of the model, and does what the engine's process says.
+
+Started with its rank and the addresses of the others, as ``mlx.launch`` does it. All processes of a
+group get the same calls in the same order, as each has the same requests and draws the same tokens.
+Arguments: the socket of the engine's process, and how a model is split.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import queue
+import sys
+import threading
+from multiprocessing.connection import Client, Connection
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm import utils
+
+from conformance.backend.metering import attach_meter
+from conformance.core.engine import Submission
+from conformance.core.engine_options import EngineOptions
+from conformance.core.errors import Unsupported
+from conformance.core.failures import failure_of
+from conformance.core.faults.declaration import Fault, Hits
+from conformance.core.faults.patching import replace
+from conformance.core.mends import Mend
+from conformance.core.trace import ForwardCall
+from conformance.plugins.distributed.messages import Call, Reply, State
+from conformance.plugins.distributed.ways import PIPELINE
+from conformance.plugins.mlx_lm.engine import MlxLmEngine
+
+# How mlx and mlx-lm refuse what can't be divided by so many processes.
+_INDIVISIBLE = (
+    "Cannot shard the ",
+    "cannot be sharded across",
+    "does not result in sub arrays with equal size",
+    "must be positive and sum to",
+)
+
+
+class Seat:
+    """What a process of a group has: its part of a model, and an engine on it while one is made."""
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+        self._model: Any = None
+        self._meter: list[ForwardCall] = []
+        self._engine: MlxLmEngine | None = None
+        self._inside = contextlib.ExitStack()
+        self._hits: list[Hits] = []
+        self._prefixes: list[Any] = []
+
+    def load(self, folder: str, *, trusted: bool) -> None:
+        """Load this process's part of the model, by the library's own ``sharded_load``."""
+        self._model = None
+        group = mx.distributed.init(strict=True, backend="ring")
+        pipeline, tensor = (group, None) if self._how == PIPELINE else (None, group)
+        with replace(utils, "load_tokenizer", _no_tokenizer):
+            try:
+                model, _ = utils.sharded_load(folder, pipeline, tensor, trust_remote_code=trusted)
+            except ValueError as error:
+                if any(words in str(error) for words in _INDIVISIBLE):
+                    raise Unsupported(f"this division is not supported: {error}") from error
+                raise
+        model.eval()
+        self._model, self._meter = model, attach_meter(model)
+
+    def make(self, options: EngineOptions, places: tuple[str, ...]) -> None:
+        """Make an engine, with the faults and mends of these places in the process."""
+        self.close()
+        self._hits = [Hits() for _ in places]
+        for place, hits in zip(places, self._hits, strict=True):
+            module, _, name = place.partition(":")
+            found: Fault | Mend = getattr(importlib.import_module(module), name)
+            self._inside.enter_context(
+                found.inject(hits) if isinstance(found, Fault) else found.repair(hits)
+            )
+        mx.random.seed(0)  # all processes draw the same
+        self._meter.clear()
+        self._engine = MlxLmEngine(self._model, options)
+
+    def insert(self, submissions: list[Submission], prefixes: list[int | None]) -> None:
+        """``Engine.insert``; a prefix is the number of one that ``extract`` kept here."""
+        given = [
+            Submission(s.request, s.forced, None if n is None else self._prefixes[n], s.hints)
+            for s, n in zip(submissions, prefixes, strict=True)
+        ]
+        self._made.insert(given)
+
+    def extract(self, request_id: str) -> int:
+        """``Engine.extract``; the number by which it is kept here."""
+        self._prefixes.append(self._made.extract(request_id))
+        return len(self._prefixes) - 1
+
+    def ask(self, name: str, *args: Any, **options: Any) -> Any:
+        """Any other method of an engine."""
+        return getattr(self._made, name)(*args, **options)
+
+    def close(self) -> None:
+        """End the engine, if there is one, and take out what is in the process for it."""
+        engine, self._engine = self._engine, None
+        self._prefixes.clear()
+        try:
+            if engine is not None:
+                engine.close()
+        finally:
+            self._inside.close()
+
+    def reply(self, call: Call) -> Reply:
+        """Do what is said; an exception is part of the answer."""
+        value, failure = None, None
+        try:
+            value = getattr(self, call.name)(*call.args, **call.options)
+            state = self._state()
+        except Exception as error:  # noqa: BLE001 - the engine's process raises it again
+            failure, state = failure_of(error, call.name), State()
+        forwards = tuple(self._meter)
+        self._meter.clear()
+        return Reply(value, state, forwards, failure, tuple(hits.count for hits in self._hits))
+
+    def _state(self) -> State:
+        engine = self._engine
+        if engine is None:
+            return State()
+        return State(engine.stages(), engine.rows(), engine.cache_bytes(), tuple(engine.layers()))
+
+    @property
+    def _made(self) -> MlxLmEngine:
+        assert self._engine is not None, "an engine is made first"
+        return self._engine
+
+
+def _no_tokenizer(*_: Any, **__: Any) -> None:
+    """Families have none, and requests are tokens."""
+
+
+def main() -> None:
+    """Serve the engine's process until it closes its end."""
+    address, how = sys.argv[1:]
+    if sys.platform == "linux":  # it may have been started by a process on one core
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    connection = Client(address, family="AF_UNIX")
+    connection.send(int(os.environ["MLX_RANK"]))
+    calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(connection, calls), daemon=True).start()
+    seat = Seat(how)
+    while True:
+        connection.send(seat.reply(calls.get()))
+
+
+def _receive(connection: Connection[Any, Any], calls: queue.SimpleQueue[Call]) -> None:
+    """Read in a thread, so that this process ends with the other even while it awaits a rank."""
+    while True:
+        try:
+            calls.put(connection.recv())
+        except (EOFError, OSError):
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+"""The ways in which a model is split over processes."""
+
+TENSOR, PIPELINE = "tensor", "pipeline"
