@@ -22,7 +22,6 @@ from conformance.scenarios.build import (
     SHORT,
     TWO,
     media_request,
-    one_by_one,
     produced,
     text_request,
     together,
@@ -33,14 +32,19 @@ from conformance.scenarios.served_clients import (
     BUSY,
     FLOOD_SLOTS,
     LASTING,
+    RUNNING,
     all_ended,
+    alone,
     flood,
+    joined,
     leaves,
     malformed,
     prefixes,
     probed,
     reused,
+    slots_again,
 )
+from conformance.scenarios.served_rungs import FEATURES
 
 _SERVED = frozenset({Capability.SERVED})
 
@@ -64,19 +68,6 @@ def _room(tokens: int) -> Callable[[Family], str]:
     return applies
 
 
-def _alone(brief: Brief) -> list[Schedule]:
-    """One request after the other, in pieces and in one piece."""
-    ways = {"chat": Asked(), "whole": Asked(streamed=False)}
-    if Capability.COMPLETIONS in brief.capabilities:
-        ways |= {"text": Asked(chat=False), "whole_text": Asked(streamed=False, chat=False)}
-    requests = [
-        text_request(brief, name, MEDIUM, variant=at, max_tokens=ANSWER, asked=asked)
-        for at, (name, asked) in enumerate(ways.items())
-    ]
-    one = [text_request(brief, "one", TWO, max_tokens=1), text_request(brief, "long", LONG)]
-    return [one_by_one("alone", [*requests, *one], EngineOptions())]
-
-
 def _together(brief: Brief) -> list[Schedule]:
     lengths = (LONG, SHORT, MEDIUM, TWO)
     equal = [text_request(brief, f"r{i}", MEDIUM, variant=i, max_tokens=ANSWER) for i in range(4)]
@@ -93,10 +84,11 @@ def _together(brief: Brief) -> list[Schedule]:
 
 
 def _joins(brief: Brief) -> list[Schedule]:
-    """Requests come while another's answer is on its way."""
-    long = text_request(brief, "long", LONG, max_tokens=LASTING)
+    """Requests come while others' answers are on their way, the engine's own the longest."""
+    long = text_request(brief, "long", LONG, max_tokens=4 * ANSWER)
     late = [text_request(brief, f"late{n}", n, max_tokens=ANSWER) for n in (SHORT, MEDIUM)]
-    return [Schedule("into_long", (together(long), together(*late, when=produced("long", 3))))]
+    arrivals = (together(long), together(*late, when=produced("long", 3)))
+    return [Schedule("into_long", arrivals, options=BUSY)]
 
 
 def _ends(brief: Brief) -> list[Schedule]:
@@ -186,7 +178,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         300,
         "a server asked one request after the other, in every way",
         _SERVED,
-        _alone,
+        alone,
         (in_flight(1),),
     ),
     Scenario(
@@ -203,8 +195,8 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         "requests that join while another's answer is on its way",
         _SERVED | {Capability.LATE_JOIN},
         _joins,
-        (seen.late_join(),),
-        applies=_room(LASTING + LONG),
+        (Witness("a request that joins a long answer", joined),),
+        applies=_room(RUNNING + LASTING),
     ),
     Scenario(
         "served_ends",
@@ -263,6 +255,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         prefixes,
         (Witness("a prompt whose begin was kept", reused),),
     ),
+    *FEATURES,
     Scenario(
         "served_leaves",
         400,
@@ -270,7 +263,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         _SERVED | {Capability.CANCEL},
         leaves,
         (
-            seen.removed_from(Stage.DECODE).shown_in("only_slot", "stream"),
+            seen.removed_from(Stage.DECODE).shown_in("last_slot", "stream"),
             seen.removed_from(Stage.QUEUED).shown_in("waiting"),
             seen.follow_up(),
         ),
@@ -285,6 +278,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         (
             in_flight(FLOOD_SLOTS // 4),
             Witness("an answer to each who stayed", all_ended),
+            Witness("half of the slots at work again", slots_again),
             seen.removed_from(Stage.QUEUED),
         ),
     ),

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
-from conformance.core.schedule import Arrival, Probe, Removal, Request, Schedule
+from conformance.core.schedule import (
+    Arrival,
+    Asked,
+    Probe,
+    Removal,
+    Request,
+    Schedule,
+    Stage,
+)
 from conformance.core.trace import Trace
 from conformance.scenarios.build import (
     LONG,
@@ -24,7 +33,35 @@ from conformance.scenarios.scenario import Brief
 # Output tokens of a request, and of one that others join: servers look for requests now and then.
 ANSWER, LASTING = 24, 1200
 FLOOD, FLOOD_SLOTS = 320, 32
+_AGAIN = "again"
 BUSY = EngineOptions(busy=True)
+# A request joins if so many tokens of an answer at work are still to come: servers look for new
+# requests now and then, and no machine makes so many meanwhile.
+RUNNING = 3000
+JOINED = "tokens of an answer that a joining request waited for"
+"""What a server's engine claims of each request that joined such an answer."""
+
+
+def alone(brief: Brief) -> list[Schedule]:
+    """One request after the other, in pieces and in one piece; fields that few clients send."""
+    ways = {"chat": Asked(), "whole": Asked(streamed=False)}
+    if Capability.COMPLETIONS in brief.capabilities:
+        ways |= {"text": Asked(chat=False), "whole_text": Asked(streamed=False, chat=False)}
+    requests = [
+        text_request(brief, name, MEDIUM, variant=at, max_tokens=ANSWER, asked=asked)
+        for at, (name, asked) in enumerate(ways.items())
+    ]
+    one = [text_request(brief, "one", TWO, max_tokens=1), text_request(brief, "long", LONG)]
+    rare = {"top_logprobs": Asked(streamed=False, fields={"top_logprobs": 3})}
+    rare["stream_options"] = Asked(fields={"stream_options": {}})
+    if Capability.COMPLETIONS in brief.capabilities:
+        rare["logprobs"] = Asked(streamed=False, chat=False, fields={"logprobs": 1})
+    fields = [
+        text_request(brief, name, SHORT, variant=at, max_tokens=8, asked=asked)
+        for at, (name, asked) in enumerate(rare.items())
+    ]
+    options = EngineOptions()
+    return [one_by_one("alone", [*requests, *one], options), one_by_one("fields", fields, options)]
 
 
 def prefixes(brief: Brief) -> list[Schedule]:
@@ -49,20 +86,26 @@ def prefixes(brief: Brief) -> list[Schedule]:
     ]
 
 
+def joined(trace: Trace) -> bool:
+    """Whether a request came while a long answer was on its way."""
+    return any(claim.what == JOINED for step in trace.steps for claim in step.output.claims)
+
+
 def reused(trace: Trace) -> bool:
     """Whether some prompt's begin was not computed again."""
     return any(step.output.reused for step in trace.steps)
 
 
 def leaves(brief: Brief) -> list[Schedule]:
-    """Clients go away: in the middle of an answer, before it has begun, from the only slot."""
-    slot = EngineOptions(prefill_batch_size=1, completion_batch_size=1)
+    """Clients go away: in the middle of an answer, before it has begun, from the last slot."""
+    # The engine's own request has the other slot: its tokens count what the next one waits for.
+    slot = EngineOptions(busy=True, prefill_batch_size=1, completion_batch_size=2)
     long = text_request(brief, "long", SHORT, max_tokens=2 * LASTING)
     rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, MEDIUM, TWO)]
     after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=ANSWER)
     return [
         Schedule(
-            "only_slot",
+            "last_slot",
             (together(long), together(after, when=gone("long", removed=True))),
             (Removal(("long",), produced("long", 8)),),
             options=slot,
@@ -79,7 +122,31 @@ def leaves(brief: Brief) -> list[Schedule]:
             (Removal((f"r{MEDIUM}",), queued(f"r{MEDIUM}")),),
             options=BUSY,
         ),
+        _unread(brief),
     ]
+
+
+# Of an answer that nobody reads: its tokens, and the text of each. Systems keep some megabytes for
+# a client that may read them yet, Linux up to 4; only then does a server wait for it.
+_UNREAD, _WIDE = 120, 48000
+
+
+def _unread(brief: Brief) -> Schedule:
+    """A client reads nothing of its answer, which ends; it leaves while others decode."""
+    unread = text_request(brief, "unread", SHORT, max_tokens=_UNREAD, asked=Asked(unread=True))
+    beside = text_request(brief, "beside", SHORT, variant=1, max_tokens=2 * _UNREAD)
+    after = [text_request(brief, f"next{i}", MEDIUM, variant=i, max_tokens=_UNREAD) for i in (0, 1)]
+    tokens = dict.fromkeys(brief.solo(unread, EngineOptions()).tokens)
+    # Texts as long as some sentences: prompts have others, and so has most of what is read. Each
+    # ends a line: servers decode the tokens of a line again for each that joins it.
+    taken = {t for request in (unread, beside, *after) for t in request.prompt}
+    words = tuple((f"<{token}{'.' * _WIDE}>\n", token) for token in tokens if token not in taken)
+    return Schedule(
+        "unread",
+        (together(unread, beside), together(*after, when=gone("beside"))),
+        (Removal(("unread",), produced("next0", 3)),),
+        options=EngineOptions(words=words),
+    )
 
 
 def flood(brief: Brief) -> list[Schedule]:
@@ -102,7 +169,23 @@ def flood(brief: Brief) -> list[Schedule]:
         elif fate < 0.25:
             removals.append(Removal((row.request_id,), produced(row.request_id, 1)))
     options = EngineOptions(busy=True, completion_batch_size=FLOOD_SLOTS)
-    return [Schedule("flood", (together(*rows),), tuple(removals), options=options)]
+    # Once all have ended comes a whole batch of longer answers, for which all slots must be free.
+    again = [
+        text_request(brief, f"{_AGAIN}{i}", SHORT, variant=i % 4, max_tokens=2 * ANSWER)
+        for i in range(FLOOD_SLOTS)
+    ]
+    removed = {name for removal in removals for name in removal.request_ids}
+    last = [row.request_id for row in rows if row.request_id not in removed][-1]
+    arrivals = (together(*rows), together(*again, when=gone(last)))
+    return [Schedule("flood", arrivals, tuple(removals), options=options)]
+
+
+def slots_again(trace: Trace) -> bool:
+    """Whether half of the slots were at work for those who came after the flood."""
+    return any(
+        sum(name.startswith(_AGAIN) for name in step.in_stage(Stage.DECODE)) >= FLOOD_SLOTS // 2
+        for step in trace.steps
+    )
 
 
 def all_ended(trace: Trace) -> bool:
@@ -119,6 +202,7 @@ _PROBE_GROUPS = {
     "fields": ("logit_bias_", "stream_"),
     "media": ("no_image", "no_base64"),
     "model": ("unknown_model",),
+    "empty": ("empty_content",),
     "stop_number": ("stop_number",),
     "stop_of_numbers": ("stop_of_numbers",),
 }
@@ -129,6 +213,8 @@ def malformed(brief: Brief) -> list[Schedule]:
     schedules = []
     for name, prefixes in _PROBE_GROUPS.items():
         kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]
+        if not kinds:
+            continue
         rows = [text_request(brief, f"r{n}", n, max_tokens=4 * ANSWER) for n in (SHORT, MEDIUM)]
         after = text_request(brief, "next", TWO, max_tokens=4)
         schedules.append(

@@ -19,22 +19,33 @@ def run(*arguments, tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
 
 def servers(folder):
-    """Processes whose command has something of a folder."""
-    found = psutil.process_iter(["cmdline"])
-    return [p for p in found if any(str(folder) in word for word in p.info["cmdline"] or ())]
+    """Processes that work in a folder, as each server does in that of its checkpoint."""
+    found = psutil.process_iter(["cwd"])
+    return [p for p in found if str(p.info["cwd"] or "").startswith(str(folder))]
+
+
+def begun_with(folder):
+    """All processes of a run that was given this folder for temporary files, also forks."""
+    found = psutil.process_iter(["environ", "status"])
+    ended = psutil.STATUS_ZOMBIE
+    return [
+        p
+        for p in found
+        if (p.info["environ"] or {}).get("TMPDIR") == str(folder) and p.info["status"] != ended
+    ]
 
 
 def gone(folder, seconds=10.0):
     end = time.monotonic() + seconds
-    while servers(folder) and time.monotonic() < end:
+    while begun_with(folder) and time.monotonic() < end:
         time.sleep(0.05)
-    return not servers(folder)
+    return not begun_with(folder)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +63,31 @@ def test_a_librarys_server_is_exact(engine, family, scenario, tmp_path):
     assert not list(tmp_path.glob("conformance-server-*"))
 
 
+def test_what_is_known_to_be_wrong_is_expected_and_right_once_mended(tmp_path):
+    where = ("--family", "llama", "--scenario", "served_alone")
+    done = run("--engine", "mlx_lm_server", *where, tmp_path=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 right once mended" in done.stdout
+    done = run("--engine", "mlx_lm_server", *where, "--no-expectations", tmp_path=tmp_path)
+    assert done.returncode == 1
+    assert "tokens of the logprobs" in done.stdout
+
+
+def test_a_fault_in_the_servers_own_process_is_killed(tmp_path):
+    chosen = ("--engine", "mlx_lm_server", "--family", "llama", "--fault", "S7*")
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance", "audit", "power", "--jobs", "1", *chosen],
+        env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 pairs of fault and family were killed" in done.stdout, done.stdout
+    assert gone(tmp_path)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_server_is_left_of_an_interrupted_run(number, tmp_path):
     arguments = ("--engine", "mlx_lm_server", "--family", "llama", "--scenario", "served_leaves")
@@ -59,12 +95,13 @@ def test_no_server_is_left_of_an_interrupted_run(number, tmp_path):
     begun = subprocess.Popen(
         [*RUN, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while not servers(tmp_path) and time.monotonic() < end:
         time.sleep(0.1)
     assert servers(tmp_path)
+    assert begun_with(tmp_path)
     begun.send_signal(number)
-    begun.wait(30)
+    begun.wait(60)
     assert gone(tmp_path)
 
 

@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 WORDS = [f"w{i}" for i in range(50)]
 END = object()
+JSON = ['{"a":', "1}"]
 
 
 def word_at(prompt, index):
@@ -34,16 +35,22 @@ class Row:
     out: queue.Queue = field(default_factory=queue.Queue)
     gone: bool = False
     reason: str | None = None
+    model: str = "small"
+    schema: bool = False
 
     @property
     def next(self):
-        return word_at(self.prompt, len(self.words))
+        return self.at(len(self.words))
+
+    def at(self, index):
+        return word_at(f"{self.model} {self.prompt}", index)
 
 
 class Served:
     """The right server; ``with`` runs it."""
 
     slots, tick = 32, 0.001
+    models = ("small", "other")
 
     def __init__(self):
         self.rows, self.waiting = [], collections.deque()
@@ -83,8 +90,10 @@ class Served:
         self.rows.append(row)
 
     def advance(self, row):
-        ahead = [word_at(row.prompt, len(row.words) + i) for i in range(len(row.stop))]
-        if row.stop and ahead == row.stop:
+        ahead = [row.at(len(row.words) + i) for i in range(len(row.stop))]
+        if self.bound(row):
+            self.give_json(row)
+        elif row.stop and ahead == row.stop:
             row.words += ahead
             row.reason = "stop"
         else:
@@ -98,6 +107,19 @@ class Served:
     def give(self, row, word):
         row.out.put(word)
 
+    def bound(self, row):
+        """Whether the row's answer must be JSON of the schema."""
+        return row.schema
+
+    def give_json(self, row):
+        word = JSON[len(row.words)]
+        row.words.append(word)
+        row.reason = "stop" if len(row.words) == len(JSON) else None
+        self.give(row, word)
+
+    def metrics(self):
+        return {"summary": {"in_flight": len(self.rows) + len(self.waiting)}}
+
     def submit(self, row):
         with self.lock:
             self.waiting.append(row)
@@ -109,6 +131,8 @@ class Served:
             return 400, "messages must be a list of messages"
         if not isinstance(messages[0].get("content"), str):
             return 422, "content must be a text"
+        if not messages[0]["content"]:
+            return 400, "content must have words"
         if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
             return 400, "max_tokens must be a number of at least 1"
         temperature = body.get("temperature", 0)
@@ -123,7 +147,7 @@ class Served:
             return 400, "stop must be texts"
         if not all(isinstance(v, int | float) for v in (body.get("logit_bias") or {}).values()):
             return 400, "logit_bias must be numbers"
-        if body.get("model") != "small":
+        if body.get("model") not in self.models:
             return 404, "no such model"
         return None
 
@@ -192,7 +216,9 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_): ...
 
     def do_GET(self):
-        self.answer(200, {"data": [{"id": "small"}]})
+        if self.path == "/metrics":
+            return self.answer(200, self.server_of.metrics())
+        return self.answer(200, {"data": [{"id": name} for name in self.server_of.models]})
 
     def do_POST(self):
         text = self.rfile.read(int(self.headers["Content-Length"]))
@@ -203,7 +229,9 @@ class Handler(BaseHTTPRequestHandler):
         if refused := self.server_of.check(body):
             return self.refuse(*refused)
         stop = (body.get("stop") or [""])[0].split()
-        row = Row(body["messages"][0]["content"], body["max_tokens"], stop)
+        prompt = " ".join(f"{m['role'][0]}: {m['content']}" for m in body["messages"])
+        row = Row(prompt, body["max_tokens"], stop)
+        row.model, row.schema = body["model"], "response_format" in body
         self.server_of.submit(row)
         if not body.get("stream"):
             return self.answer(200, self.server_of.whole(row))
@@ -445,6 +473,91 @@ class SaysHtml(Served):
 
     def streamed(self, row, write):
         write("<html>busy</html>")
+
+
+class ConstrainsOthers(Served):
+    """Who is beside an answer of a schema is constrained, too."""
+
+    def bound(self, row):
+        return any(other.schema for other in self.rows) and len(row.words) < len(JSON)
+
+
+class KeepsConstraint(Served):
+    """The plain request after one with a schema is constrained."""
+
+    last = False
+
+    def join(self, row):
+        super().join(row)
+        row.schema, self.last = row.schema or self.last, row.schema
+
+
+class LosesConstraint(Served):
+    """Beside others an answer is not of the schema that was given for it."""
+
+    def bound(self, row):
+        return row.schema and len(self.rows) == 1
+
+
+class KeepsModel(Served):
+    """Once another model was loaded, the first one is not loaded again."""
+
+    other = False
+
+    def submit(self, row):
+        self.other = self.other or row.model == "other"
+        row.model = "other" if self.other else "small"
+        super().submit(row)
+
+
+class LoadsNothing(Served):
+    """While a model answers, no other is loaded: it answers in its place."""
+
+    def join(self, row):
+        row.model = self.rows[0].model if self.rows else row.model
+        super().join(row)
+
+
+class KeepsSystem(Served):
+    """A user's message that was seen before gets the system message that it had then."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = {}
+
+    def submit(self, row):
+        row.prompt = self.seen.setdefault(row.prompt.rpartition("u: ")[2], row.prompt)
+        super().submit(row)
+
+
+class KeepsMemory(Served):
+    """Each request leaves a megabyte behind."""
+
+    def __init__(self):
+        super().__init__()
+        self.left = []
+
+    def submit(self, row):
+        self.left.append(bytearray(b"x" * 2**20))
+        super().submit(row)
+
+
+class SaysInFlight(Served):
+    """The metrics count requests that have ended."""
+
+    def metrics(self):
+        return {"summary": {"in_flight": 1}}
+
+
+class LosesSlots(Served):
+    """After many requests most slots are gone."""
+
+    count = 0
+
+    def submit(self, row):
+        self.count += 1
+        self.slots = 4 if self.count > 300 else 32
+        super().submit(row)
 
 
 WRONG = [

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from conformance.core.schedule import Request
+from conformance.core.schedule import Asked, Request
 from conformance.core.trace import Claim, FinishReason
-from conformance.plugins.servers.asking import Answer, Came
+from conformance.plugins.servers.asking import Answer, Came, PartKind
+from conformance.plugins.servers.fields import fits_schema
+from conformance.plugins.servers.special_words import MARKERS, tokens_of, whole_text
+from conformance.scenarios.served_clients import JOINED, RUNNING
 
 # A server that goes on for a client that left makes the next one wait for all of its answer. One
-# that notices looks up from its work twice a second, say.
-_PART = 0.5
-_LEAST_SECONDS = 2.0
-# Who joins a long answer may wait for some of it: servers look for requests now and then.
-_LONG, _STARVED = 200, 0.9
+# that notices looks up from its work twice a second, say: what it makes until then is excused.
+_PART, _LEAST = 0.5, 1000
+_EXCUSED_SECONDS = 1.0
+_STARVED = 0.9
+# A flood may make a server's buffers grow, but not with each request.
+_MB = 2**20
+_MEMORY_SHARE, _MEMORY_BYTES = 0.25, 96 * _MB
+
+
+@dataclass(frozen=True)
+class Left:
+    """A client that left: its answer so far, and the pieces that each request had by then."""
+
+    answer: Answer
+    pieces: Mapping[str, int]
 
 
 def about_answer(
@@ -25,9 +40,12 @@ def about_answer(
         prompt_tokens: of the prompt, and ``count`` of the answer's text, where they are known.
     """
     reasons = " or ".join(FinishReason)
-    holds = answer.reason in set(FinishReason)
+    called = answer.reason == "tool_calls" and any(p.kind is PartKind.TOOL for p in answer.parts)
+    holds = called or answer.reason in set(FinishReason)
     yield Claim("finish_reason", str(answer.reason), reasons, holds)
     yield Claim("ids of one answer", str(len(answer.ids)), "1", len(answer.ids) == 1)
+    if not answer.usage and not _wanted(request):
+        return
     if not answer.usage:
         yield Claim("usage", "nothing", "counts of tokens", holds=False)
         return
@@ -45,6 +63,13 @@ def about_answer(
     yield Claim("usage.total_tokens", str(total), str(right), total == right)
 
 
+def _wanted(request: Request) -> bool:
+    """Whether the counts were asked for; an answer in one piece always has them."""
+    asked = request.asked or Asked()
+    options = asked.fields.get("stream_options", {"include_usage": True})
+    return not asked.streamed or bool(options.get("include_usage"))
+
+
 def _ending(request: Request, answer: Answer) -> int:
     """Tokens of what ended an answer before its limit: a stop sequence, or an end of its own."""
     if answer.reason != FinishReason.STOP:
@@ -52,24 +77,41 @@ def _ending(request: Request, answer: Answer) -> int:
     return len(request.stop[0]) if request.stop else 1
 
 
-def waited_for(count: int, rest: int, seconds: float) -> Claim:
+def waited_for(after: Answer, other: str, most: int) -> Iterator[Claim]:
     """That a request which joins does not wait for the end of an answer that it found at work.
 
+    Both are counted in tokens of that answer, so that a busy machine changes nothing.
+
     Args:
-        count: tokens of that answer which came before the first of the request.
-        rest: tokens that it still had when the request came.
-        seconds: from the request to its first token.
+        after: of the request that joined.
+        other: the request whose answer was on its way, of ``most`` tokens.
     """
-    holds = rest < _LONG or count < _STARVED * rest or seconds < _LEAST_SECONDS
-    return Claim("tokens of an answer that a joining request waited for", str(count), "few", holds)
+    rest = most - after.at_sending.get(other, 0)
+    if rest < RUNNING:
+        return
+    count = after.at_first.get(other, 0) - after.at_sending.get(other, 0)
+    yield Claim(JOINED, str(count), f"few of {rest}", holds=count < _STARVED * rest)
 
 
 def same_text(streamed: Answer, again: Came) -> Iterator[Claim]:
     """The text of an answer in many pieces is that of the same one in one piece."""
-    one, many = again.answer.text, streamed.text
+    one, many = joined(again.answer), joined(streamed)
     holds = not again.error and one.strip() == many.strip()
     found = again.error or repr(_apart(one, many))
     yield Claim("the text of a stream", repr(_apart(many, one)), found, holds)
+
+
+def no_exception(said: str) -> Claim:
+    """That a server's log has no exception after right requests."""
+    return Claim("exceptions in the server's log", said or "none", "none", holds=not said)
+
+
+def joined(answer: Answer) -> str:
+    """The text of an answer, or where it has more than text its parts, each kind joined."""
+    if all(part.kind is PartKind.TEXT for part in answer.parts):
+        return answer.text
+    kinds = {k: "".join(p.text for p in answer.parts if p.kind is k).strip() for k in PartKind}
+    return "; ".join(f"{kind}: {text}" for kind, text in kinds.items())
 
 
 def _apart(text: str, other: str) -> str:
@@ -79,26 +121,104 @@ def _apart(text: str, other: str) -> str:
 
 
 def about_work(
-    left: Mapping[str, Answer], after: Answer, requests: Mapping[str, Request]
+    left: Mapping[str, Left], after: Answer, requests: Mapping[str, Request]
 ) -> Iterator[Claim]:
-    """Whether the server went on for clients that had left, by how long the next one waited.
+    """Whether the server went on for clients that had left, by what the next one waited for.
 
-    Only of a client that left in the middle of a long answer: how long a token takes is known, so
-    that what the rest would have taken is.
+    It is counted by the tokens that another answer got in that time: one that decodes beside it
+    gets a token at each step, on a busy machine as on any.
     """
-    for name, answer in left.items():
-        done = len(answer.text.split())
-        if answer.first is None or done < 2 or after.first is None:
+    for name, gone in left.items():
+        rest = requests[name].max_tokens - len(gone.answer.text.split())
+        if gone.answer.first is None or after.first is None or rest < _LEAST:
             continue
-        a_token = (answer.last - answer.first) / (done - 1)
-        rest = (requests[name].max_tokens - done) * a_token
-        if rest < 2 * _LEAST_SECONDS:
-            continue
-        waited = max(0.0, after.first - max(answer.last, after.sent))
-        made = min(requests[name].max_tokens - done, round(waited / a_token))
-        yield Claim(
-            "tokens made for a client that had left",
-            str(made),
-            "few",
-            holds=waited < max(_LEAST_SECONDS, _PART * rest),
+        steps = (after.at_first.get(o, 0) - n for o, n in gone.pieces.items() if o != name)
+        made = min(rest, max(steps, default=0))
+        waited = after.first - max(gone.answer.last, after.sent)
+        holds = made < _PART * rest or waited < _EXCUSED_SECONDS
+        yield Claim("tokens made for a client that had left", str(made), "few", holds)
+
+
+def about_logprobs(entries: Sequence[Mapping[str, Any]], words: Sequence[str]) -> Iterator[Claim]:
+    """Whether each entry of the logprobs is of the token that came, and the likeliest come first.
+
+    Args:
+        entries: of the whole answer; those without a token's name are left out.
+        words: of its text.
+    """
+    if len(entries) != len(words):
+        return
+    named = [(e["token"], word) for e, word in zip(entries, words, strict=True) if e.get("token")]
+    if named:
+        said, found = (
+            " ".join(str(text).strip() for text in texts) for texts in zip(*named, strict=True)
         )
+        yield Claim("tokens of the logprobs", said, found, said == found)
+    tops = [[top["logprob"] for top in e.get("top_logprobs") or ()] for e in entries]
+    if any(tops):
+        falling = all(top == sorted(top, reverse=True) for top in tops)
+        yield Claim("order of the top logprobs", str(tops[0]), "falling", falling)
+
+
+def asked_again(broken: Came, again: Came) -> Claim:
+    """Of an answer that broke off on its way: whether the server gives it once asked again.
+
+    Then what was sent is at fault, the connection or the server's own HTTP, and not the decoding.
+    """
+    begin, whole = broken.answer.text.strip(), again.answer.text.strip()
+    if again.error:
+        found = f"asked again it fails, too: {again.error}"
+    elif whole.startswith(begin):
+        found = "asked again, the server gives it whole: its way here failed, not its decoding"
+    else:
+        found = f"asked again, the server gives another one: {_apart(whole, begin)!r}"
+    said = f"{broken.error} for {broken.name!r} after {len(begin)} characters"
+    return Claim("an answer that broke off", said, found, holds=False)
+
+
+def still_open(count: int) -> Claim:
+    """That a server of which nothing is asked has nothing open, by its own metrics."""
+    return Claim("requests in flight by the server's metrics", str(count), "0", count == 0)
+
+
+def memory_kept(before: int, after: int | None) -> Iterator[Claim]:
+    """That a server has about as much memory after many requests as before."""
+    if after is not None:
+        grown, allowed = after - before, _MEMORY_SHARE * before + _MEMORY_BYTES
+        said, right = f"{grown / _MB:+.0f} MB", f"at most {allowed / _MB:+.0f} MB"
+        yield Claim("memory that the server kept", said, right, grown <= allowed)
+
+
+def about_asked(
+    request: Request,
+    answer: Answer,
+    tokens: Callable[[Answer], Sequence[tuple[int, float | None]]],
+    words: Sequence[tuple[str, int]],
+) -> Iterator[Claim]:
+    """That an answer for which a schema was given is of it, and about one with reasoning."""
+    asked = request.asked
+    if asked is not None and asked.schema:
+        said = repr(answer.text.strip()[:40])
+        yield Claim("an answer to a JSON schema", said, "valid JSON", fits_schema(answer.text))
+    if asked is not None and asked.tools:
+        yield from about_parts(answer, [token for token, _ in tokens(answer)], words)
+
+
+def about_parts(
+    answer: Answer, tokens: Sequence[int], words: Sequence[tuple[str, int]]
+) -> Iterator[Claim]:
+    """That reasoning, text and calls of tools are, with their markers, what was generated.
+
+    The markers are between the parts, and never in them.
+    """
+    texts = ["".join(p.text for p in answer.parts if p.kind is kind) for kind in PartKind]
+    markers = (marker for pair in MARKERS.values() for marker in pair)
+    if left := [marker for marker in markers if any(marker in text for text in texts)]:
+        yield Claim("the parts of an answer", f"{left[0]} among them", "none", holds=False)
+        return
+    try:
+        found = tokens_of(whole_text(answer.parts, MARKERS), words)
+    except ValueError as error:
+        yield Claim("the parts of an answer", str(error), "its tokens", holds=False)
+        return
+    yield Claim("the parts of an answer", str(found), str(tuple(tokens)), found == tuple(tokens))

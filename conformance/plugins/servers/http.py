@@ -7,99 +7,30 @@ token is a text. How far rounding moves its logprobs can't be measured; what is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, ClassVar
 
-import httpx2
 import numpy as np
 
-from conformance.core.engine import Capability, Engine
+from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import ModelError, Unsupported
+from conformance.core.errors import ModelError
 from conformance.core.family import Facts, Family
 from conformance.core.library import Coverage, Library, Solo
-from conformance.core.named_server import NamedServer, named
-from conformance.core.schedule import Request
+from conformance.core.named_server import named
+from conformance.core.schedule import Asked, Request
 from conformance.core.trace import FinishReason, ForwardCall, Stream
+from conformance.plugins.servers.answers import Tokens
 from conformance.plugins.servers.asking import Answer, Asking, Question
 from conformance.plugins.servers.english import WORDS
-from conformance.plugins.servers.served_engine import SERVED, ServedEngine, Tokens
-from conformance.run.hookspecs import hookimpl
-from conformance.scenarios import Scenario
-from conformance.scenarios.served import SERVED_SCENARIOS
+from conformance.plugins.servers.remote import END, VOCABULARY, Remote, models
+from conformance.plugins.servers.served_engine import SERVED, ServedEngine
 
 FAMILY = "served"
-VOCABULARY = 8192
-"""Different texts of tokens that a run may meet."""
-END = VOCABULARY - 1
-"""Stands for each token that an answer lacks when it ended before its limit."""
-_TOP = 5
 _SECONDS = 120.0
 # What rounding moved logprobs by on models of all sizes; see docs/servers.md.
 _USUAL_NOISE = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.15}
 _FLOOR = -30.0  # below all logprobs that a server names
-
-
-@dataclass
-class Remote:
-    """The server, the texts of tokens that are known, how many requests were made, and answers."""
-
-    server: NamedServer
-    model: str
-    dtype: str
-    texts: dict[str, int] = field(default_factory=lambda: {w: i for i, w in enumerate(WORDS)})
-    made: int = 0
-    tables: dict[Any, Any] = field(default_factory=dict)
-
-    def token(self, text: str) -> int:
-        """The number of a token's text.
-
-        Raises:
-            Unsupported: there are too many.
-        """
-        found = self.texts.setdefault(text, len(self.texts))
-        if found >= END:
-            raise Unsupported(f"the server's answers have more than {END} different tokens")
-        return found
-
-    def text(self, tokens: Sequence[int]) -> str:
-        """The words of these numbers."""
-        words = list(self.texts)
-        return " ".join(words[token] for token in tokens)
-
-    def question(self, request: Request, *, streamed: bool) -> Question:
-        """The request as words.
-
-        Raises:
-            Unsupported: so many requests were made as the user allows.
-        """
-        self.made += 1
-        if self.server.most is not None and self.made > self.server.most:
-            raise Unsupported(f"more than {self.server.most:,} requests (--requests)")
-        asked, text = request.asked, self.text(request.prompt)
-        chat = asked is None or asked.chat
-        body: dict[str, Any] = {
-            "model": self.model,
-            "input": [{"role": "user", "content": text}] if chat else text,
-            "max_tokens": request.max_tokens,
-            "temperature": 0.0,
-            "stream": streamed,
-            "logprobs": True,
-            "top_logprobs": _TOP,
-        }
-        if streamed:
-            body["stream_options"] = {"include_usage": True}
-        if request.stop:
-            body["stop"] = [self.text(sequence) for sequence in request.stop]
-        return Question(request.request_id, body, chat=chat)
-
-    def tokens(self, answer: Answer) -> Tokens:
-        """Its words, with the logprobs of an answer whose words are its tokens."""
-        words = answer.text.split()
-        said = [entry.get("logprob") for entry in answer.entries]
-        known = said if len(said) == len(words) else [None] * len(words)
-        return [(self.token(word), logprob) for word, logprob in zip(words, known, strict=True)]
 
 
 class HttpLibrary(Library):
@@ -118,7 +49,7 @@ class HttpLibrary(Library):
             ModelError: there is none, or it is no server of this API.
         """
         server = named()
-        return Remote(server, server.model or _first_model(server.url), dtype)
+        return Remote(server, server.model or models(server.url)[0], dtype)
 
     def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:  # noqa: ARG002
         """See ``Library.meter``: its calls are not seen."""
@@ -135,7 +66,9 @@ class HttpLibrary(Library):
         forced: tuple[int, ...] | None = None,  # noqa: ARG002
     ) -> Solo:
         """See ``Library.single_stream``."""
-        plain = Request(request.request_id, request.prompt, steps)
+        system = request.asked.system if request.asked is not None else 0
+        asked = Asked(streamed=False, system=system)
+        plain = Request(request.request_id, request.prompt, steps, asked=asked)
         asking = Asking(model.server.url)
         try:
             came = asking.ask(model.question(plain, streamed=False), _SECONDS)
@@ -189,19 +122,6 @@ class HttpLibrary(Library):
         return "unknown"
 
 
-def _first_model(url: str) -> str:
-    try:
-        found = httpx2.get(f"{url}/v1/models", timeout=_SECONDS)
-        found.raise_for_status()
-        return str(found.json()["data"][0]["id"])
-    except httpx2.HTTPError as error:
-        raise ModelError(f"{url}/v1/models: no server answers there: {error}") from error
-    except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise ModelError(
-            f"{url}/v1/models names no model ({type(error).__name__}); --model does"
-        ) from error
-
-
 def _table(model: Remote, answer: Answer, tokens: Sequence[int], steps: int) -> np.ndarray:
     """Logprobs ``[steps, VOCABULARY]``; what the server does not name is the unlikeliest."""
     table = np.full((steps, VOCABULARY), _FLOOR, np.float32)
@@ -223,7 +143,9 @@ class HttpEngine(ServedEngine):
     library: ClassVar[str] = "http"
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {
         Capability.CANCEL,
+        Capability.MODELS,
         Capability.PROBES,
+        Capability.SCHEMAS,
         Capability.SLOTS,
         Capability.STOP,
     }
@@ -236,13 +158,18 @@ class HttpEngine(ServedEngine):
         """See ``ServedEngine.question``."""
         return self._remote.question(request, streamed=streamed)
 
+    @classmethod
+    def probes(cls) -> tuple[str, ...]:
+        """See ``ServedEngine.probes``: with most chat templates no prompt is empty."""
+        return tuple(kind for kind in super().probes() if kind != "empty_content")
+
     def tokens(self, answer: Answer) -> Tokens:
         """See ``ServedEngine.tokens``."""
         return self._remote.tokens(answer)
 
     def whole(self, request: Request, found: Tokens) -> tuple[Tokens, FinishReason]:
         """See ``ServedEngine.whole``: it may end by itself, alone as beside others."""
-        if request.stop:
+        if request.stop or (request.asked is not None and request.asked.schema):
             return super().whole(request, found)
         missing = request.max_tokens - len(found)
         return [*found, *[(END, None)] * missing], FinishReason.LENGTH
@@ -257,32 +184,7 @@ class HttpEngine(ServedEngine):
         return remote
 
 
-@hookimpl
-def conformance_engine_names() -> list[str]:
-    """Without these nothing is imported."""
-    return [HttpEngine.name]
-
-
-@hookimpl
-def conformance_libraries() -> list[Library]:
-    """The server asked alone."""
-    return [HttpLibrary()]
-
-
-@hookimpl
-def conformance_families() -> list[Family]:
+def served_family() -> Family:
     """Whatever the server serves."""
     facts = Facts(library=HttpLibrary.name, tokens=(0, len(WORDS)))
-    return [Family(FAMILY, facts, {"vocab_size": VOCABULARY})]
-
-
-@hookimpl
-def conformance_engines() -> list[type[Engine]]:
-    """The server."""
-    return [HttpEngine]
-
-
-@hookimpl
-def conformance_scenarios() -> list[Scenario]:
-    """What is asked of servers."""
-    return list(SERVED_SCENARIOS)
+    return Family(FAMILY, facts, {"vocab_size": VOCABULARY})

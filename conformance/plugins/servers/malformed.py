@@ -43,6 +43,7 @@ KINDS: Mapping[str, Change] = {
     "messages_no_list": _with(messages="t1"),
     "message_no_object": _with(messages=[1]),
     "content_number": _message(5),
+    "empty_content": _message(""),
     "zero_max_tokens": _with(max_tokens=0),
     "negative_max_tokens": _with(max_tokens=-1),
     "max_tokens_text": _with(max_tokens="many"),

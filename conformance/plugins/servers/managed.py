@@ -10,21 +10,24 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
-
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.origin import Origin
 from conformance.core.schedule import Request
 from conformance.core.trace import StepOutput
+from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question
+from conformance.plugins.servers.fields import further, messages
 from conformance.plugins.servers.pool import Pool
 from conformance.plugins.servers.process import ManagedServer, last_line, last_traceback, start
-from conformance.plugins.servers.served_engine import ServedEngine, ServerFailedError
+from conformance.plugins.servers.served_engine import ServedEngine
+from conformance.plugins.servers.special_words import rename
 from conformance.plugins.servers.words import text_of
 
 # A server is asked for names of models that it may not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+# Exceptions that say that a client's connection is closed.
+_OF_LEAVING = ("BrokenPipeError", "ConnectionResetError", "asyncio.exceptions.CancelledError")
 
 
 @functools.cache
@@ -37,6 +40,10 @@ class ManagedEngine(ServedEngine):
     """A library's own server, as a user starts it, in a process of its own."""
 
     health: ClassVar[str] = "/health"
+    # What the server imports beside its own module, which is run anew for each.
+    imported: ClassVar[tuple[str, ...]] = ()
+    # By the API a number, of tokens beside the one that came; in a chat it is true or false.
+    completion_logprobs: ClassVar[int] = 1
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._broken = False
@@ -45,17 +52,13 @@ class ManagedEngine(ServedEngine):
 
     @classmethod
     def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
-        """See ``Engine.alone``: of sampled requests, whose random numbers only the server has."""
-        if request.sampler is None:
-            return None
-        engine = cls(model, msgspec.structs.replace(options, busy=False))
-        try:
-            came = engine._asking.ask(engine.question(request, streamed=False), engine.patience)
-            if came.error:
-                raise ServerFailedError(f"request {request.request_id!r}: {came.error}")
-            return tuple(token for token, _ in engine.tokens(came.answer))
-        finally:
-            engine.close()
+        """See ``Engine.alone``; another model's single stream is known, as the server's own is."""
+        origin: Origin = model
+        if request.asked is not None and request.asked.other:
+            if origin.other is None:
+                raise Unsupported("there is no other model: not supported")
+            return origin.other(origin.seed + request.asked.other).alone(request, options)
+        return super().alone(model, request, options)
 
     @classmethod
     @abstractmethod
@@ -81,13 +84,18 @@ class ManagedEngine(ServedEngine):
                 "the words of a real checkpoint are not one token each; start its server, and "
                 "name it: --engine http --url"
             )
+        self._planted = tuple(planting.wanted())
         self._server = servers().get(self._key, self._start)
         self._log_at = len(self._server.log())
+        self._hits_at = planting.hits_of(self._server.folder, len(self._planted))
         return self._server.url
 
     def close(self) -> None:
         """See ``ServedEngine.close``; one that failed, or has kept prefixes, is not used again."""
         super().close()
+        after = planting.hits_of(self._server.folder, len(self._planted))
+        for (_, hits), begin, end in zip(self._planted, self._hits_at, after, strict=True):
+            hits.count += end - begin
         if self._broken or self._hung or self._options.prefix_caching is not None:
             servers().discard(self._key)
 
@@ -112,30 +120,53 @@ class ManagedEngine(ServedEngine):
             )
         return last_traceback(log)
 
+    def complaint(self) -> str:
+        """See ``ServedEngine.complaint``: of clients that left servers complain as they like."""
+        return last_traceback(self._server.log()[self._log_at :], aside=_OF_LEAVING)
+
     def question(self, request: Request, *, streamed: bool) -> Question:
         """See ``ServedEngine.question``: its words, and all logprobs that there are."""
         asked = request.asked
         chat = asked is None or asked.chat
-        text = text_of(request.prompt)
         body: dict[str, Any] = {
-            "model": self.model_name(),
-            "input": [{"role": "user", "content": text}] if chat else text,
+            "model": self.model_name(asked.other if asked is not None else 0),
+            "input": messages(request, self.text) if chat else self.text(request.prompt),
             "max_tokens": request.max_tokens,
             "temperature": 0.0,
             "stream": streamed,
-            "logprobs": True,
+            "logprobs": True if chat else self.completion_logprobs,
         }
         if streamed:
             body["stream_options"] = {"include_usage": True}
         if request.stop:
-            body["stop"] = [text_of(sequence) for sequence in request.stop]
+            body["stop"] = [self.text(sequence) for sequence in request.stop]
         if request.sampler is not None:
             body |= request.sampler.args
-        return Question(request.request_id, body, chat=chat)
+        body |= further(request)
+        unread = asked is not None and asked.unread
+        return Question(request.request_id, body, chat=chat, unread=unread)
 
-    def model_name(self) -> str:
-        """The name by which the server calls its model."""
-        return str(self._server.folder)
+    def text(self, tokens: Sequence[int]) -> str:
+        """The words of these tokens."""
+        special = {token: text for text, token in self._options.words}
+        return " ".join(special.get(token) or text_of((token,)) for token in tokens)
+
+    def model_name(self, other: int = 0) -> str:
+        """The name by which the server calls its model, or another one, which is written then."""
+        if not other:
+            return str(self._server.folder)
+        folder = self._server.folder / f"other{other}"
+        if not folder.exists():
+            if self._origin.other is None:
+                raise Unsupported("there is no other model: not supported")
+            folder.mkdir()
+            self._origin.other(self._origin.seed + other).write(folder)
+            self.dress(folder)
+        return str(folder)
+
+    def memory(self) -> int | None:
+        """See ``ServedEngine.memory``."""
+        return self._server.memory()
 
     @property
     def _origin(self) -> Origin:
@@ -145,17 +176,28 @@ class ManagedEngine(ServedEngine):
     @property
     def _key(self) -> Hashable:
         origin = self._origin
-        options = (*self.flags(), *sorted(self.environment().items()))
-        return (self.name, origin.family.name, origin.dtype, origin.seed, options)
+        options = (*self.flags(), *sorted(self.environment().items()), self._options.words)
+        places = tuple(place for place, _ in self._planted)
+        return (self.name, origin.family.name, origin.dtype, origin.seed, options, places)
 
     def _start(self) -> ManagedServer:
         def write(folder: Path) -> None:
             self._origin.write(folder)
             self.dress(folder)
+            if self._options.words:
+                rename(folder, self._options.words)
 
         def command(folder: Path, port: int) -> list[str]:
             place = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-            return [sys.executable, "-m", self.module(), *place, *self.flags()]
+            places = [place for place, _ in self._planted]
+            runs = planting.command(self.module(), folder, places)
+            return [sys.executable, *runs, *place, *self.flags()]
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}
-        return start(write, command, environment=environment, health=self.health)
+        return start(
+            write,
+            command,
+            environment=environment,
+            health=self.health,
+            imported=self.imported,
+        )

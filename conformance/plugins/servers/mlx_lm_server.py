@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from conformance.core.engine import Capability, Engine
-from conformance.plugins.servers.asking import Answer
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Request
+from conformance.plugins.servers import special_words
+from conformance.plugins.servers.adapters import adapted_stream, write_adapter
+from conformance.plugins.servers.answers import Tokens
+from conformance.plugins.servers.asking import Answer, Question
 from conformance.plugins.servers.managed import ManagedEngine
-from conformance.plugins.servers.served_engine import SERVED, Tokens
+from conformance.plugins.servers.served_engine import SERVED
+from conformance.plugins.servers.special_words import MARKERS, whole_text
 from conformance.plugins.servers.words import tokens_of, write_tokenizer
-from conformance.run.hookspecs import hookimpl
-from conformance.scenarios import Scenario
-from conformance.scenarios.served import SERVED_SCENARIOS
-
-_KEPT = "10"  # sequences, the server's default
 
 
 class MlxLmServer(ManagedEngine):
@@ -23,16 +24,31 @@ class MlxLmServer(ManagedEngine):
 
     name: ClassVar[str] = "mlx_lm_server"
     library: ClassVar[str] = "mlx_lm"
+    completion_logprobs: ClassVar[int] = True  # it refuses numbers: server-completion-logprobs
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {
+        Capability.ADAPTERS,
         Capability.CANCEL,
         Capability.CHUNKED,
         Capability.COMPLETIONS,
+        Capability.MARKERS,
+        Capability.MODELS,
         Capability.PREFIX_CACHING,
         Capability.PROBES,
         Capability.SAMPLERS,
+        Capability.SCHEMAS,
         Capability.SLOTS,
         Capability.STOP,
     }
+
+    imported: ClassVar[tuple[str, ...]] = (
+        "http.server",
+        "mlx_lm.generate",
+        "mlx_lm.processors",
+        "mlx_lm.sample_utils",
+        "mlx_lm.utils",
+        "transformers.models.auto.tokenization_auto",
+        "conformance.plugins.servers.planting",
+    )
 
     @classmethod
     def module(cls) -> str:
@@ -42,39 +58,44 @@ class MlxLmServer(ManagedEngine):
     def flags(self) -> Sequence[str]:
         """Sizes, and whether answers are kept for prompts that go on from them."""
         options = self._options
+        caching = options.prefix_caching
         return (
             *("--prefill-step-size", str(options.prefill_step_size)),
             *("--prompt-concurrency", str(options.prefill_batch_size)),
             *("--decode-concurrency", str(options.completion_batch_size)),
-            *("--prompt-cache-size", _KEPT if options.prefix_caching is not None else "0"),
+            *("--prompt-cache-size", str(caching.snapshots) if caching is not None else "0"),
         )
 
     def dress(self, folder: Path) -> None:
         """Families of mlx-lm have no tokenizer."""
         write_tokenizer(folder, self._origin.family.vocab_size)
 
+    @classmethod
+    def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
+        """See ``Engine.alone``; with an adapter, the library's single stream with it."""
+        if request.asked is not None and request.asked.adapter:
+            return adapted_stream(model, request, options)
+        return super().alone(model, request, options)
+
+    def question(self, request: Request, *, streamed: bool) -> Question:
+        """See ``ManagedEngine.question``; the adapter is written when it is first asked for."""
+        question = super().question(request, streamed=streamed)
+        number = request.asked.adapter if request.asked is not None else 0
+        if number:
+            folder = self._server.folder / f"adapter{number}"
+            if not folder.exists():
+                write_adapter(self._server.folder, folder, self._origin.seed + number)
+            question.body["adapters"] = str(folder)
+        return question
+
     def tokens(self, answer: Answer) -> Tokens:
         """Words; an answer in one piece has logprobs."""
+        words = self._options.words
+        if words:
+            text = whole_text(answer.parts, MARKERS)
+            return [(token, None) for token in special_words.tokens_of(text, words)]
         found = tokens_of(answer.text)
         logprobs = [entry.get("logprob") for entry in answer.entries]
         if len(logprobs) < len(found):
             logprobs = [None] * len(found)
         return list(zip(found, logprobs, strict=False))
-
-
-@hookimpl
-def conformance_engine_names() -> list[str]:
-    """Without these nothing is imported."""
-    return [MlxLmServer.name]
-
-
-@hookimpl
-def conformance_engines() -> list[type[Engine]]:
-    """The server."""
-    return [MlxLmServer]
-
-
-@hookimpl
-def conformance_scenarios() -> list[Scenario]:
-    """What is asked of servers."""
-    return list(SERVED_SCENARIOS)

@@ -10,18 +10,15 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from conformance.core.engine import Capability, Engine
+from conformance.core.engine import Capability
 from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
 from conformance.core.schedule import Request
-from conformance.plugins.mlx_vlm.media import draw
+from conformance.plugins.servers.answers import Tokens
 from conformance.plugins.servers.asking import Answer, Question
 from conformance.plugins.servers.managed import ManagedEngine
-from conformance.plugins.servers.served_engine import SERVED, Tokens
-from conformance.plugins.servers.words import end_nowhere, text_of
-from conformance.run.hookspecs import hookimpl
-from conformance.scenarios import Scenario
-from conformance.scenarios.served import SERVED_SCENARIOS
+from conformance.plugins.servers.served_engine import SERVED
+from conformance.plugins.servers.words import end_nowhere
 
 _TOP = "5"  # logprobs of so many tokens at each step
 
@@ -34,14 +31,24 @@ class MlxVlmServer(ManagedEngine):
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {
         Capability.CANCEL,
         Capability.CHUNKED,
+        Capability.MARKERS,
         Capability.MEDIA,
+        Capability.MODELS,
         Capability.PREFIX_CACHING,
         Capability.PROBES,
         Capability.QUANTIZED,
         Capability.SAMPLERS,
+        Capability.SCHEMAS,
         Capability.SLOTS,
         Capability.STOP,
     }
+
+    imported: ClassVar[tuple[str, ...]] = (
+        "mlx_vlm.server",
+        "transformers.models.auto.tokenization_auto",
+        "uvicorn",
+        "conformance.plugins.servers.planting",
+    )
 
     @classmethod
     def module(cls) -> str:
@@ -73,6 +80,8 @@ class MlxVlmServer(ManagedEngine):
         return {
             "APC_ENABLED": "1",
             "APC_DISK_ENABLED": "0",
+            # Else it keeps nothing where other programs leave less than 1 GB of memory.
+            "APC_MEMORY_RESERVE_GB": "0",
             "APC_BLOCK_SIZE": str(caching.block_size),
             "APC_NUM_BLOCKS": str(caching.blocks),
         }
@@ -92,17 +101,21 @@ class MlxVlmServer(ManagedEngine):
             for media in request.media:
                 if media.kind != "image":
                     raise Unsupported(f"no {media.kind} is sent to a server")
-                content += _text(request.prompt[end : media.span[0]])
+                content += self._part(request.prompt[end : media.span[0]])
                 content.append({"type": "image_url", "image_url": {"url": _data_url(media)}})
                 end = media.span[1]
-            content += _text(request.prompt[end:])
+            content += self._part(request.prompt[end:])
             asked.body["input"] = [{"role": "user", "content": content}]
         return asked
+
+    def _part(self, tokens: Sequence[int]) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": self.text(tokens)}] if tokens else []
 
     def tokens(self, answer: Answer) -> Tokens:
         """Of the logprobs, which come with each token."""
         made = self._origin.family.facts.processor or Processor()
-        special = made.tokenizer.special
+        words = {text.strip(): token for text, token in self._options.words}
+        special = made.tokenizer.special | words
         found = []
         for entry in answer.entries:
             word = str(entry["token"]).strip()
@@ -111,29 +124,9 @@ class MlxVlmServer(ManagedEngine):
         return found
 
 
-def _text(tokens: Sequence[int]) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": text_of(tokens)}] if tokens else []
-
-
 def _data_url(media: Any) -> str:
+    from conformance.plugins.mlx_vlm.media import draw  # noqa: PLC0415 - with it comes PIL
+
     file = io.BytesIO()
     draw(msgspec.structs.replace(media, span=(0, 0))).save(file, format="PNG")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-@hookimpl
-def conformance_engine_names() -> list[str]:
-    """Without these the library is not imported."""
-    return [MlxVlmServer.name]
-
-
-@hookimpl
-def conformance_engines() -> list[type[Engine]]:
-    """The server."""
-    return [MlxVlmServer]
-
-
-@hookimpl
-def conformance_scenarios() -> list[Scenario]:
-    """What is asked of servers."""
-    return list(SERVED_SCENARIOS)

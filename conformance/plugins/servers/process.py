@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import httpx2
+import psutil
 
 from conformance.core.errors import ModelError
+from conformance.plugins.servers.forking import Forked, Watched, host_of
 
 HOST = "127.0.0.1"
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0
 """How long a server may take until it answers."""
 _LOOK_SECONDS, _ASK_SECONDS, _END_SECONDS = 0.1, 5.0, 10.0
 _TRIES = 3
@@ -42,7 +44,7 @@ class ManagedServer:
         folder: a temporary folder for its checkpoint and its log, which goes with it.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
+    def __init__(self, process: Watched | Forked, folder: Path, port: int) -> None:
         self._process = process
         self.folder = folder
         self.url = f"http://{HOST}:{port}"
@@ -52,6 +54,14 @@ class ManagedServer:
         """The exit code of a server that has ended by itself; ``None`` while it runs."""
         return self._process.poll()
 
+    def memory(self) -> int | None:
+        """Bytes of memory of the server and all that it started; ``None`` if it has ended."""
+        try:
+            found = psutil.Process(self._process.pid).children(recursive=True)
+            return sum(process.memory_info().rss for process in found) or None
+        except psutil.Error:
+            return None
+
     def log(self) -> str:
         """All that it wrote so far."""
         with contextlib.suppress(OSError):
@@ -60,9 +70,7 @@ class ManagedServer:
 
     def stop(self) -> None:
         """End it with all that it started, and remove its folder. Again: nothing."""
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        self._process.leave()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
         if self._process.poll() is None:
@@ -78,11 +86,17 @@ def start(
     environment: Mapping[str, str],
     health: str,
     seconds: float = READY_SECONDS,
+    imported: Sequence[str] = (),
 ) -> ManagedServer:
     """A server that answers at ``health``, on the checkpoint that ``write`` puts into a folder.
 
+    Args:
+        imported: modules that a server imports; where forks are safe, one process imports them for
+            all servers, and ``command`` must be that of a module.
+
     Raises:
-        ServerError: it ended before it answered, or did not answer within ``seconds``.
+        ServerError: it ended before it answered, could not load the model, or did not answer within
+            ``seconds``.
     """
     folder = Path(tempfile.mkdtemp(prefix="conformance-server-"))
     try:
@@ -92,7 +106,8 @@ def start(
         raise
     for attempt in range(1, _TRIES + 1):
         port = free_port()
-        server = ManagedServer(_begin(folder, command(folder, port), environment), folder, port)
+        process = _begin(folder, command(folder, port), environment, imported)
+        server = ManagedServer(process, folder, port)
         try:
             _await(server, health, seconds)
         except ServerError:
@@ -115,10 +130,14 @@ def _end_process(server: ManagedServer) -> None:
 
 
 def _begin(
-    folder: Path, command: Sequence[str], environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
+    folder: Path, command: Sequence[str], environment: Mapping[str, str], imported: Sequence[str]
+) -> Watched | Forked:
+    host = host_of(imported, environment)
+    if host is not None and list(command[:2]) == [sys.executable, "-m"]:
+        with contextlib.suppress(OSError):  # it may have ended
+            return host.fork(command[2:], folder, folder / _LOG, environment)
     watchdog = Path(__file__).parent / "watchdog.py"
-    return subprocess.Popen(
+    return Watched(
         [sys.executable, "-S", "-E", str(watchdog), str(folder / _LOG), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -138,8 +157,12 @@ def _await(server: ManagedServer, health: str, seconds: float) -> None:
                 f"{last_line(server.log())}"
             )
         with contextlib.suppress(httpx2.HTTPError):
-            if httpx2.get(server.url + health, timeout=_ASK_SECONDS).status_code == httpx2.codes.OK:
+            status = httpx2.get(server.url + health, timeout=_ASK_SECONDS).status_code
+            if status == httpx2.codes.OK:
                 return
+            # What loads the model may have ended in a thread of its own.
+            if error := last_traceback(server.log()):
+                raise ServerError(f"the server answers with HTTP {status} at {health}: {error}")
         time.sleep(_LOOK_SECONDS)
     raise ServerError(
         f"the server did not answer at {server.url}{health} within {seconds:.0f} s: "
@@ -161,12 +184,17 @@ def last_line(log: str) -> str:
     return lines[-1][-_TAIL:] if lines else "its log is empty"
 
 
-def last_traceback(log: str) -> str:
-    """The last traceback of a log, shortened to its last two places and the exception."""
-    _, found, rest = log.rpartition("Traceback (most recent call last):")
-    if not found:
-        return ""
-    places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', rest)
-    error = next((line for line in rest.splitlines()[1:] if line and line[0] not in " \t"), "")
-    shown = [f"{'/'.join(Path(p).parts[-3:])}:{n} in {f}" for p, n, f in places[-2:]]
-    return f"{error.strip()[:_TAIL]} [{', '.join(shown)}]"
+def last_traceback(log: str, *, aside: tuple[str, ...] = ()) -> str:
+    """The last traceback of a log, shortened to its last two places and the exception.
+
+    Args:
+        aside: how exceptions begin that do not count.
+    """
+    found = ""
+    for rest in log.split("Traceback (most recent call last):")[1:]:
+        places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', rest)
+        error = next((line for line in rest.splitlines()[1:] if line and line[0] not in " \t"), "")
+        shown = [f"{'/'.join(Path(p).parts[-3:])}:{n} in {f}" for p, n, f in places[-2:]]
+        if not error.startswith(aside or ("\0",)):
+            found = f"{error.strip()[:_TAIL]} [{', '.join(shown)}]"
+    return found

@@ -10,6 +10,7 @@ import queue
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from conformance.core.engine import Capability, Engine, Submission
@@ -17,17 +18,26 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import Claim, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.servers import malformed
+from conformance.plugins.servers.alone import ask_alone, only_the_server
+from conformance.plugins.servers.answers import ServerFailedError, Tokens, reason_of, stopped_at
 from conformance.plugins.servers.asking import Answer, Asking, Came, Question
-from conformance.plugins.servers.claims import about_answer, about_work, same_text, waited_for
+from conformance.plugins.servers.claims import (
+    Left,
+    about_answer,
+    about_asked,
+    about_logprobs,
+    about_work,
+    no_exception,
+    waited_for,
+)
+from conformance.plugins.servers.incoming import Incoming
+from conformance.plugins.servers.looking import Look, plain, port_answers
 
-Tokens = list[tuple[int, float | None]]
-"""Those of an answer, with the logprob that the server says of each."""
 PATIENCE_SECONDS = 60.0
 """How long nothing may come while requests are open, and how long a plain request may take."""
 BUSY = "busy"
 """The request of the engine's own that is at work while others arrive."""
 _MOST_BUSY = 4000  # tokens
-_AGAIN, _LONG = 3, 64  # answers that are asked for again, whole; not of more tokens
 
 
 class ServedEngine(Engine):
@@ -40,18 +50,20 @@ class ServedEngine(Engine):
         self._requests: dict[str, Request] = {}
         self._stages: dict[str, Stage] = {}
         self._emitted: dict[str, int] = {}
-        self._found_at_work: dict[str, dict[str, int]] = {}
-        self._left: dict[str, Answer] = {}
+        self._found_at_work: dict[str, tuple[str, ...]] = {}
+        self._left: dict[str, Left] = {}
         self._answers: dict[str, Answer] = {}
-        self._waiting: list[Came] = []
-        self._claims: list[Claim] = []
         self._looked_at = 0
-        self._hung = False
+        self._own = (BUSY,) if options.busy else ()
+        self._hung = self._provoked = False
+        self._look = Look()
         self.url = self.connect()
         self._asking = Asking(self.url)
+        self._incoming = Incoming(self._asking)
         try:
             if options.busy:
                 self._begin_busy()
+            self._look.memory = self.memory()
         except BaseException:
             self._asking.close()
             raise
@@ -68,12 +80,39 @@ class ServedEngine(Engine):
     def tokens(self, answer: Answer) -> Tokens:
         """Tokens of an answer so far with their logprobs; the last may not be whole yet."""
 
+    @classmethod
+    def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
+        """See ``Engine.alone``: of what only the server knows."""
+        return ask_alone(cls, model, request, options) if only_the_server(request) else None
+
+    def whole_answer(self, request: Request, answer: Answer) -> Tokens:
+        """Tokens of an answer that has ended."""
+        found, ended = self.tokens(answer), reason_of(answer) is FinishReason.STOP
+        return self.whole(request, found)[0] if ended else found
+
+    def failed(self, what: str) -> Exception:
+        """What is raised where a server refuses a right request, with what its log says."""
+        return ServerFailedError(f"{what}{self._because()}")
+
+    @property
+    def asking(self) -> Asking:
+        """It sends requests."""
+        return self._asking
+
+    def memory(self) -> int | None:
+        """Bytes of memory that the server has; ``None`` if they are not known."""
+        return None
+
     def ended(self) -> bool:
         """Whether the server's process has ended, where that is known."""
         return False
 
     def state(self) -> str:
         """What the server's process or log says of a failure; empty if nothing is known."""
+        return ""
+
+    def complaint(self) -> str:
+        """An exception that the server's log has of right requests; empty if there is none."""
         return ""
 
     def insert(self, submissions: Sequence[Submission]) -> None:
@@ -83,22 +122,21 @@ class ServedEngine(Engine):
             name = request.request_id
             self._requests[name], self._stages[name] = request, Stage.QUEUED
             self._emitted[name] = 0
-            self._found_at_work[name] = {
-                other: self._emitted[other]
-                for other, stage in self._stages.items()
-                if stage is Stage.DECODE
-            }
+            decoding = (o for o, stage in self._stages.items() if stage is Stage.DECODE)
+            self._found_at_work[name] = (*decoding, *self._own)
             asked = request.asked
             self._asking.send(self.question(request, streamed=asked is None or asked.streamed))
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """Their clients close their connections."""
+        self._provoked = True
         for name in request_ids:
-            self._asking.leave(name)
-            self._left[name] = self._answers.get(name, Answer())
-            self._left[name].last = time.monotonic()
+            pieces = self._asking.leave(name)
+            answer = self._answers.get(name, Answer())
+            answer.last = time.monotonic()
+            self._left[name] = Left(answer, pieces)
             self._stages.pop(name, None)
-        self._drain()
+        self._incoming.drain(self._stages)
 
     def stages(self) -> Mapping[str, Stage]:
         """As a client knows them: an answer that has begun is decoded."""
@@ -110,10 +148,11 @@ class ServedEngine(Engine):
             return StepOutput()
         if not self._open():
             return StepOutput(claims=tuple(self._look_after()))
-        came = self._next()
+        came = self._incoming.next(self._stages, self.patience)
         if came is None:
             self._hung = True
-            state = self.state() or "no reason in its log"
+            port = "its port answers" if port_answers(self.url) else "nor does its port answer"
+            state = f"{self.state() or 'no reason in its log'}; {port}"
             waiting = ", ".join(sorted(self._open())[:4])
             said = f"nothing came for {self.patience:.0f} s for {waiting}"
             return StepOutput(
@@ -123,7 +162,8 @@ class ServedEngine(Engine):
 
     def probe(self, kind: str) -> ProbeResult:
         """A malformed request; see ``malformed``."""
-        return malformed.probe(self.url, kind, self._plain())
+        self._provoked = True
+        return malformed.probe(self.url, kind, plain("plain", self))
 
     @classmethod
     def probes(cls) -> tuple[str, ...]:
@@ -137,50 +177,33 @@ class ServedEngine(Engine):
     def _open(self) -> set[str]:
         return {name for name, stage in self._stages.items() if stage is not Stage.FINISHED}
 
-    def _next(self) -> Came | None:
-        if self._waiting:
-            return self._waiting.pop(0)
-        end = time.monotonic() + self.patience
-        while (left := end - time.monotonic()) > 0:
-            try:
-                came = self._asking.came.get(timeout=left)
-            except queue.Empty:
-                return None
-            if came.name in self._stages:
-                return came
-        return None
-
-    def _drain(self) -> None:
-        """Keep what came for those that are still open; after a removal nothing else counts."""
-        while True:
-            try:
-                came = self._asking.came.get_nowait()
-            except queue.Empty:
-                break
-            self._waiting.append(came)
-        self._waiting = [came for came in self._waiting if came.name in self._stages]
-
     def _output(self, came: Came) -> StepOutput:
         name, request = came.name, self._requests[came.name]
+        if self._stages[name] is Stage.FINISHED:  # what came later of a garbled answer
+            return StepOutput()
         self._answers[name] = came.answer
         if came.error:
             return self._refused(came)
+        try:
+            found = self.tokens(came.answer)
+        except (ValueError, KeyError, TypeError) as error:
+            # What came on time, and as the API has it, may be garbled even so.
+            self._asking.leave(name)
+            return self._refused(replace(came, error=f"garbled: {error}", on_its_way=True))
         processed, waited = {}, list[Claim]()
         if self._stages[name] is Stage.QUEUED:
             self._stages[name] = Stage.DECODE
             processed[name] = len(request.prompt)
-            waited = self._waited(name, (came.answer.first or came.answer.sent) - came.answer.sent)
-        found = self.tokens(came.answer)
+            waited = self._waited(name, came.answer)
         count = len(found)
         # The reason of the end may come after the last token, which is held back for it.
         found = found if came.ended else found[:-1]
-        reason = _reason(came.answer) if came.ended else None
+        reason = reason_of(came.answer) if came.ended else None
         if reason is FinishReason.STOP:
             found, reason = self.whole(request, found)
         new = found[self._emitted[name] :]
         self._emitted[name] = len(found)
-        # Of a sampled request only the tokens are known alone.
-        known = request.sampler is None
+        known = not only_the_server(request)  # alone, such have tokens and no logprobs
         events = [TokenEvent(name, token, None, said if known else None) for token, said in new]
         if came.ended:
             self._stages[name] = Stage.FINISHED
@@ -194,7 +217,7 @@ class ServedEngine(Engine):
 
     def whole(self, request: Request, found: Tokens) -> tuple[Tokens, FinishReason]:
         """Tokens of an answer that ended before its limit, with the sequence that it leaves out."""
-        return [*found, *((token, None) for token in _stopped_at(request))], FinishReason.STOP
+        return [*found, *((token, None) for token in stopped_at(request))], FinishReason.STOP
 
     def counts(self, request: Request, count: int) -> tuple[int | None, int | None]:
         """Tokens of the prompt and of the answer, where they are known."""
@@ -206,22 +229,32 @@ class ServedEngine(Engine):
             raise ServerFailedError(f"request {came.name!r}: {came.error}{self._because()}")
         self._stages[came.name] = Stage.FINISHED
         why = self._because() if came.error.startswith("HTTP") else ""
+        if came.on_its_way:
+            self._look.broken.append(came)
         said = f"{came.error}{why} for {came.name!r}"
         return StepOutput(
             claims=(Claim("the answer to a right request", said, "one", holds=False),)
         )
 
-    def _waited(self, name: str, seconds: float) -> list[Claim]:
+    def _waited(self, name: str, answer: Answer) -> list[Claim]:
         """How much of the answers at work a request waited for, if there was a slot for it."""
         found = self._found_at_work.pop(name)
-        if len(self._open()) > self._options.completion_batch_size:
+        room = len(self._open()) + len(self._own) <= self._options.completion_batch_size
+        if not room or only_the_server(self._requests[name]):  # another model has another batch
             return []
-        asked = {other: self._requests[other].max_tokens for other in found}
-        return [waited_for(self._emitted[o] - n, asked[o] - n, seconds) for o, n in found.items()]
+        claims = (waited_for(answer, other, self._most(other)) for other in found)
+        return [claim for about in claims for claim in about]
+
+    def _most(self, name: str) -> int:
+        """The tokens of an answer, if it goes on to its end."""
+        own = min(_MOST_BUSY, self.longest() - 2)
+        return own if name == BUSY else self._requests[name].max_tokens
 
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]
         yield from about_answer(request, came.answer, *self.counts(request, count))
+        yield from about_logprobs(came.answer.entries, came.answer.text.split())
+        yield from about_asked(request, came.answer, self.tokens, self._options.words)
         if self._left:
             yield from about_work(self._left, came.answer, self._requests)
             self._left = {}
@@ -236,33 +269,19 @@ class ServedEngine(Engine):
         if not ended and not self._left:
             return
         self._looked_at = len(self._answers)
+        if not self._provoked:
+            yield no_exception(self.complaint())
         self._asking.leave(BUSY)
-        came = self._asking.ask(self._plain(), self.patience)
+        came = self._asking.ask(plain("plain", self), self.patience)
         if came.error:
             raise ServerFailedError(f"a plain request afterwards: {came.error}{self._because()}")
-        short = [name for name in ended if self._requests[name].max_tokens <= _LONG]
-        for name in short[:_AGAIN]:
-            yield from self._whole_again(name)
-
-    def _whole_again(self, name: str) -> Iterator[Claim]:
-        """The same request by itself, in one piece: it must have the text that was streamed."""
-        request, answer = self._requests[name], self._answers[name]
-        asked = request.asked
-        if answer.reason is None or request.sampler or not (asked is None or asked.streamed):
-            return
-        again = self._asking.ask(self.question(request, streamed=False), self.patience)
-        yield from same_text(answer, again)
-
-    def _plain(self) -> Question:
-        """A short plain request."""
-        low, high = self.vocabulary()
-        request = Request("plain", (low, (low + high) // 2), 2)
-        return self.question(request, streamed=False)
+        pairs = [(self._requests[n], Came(n, self._answers[n], ended=True)) for n in ended]
+        yield from self._look.after(self, pairs)
 
     def _begin_busy(self) -> None:
         """Send a long request and wait for its first token; it goes on until nothing is open."""
         low, high = self.vocabulary()
-        request = Request(BUSY, (high - 1, low), min(_MOST_BUSY, self.longest() - 2))
+        request = Request(BUSY, (high - 1, low), self._most(BUSY))
         self._asking.send(self.question(request, streamed=True))
         try:
             came = self._asking.came.get(timeout=self.patience)
@@ -279,20 +298,6 @@ class ServedEngine(Engine):
     def longest(self) -> int:
         """The most tokens of a request with its answer."""
         return self._given.family.longest or _MOST_BUSY
-
-
-class ServerFailedError(RuntimeError):
-    """A server refused a right request, or broke off."""
-
-
-def _reason(answer: Answer) -> FinishReason | None:
-    """Why the answer ended, if that is one of the reasons that there are."""
-    return next((reason for reason in FinishReason if reason == answer.reason), None)
-
-
-def _stopped_at(request: Request) -> tuple[int, ...]:
-    """The stop sequence, which an answer leaves out; where there are several, none is known."""
-    return request.stop[0] if len(request.stop) == 1 else ()
 
 
 SERVED = frozenset({Capability.SERVED, Capability.STAGES, Capability.LATE_JOIN})

@@ -7,6 +7,7 @@ closes however that process ends. Arguments: the file of the server's output, th
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -31,7 +32,7 @@ def main() -> None:
             stdout=output,
             stderr=output,
             process_group=0,  # ended as a whole
-            preexec_fn=_usual,  # noqa: PLW1509 - there are no threads yet
+            preexec_fn=functools.partial(_usual, os.getpid()),  # noqa: PLW1509 - there are no threads yet
         )
     threading.Thread(target=_follow, args=(server,), daemon=True).start()
     while sys.stdin.buffer.read(1):
@@ -42,7 +43,7 @@ def main() -> None:
     os._exit(_SIGNALLED + signal.SIGKILL)
 
 
-def _usual() -> None:
+def _usual(watchdog: int) -> None:
     """In the server's process: signals as usual, and it ends with this one, on Linux."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -50,6 +51,8 @@ def _usual() -> None:
         import ctypes  # noqa: PLC0415
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != watchdog:  # it ended before that
+        os._exit(1)
 
 
 def _follow(server: subprocess.Popen[bytes]) -> None:

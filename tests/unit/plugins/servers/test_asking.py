@@ -1,5 +1,6 @@
 """Answers come whole or in pieces, and errors as one line."""
 
+import dataclasses
 import time
 
 import pytest
@@ -84,6 +85,19 @@ def test_a_client_that_leaves_gets_nothing_more_and_its_row_is_free():
             assert asking.came.empty()
         finally:
             asking.close()
+
+
+def test_an_answer_that_nobody_reads_is_generated_and_gives_nothing():
+    with Served() as server:
+        asking = Asking(server.url)
+        try:
+            asking.send(dataclasses.replace(question("a", max_tokens=5), unread=True))
+            assert asking.ask(question("b", max_tokens=50), 30).answer.reason == "length"
+            assert asking.came.empty()
+            asking.leave("a")
+        finally:
+            asking.close()
+        assert not server.rows
 
 
 def test_a_stream_that_ends_early_has_no_reason(ask):

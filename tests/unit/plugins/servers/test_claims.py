@@ -2,9 +2,16 @@
 
 import pytest
 
-from conformance.core.schedule import Request
+from conformance.core.schedule import Asked, Request
 from conformance.plugins.servers.asking import Answer, Came
-from conformance.plugins.servers.claims import about_answer, about_work, same_text, waited_for
+from conformance.plugins.servers.claims import (
+    Left,
+    about_answer,
+    about_logprobs,
+    about_work,
+    same_text,
+    waited_for,
+)
 
 REQUEST = Request("a", (1, 2, 3), 4)
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
@@ -58,28 +65,67 @@ def test_a_stream_has_the_text_of_one_piece():
         assert claim.holds is holds
 
 
-@pytest.mark.parametrize(("waited", "holds"), [(0.5, True), (1.9, True), (40.0, False)])
-def test_work_for_a_client_that_left_is_seen_by_who_waits(waited, holds):
-    left = Answer("t1 t2 t3", sent=0.0, first=1.0, last=2.0)  # half a second for each token
-    after = Answer("t1", sent=2.0, first=2.0 + waited)
-    (claim,) = about_work({"a": left}, after, {"a": Request("a", (1,), 100)})
-    assert claim.holds is holds
-
-
-def test_nothing_is_said_of_a_short_rest():
-    left = Answer("t1 t2 t3", sent=0.0, first=1.0, last=2.0)
-    after = Answer("t1", sent=2.0, first=60.0)
-    assert list(about_work({"a": left}, after, {"a": Request("a", (1,), 6)})) == []
+def left(last=2.0, long=1200):
+    """A client that left after three tokens of a long answer, and the request that it had."""
+    answer = Answer("t1 t2 t3", sent=0.0, first=1.0, last=last)
+    return {"a": Left(answer, {"a": 3, "clock": 10})}, {"a": Request("a", (1,), long)}
 
 
 @pytest.mark.parametrize(
-    ("count", "rest", "seconds", "holds"),
+    ("steps", "waited", "holds"),
     [
-        (597, 597, 4.0, False),
-        (597, 597, 0.5, True),
-        (150, 597, 4.0, True),
-        (24, 24, 4.0, True),
+        (3, 0.5, True),
+        (3, 60.0, True),  # a machine that does something else meanwhile
+        (900, 0.4, True),  # one that is so fast that half a second is most of it
+        (900, 3.0, False),
     ],
 )
-def test_who_joins_need_not_wait_for_the_end(count, rest, seconds, holds):
-    assert waited_for(count, rest, seconds).holds is holds
+def test_work_for_a_client_that_left_is_counted_by_who_decodes_beside(steps, waited, holds):
+    gone, requests = left()
+    after = Answer("t1", sent=2.0, first=2.0 + waited, at_first={"clock": 10 + steps})
+    (claim,) = about_work(gone, after, requests)
+    assert claim.holds is holds
+    assert claim.said == str(steps)
+
+
+def test_nothing_is_said_of_a_short_rest():
+    gone, requests = left(long=60)
+    after = Answer("t1", sent=2.0, first=60.0, at_first={"clock": 99})
+    assert list(about_work(gone, after, requests)) == []
+
+
+@pytest.mark.parametrize(("count", "holds"), [(3990, False), (2500, True), (4, True)])
+def test_who_joins_need_not_wait_for_the_end(count, holds):
+    after = Answer("t1", at_sending={"long": 8}, at_first={"long": 8 + count})
+    (claim,) = waited_for(after, "long", 4000)
+    assert claim.holds is holds
+
+
+def test_who_joins_a_short_answer_is_not_judged():
+    after = Answer("t1", at_sending={"long": 8}, at_first={"long": 200})
+    assert list(waited_for(after, "long", 200)) == []
+
+
+def entry(token, logprob=-1.0, *tops):
+    return {"token": token, "logprob": logprob, "top_logprobs": [{"logprob": t} for t in tops]}
+
+
+@pytest.mark.parametrize(
+    ("entries", "wrong"),
+    [
+        ([entry(" t1"), entry("t2", -1.0, -1.0, -2.0)], []),
+        ([entry("t1"), entry("t3")], ["tokens of the logprobs"]),
+        ([entry("t1"), entry("t2", -1.0, -2.0, -1.0)], ["order of the top logprobs"]),
+        ([entry(None), entry(None)], []),
+        ([entry("t1")], []),
+    ],
+)
+def test_logprobs_are_of_the_tokens_that_came(entries, wrong):
+    assert [c.what for c in about_logprobs(entries, ["t1", "t2"]) if not c.holds] == wrong
+
+
+def test_usage_that_was_not_asked_for_may_be_missing():
+    options = Request("a", (1, 2, 3), 4, asked=Asked(fields={"stream_options": {}}))
+    assert said({}, request=options) == []
+    whole = Request("a", (1, 2, 3), 4, asked=Asked(streamed=False, fields={"stream_options": {}}))
+    assert said({}, request=whole) == ["usage"]

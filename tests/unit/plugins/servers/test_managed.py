@@ -8,13 +8,17 @@ import pytest
 from conformance.core.engine_options import EngineOptions, KvQuant, PrefixCaching
 from conformance.core.errors import Unsupported
 from conformance.core.family import Checkpoint, Facts, Family
+from conformance.core.faults import Hits
 from conformance.core.origin import Origin
 from conformance.core.schedule import Asked, Media, Request
 from conformance.core.token_choice import Sampler
 from conformance.plugins.servers.asking import Answer
+from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.mlx_lm_server import MlxLmServer
 from conformance.plugins.servers.mlx_vlm_server import MlxVlmServer
 
+# Of a package Python runs another module, which nobody has imported.
+PACKAGES = {"mlx_vlm.server"}
 FAMILY = Family("small", Facts(), {"vocab_size": 32})
 
 
@@ -24,8 +28,38 @@ def engine(kind, options=None, family=FAMILY):
     made._options = options or EngineOptions()
     made._given = Origin(None, family, "float32", 0, lambda folder: None)
     made._server = SimpleNamespace(folder=Path("/served"), log=lambda: "", code=None)
-    made._log_at = 0
+    made._log_at, made._planted = 0, ()
     return made
+
+
+def test_a_server_with_a_fault_in_it_is_another_one():
+    right, wrong = engine(MlxLmServer), engine(MlxLmServer)
+    wrong._planted = (("module:fault", Hits()),)
+    assert right._key != wrong._key
+
+
+def test_an_exception_of_a_right_request_is_a_complaint():
+    made = engine(MlxLmServer)
+    trace = 'Traceback (most recent call last):\n  File "/a/server.py", line 3, in f\n{}\n'
+    for error, found in (("KeyError: 'x'", True), ("BrokenPipeError: [Errno 32]", False)):
+        text = trace.format(error)
+        made._server = SimpleNamespace(log=lambda text=text: text, code=None)
+        assert bool(made.complaint()) is found
+
+
+def test_fields_that_few_clients_send_are_sent_as_they_are():
+    request = Request("a", (5,), 3, asked=Asked(fields={"stream_options": {}, "top_logprobs": 2}))
+    body = engine(MlxLmServer).question(request, streamed=True).body
+    assert (body["stream_options"], body["top_logprobs"]) == ({}, 2)
+
+
+def test_the_logprobs_of_a_text_are_a_number_where_the_server_takes_one():
+    text, chat = (Request("a", (5,), 3, asked=Asked(chat=chat)) for chat in (False, True))
+    assert engine(MlxLmServer).question(text, streamed=False).body["logprobs"] is True
+    assert ManagedEngine.completion_logprobs == 1
+    assert ManagedEngine.completion_logprobs is not True
+    assert engine(MlxVlmServer).question(text, streamed=False).body["logprobs"] == 1
+    assert engine(MlxVlmServer).question(chat, streamed=False).body["logprobs"] is True
 
 
 def test_the_options_are_the_servers_own():
@@ -42,9 +76,17 @@ def test_the_options_are_the_servers_own():
 
 def test_prefixes_are_kept_only_where_the_options_say_so():
     on, off = EngineOptions(prefix_caching=PrefixCaching()), EngineOptions()
-    assert engine(MlxLmServer, on).flags()[-1] == "10"
-    assert engine(MlxVlmServer, on).environment()["APC_ENABLED"] == "1"
+    assert engine(MlxLmServer, on).flags()[-1] == str(PrefixCaching().snapshots)
+    kept = engine(MlxVlmServer, on).environment()
+    # How much memory other programs have must not decide it.
+    assert (kept["APC_ENABLED"], kept["APC_MEMORY_RESERVE_GB"]) == ("1", "0")
     assert engine(MlxVlmServer, off).environment() == {"APC_ENABLED": "0"}
+
+
+@pytest.mark.parametrize("kind", [MlxLmServer, MlxVlmServer])
+def test_what_is_imported_ahead_is_not_the_module_that_is_run(kind):
+    assert kind.imported
+    assert not {kind.module(), f"{kind.module()}.__main__"} & set(kind.imported) - PACKAGES
 
 
 def test_a_request_is_its_words():
@@ -74,6 +116,9 @@ def test_tokens_are_the_words_of_an_answer_or_those_of_its_logprobs():
     answer = Answer("t5 t6", entries=[{"token": " t5", "logprob": -1.0}])
     assert engine(MlxLmServer).tokens(answer) == [(5, None), (6, None)]
     assert engine(MlxVlmServer).tokens(answer) == [(5, -1.0)]
+    line = Answer(entries=[{"token": "<7..>\n", "logprob": -1.0}])
+    words = EngineOptions(words=(("<7..>\n", 7),))
+    assert engine(MlxVlmServer, words).tokens(line) == [(7, -1.0)]
 
 
 def test_a_real_checkpoint_is_not_served_here():

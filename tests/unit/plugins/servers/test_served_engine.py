@@ -1,13 +1,15 @@
 """Each thing that a server can do wrong is found; a right server is exact in every scenario."""
 
+import psutil
 import pytest
 from miniatures import served
 from miniatures.served import Served
 
 from conformance.core import named_server
+from conformance.core.errors import Unsupported
 from conformance.core.phases import Phases
 from conformance.core.verdict import Verdict
-from conformance.plugins.servers.http import HttpEngine, HttpLibrary, conformance_families
+from conformance.plugins.servers.http import HttpEngine, HttpLibrary, served_family
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios.served import SERVED_SCENARIOS
@@ -27,7 +29,7 @@ def outcome(kind, name, *schedules, most=None):
     """What comes of a scenario, or of some of its schedules, on a server of that kind."""
     with kind() as server:
         named_server.use(server.url, most=most)
-        (family,) = conformance_families()
+        family = served_family()
         subject = Subject.load(HttpLibrary(), family, dtype="float32", seed=0, phases=Phases())
         scenario = SCENARIOS[name]
         made = scenario.make(brief_for(subject, HttpEngine, 0))
@@ -37,9 +39,37 @@ def outcome(kind, name, *schedules, most=None):
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_a_right_server_is_exact(name):
+def test_a_right_server_is_exact(name, monkeypatch):
+    monkeypatch.setattr(HttpEngine, "patience", 60.0)
     found = outcome(Served, name)
     assert found.verdict is Verdict.EXACT, found.findings
+
+
+class OneModel(Served):
+    models = ("small",)
+
+
+class NoSchemas(Served):
+    def bound(self, row):
+        return False
+
+
+class RefusesSchemas(Served):
+    def check(self, body):
+        return (400, "no schemas here") if "response_format" in body else super().check(body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "reason"),
+    [
+        (OneModel, "served_models", "names no model beside small"),
+        (NoSchemas, "served_schemas", "response_format is ignored: 'w"),
+        (RefusesSchemas, "served_schemas", "response_format is refused: HTTP 400"),
+    ],
+)
+def test_what_a_server_does_not_offer_is_unsupported(kind, name, reason):
+    with pytest.raises(Unsupported, match=reason):
+        outcome(kind, name)
 
 
 # Where each is found, and as what.
@@ -47,8 +77,8 @@ FOUND = {
     served.DropsLastToken: (("served_together", "ragged"), "the text of a stream|logprobs|number"),
     served.TextOfAnother: (("served_together", "ragged"), "output token"),
     served.RepeatsPiece: (("served_together", "ragged"), "output token|number of tokens"),
-    served.NoticesNobodyLeft: (("served_leaves", "only_slot"), "for a client that had left"),
-    served.KeepsSlot: (("served_leaves", "only_slot"), "an answer to each request"),
+    served.NoticesNobodyLeft: (("served_leaves", "last_slot"), "for a client that had left"),
+    served.KeepsSlot: (("served_leaves", "last_slot"), "an answer to each request"),
     served.CountsOneTooMany: (("served_alone",), "usage.completion_tokens"),
     served.TotalIsWrong: (("served_alone",), "usage.total_tokens"),
     served.CountsNothing: (("served_alone",), "usage"),
@@ -68,8 +98,17 @@ FOUND = {
     served.Garbles: (("served_alone",), "not an answer of the API"),
     served.CutsStreams: (("served_together", "ragged"), "finish"),
     served.SaysHtml: (("served_alone",), "the answer to a right request"),
+    served.ConstrainsOthers: (("served_schemas", "in_one_batch"), "output token"),
+    served.KeepsConstraint: (("served_schemas", "in_turn"), "output token"),
+    served.LosesConstraint: (("served_schemas", "in_one_batch"), "an answer to a JSON schema"),
+    served.KeepsModel: (("served_models",), "other tokens of the other model"),
+    served.LoadsNothing: (("served_models", "while_one_answers"), "output token"),
+    served.KeepsSystem: (("served_systems",), "answers that differ"),
+    served.KeepsMemory: (("served_flood",), "memory that the server kept"),
+    served.SaysInFlight: (("served_alone",), "requests in flight"),
+    served.LosesSlots: (("served_flood",), "half of the slots at work again"),
 }
-SLOTS = {served.NoticesNobodyLeft, served.KeepsSlot, served.LosesWhoWaits}
+SLOTS = {served.NoticesNobodyLeft: 2, served.KeepsSlot: 2, served.LosesWhoWaits: 1}
 
 
 def test_each_wrong_server_is_tried():
@@ -79,12 +118,11 @@ def test_each_wrong_server_is_tried():
 @pytest.mark.parametrize("kind", served.WRONG, ids=lambda kind: kind.__name__)
 def test_a_wrong_server_is_found(kind, monkeypatch):
     if kind in SLOTS:
-        monkeypatch.setattr(kind, "slots", 1)
-        monkeypatch.setattr(kind, "tick", 0.004)  # what nobody waits for must take a while
-    if kind is served.StarvesWhoJoins:
-        monkeypatch.setattr(kind, "tick", 0.004)
+        monkeypatch.setattr(kind, "slots", SLOTS[kind])
     if kind in {served.NoticesNobodyLeft, served.StarvesWhoJoins}:
         monkeypatch.setattr(HttpEngine, "patience", 30.0)
+    if kind is served.KeepsMemory:
+        monkeypatch.setattr(HttpEngine, "memory", lambda _: psutil.Process().memory_info().rss)
     (name, *schedules), what = FOUND[kind]
     found = outcome(kind, name, *schedules)
     assert not found.verdict.good

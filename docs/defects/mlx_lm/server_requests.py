@@ -7,6 +7,9 @@
   token that was generated.
 - ``"stream_options": {}``: server.py:1684 takes "include_usage" for granted; the stream ends
   without its last piece.
+- ``"logprobs": 1`` of a text to complete: server.py:1394 wants true or false; HTTP 400.
+- a body that is no UTF-8: server.py:1275; the connection is closed without an answer.
+- a number as content: server.py:238 leaves it as it is; it is accepted.
 
 Each is asked of a server of its own. Exit code 1 while any of them is wrong.
 """
@@ -25,9 +28,6 @@ from pathlib import Path
 import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models import llama
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
 
 CONFIG = {
     "model_type": "llama",
@@ -47,9 +47,10 @@ def write(folder):
     mx.save_safetensors(f"{folder}/model.safetensors", dict(tree_flatten(model.parameters())))
     (folder / "config.json").write_text(json.dumps(CONFIG))
     words = {f"t{i}": i for i in range(64)} | {"</s>": 64}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="t0"))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.save(f"{folder}/tokenizer.json")
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "t0"}
+    splitter = {"type": "WhitespaceSplit"}
+    tokenizer = {"version": "1.0", "added_tokens": [], "pre_tokenizer": splitter, "model": model}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     template = "{%- for m in messages -%}{{ m.content }}{%- endfor -%}"
     kind = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>"}
     (folder / "tokenizer_config.json").write_text(json.dumps({**kind, "chat_template": template}))
@@ -81,7 +82,7 @@ class Server:
         self.process.wait()
 
     def ask(self, body, path="chat/completions"):
-        data = json.dumps(body).encode()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
         try:
             request = urllib.request.Request(f"{self.url}/v1/{path}", data)
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -110,11 +111,29 @@ def cuts_stream(server):
     return "[DONE]" not in text, f"the stream ends with {text[-40:]!r}"
 
 
+def refuses_numbers(server):
+    body = {"prompt": "t5 t9 t33", "max_tokens": 2, "temperature": 0, "logprobs": 1}
+    status, text = server.ask(body, "completions")
+    return status != 200, f"HTTP {status} {text[:60]}"
+
+
+def is_not_refused(body):
+    def shown(server):
+        status, text = server.ask(body)
+        return status not in range(400, 500), f"HTTP {status} {text[:60]}"
+
+    return shown
+
+
+NUMBER = {**CHAT, "messages": [{"role": "user", "content": 5}]}
 DEFECTS = {
     "a number as stop": lambda s: serves_nobody_after(s, {**CHAT, "stop": 5}, "chat/completions"),
     "an empty text": lambda s: serves_nobody_after(s, {"prompt": ""}, "completions"),
     "top_logprobs": shows_other_tokens,
     "empty stream_options": cuts_stream,
+    "logprobs of a text": refuses_numbers,
+    "no UTF-8": is_not_refused(b'{"model": "\xff\xfe"}'),
+    "a number as content": is_not_refused(NUMBER),
 }
 
 

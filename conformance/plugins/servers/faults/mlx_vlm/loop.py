@@ -1,0 +1,119 @@
+"""Defects of the generation loop: who is taken up, who is left behind, whose image is seen."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from mlx_vlm import apc
+from mlx_vlm.generate import ar
+from mlx_vlm.server import generation
+
+from conformance.backend.shared_faults import differs
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, together, wrap
+from conformance.plugins.servers.planting import served_fault
+
+_fault = partial(
+    served_fault,
+    engine="mlx_vlm_server",
+    fault_class="server loop",
+    source="issue trackers: loops of several servers",
+)
+
+
+@_fault("S13.disconnect-not-noticed", kills=("served_leaves/last_slot",))
+def disconnect_not_noticed(hits: Hits) -> Patch:
+    """A client that leaves is answered to the end: nobody cancels its request."""
+
+    def cancel(_: Right, __: Any, ___: int) -> None:
+        hits.hit()
+
+    return wrap(generation.ResponseGenerator, "_cancel", cancel)
+
+
+@_fault("S14.slot-not-freed", kills=("served_leaves/last_slot",))
+def slot_not_freed(hits: Hits) -> Patch:
+    """A cancelled row goes on in the batch, and its slot is free only at its own end."""
+
+    def remove(_: Right, __: Any, ___: Any) -> bool:
+        hits.hit()
+        return False
+
+    return wrap(ar.BatchGenerator, "remove", remove)
+
+
+@_fault("S15.joined-row-starved", kills=("served_joins",))
+def joined_row_starved(hits: Hits) -> Patch:
+    """Who comes while others are answered waits until all of them have ended."""
+
+    def collect(right: Right, self: Any, *, active: bool, **options: Any) -> Any:
+        if active:
+            hits.hit_if(not self.requests.empty())
+            return [], False
+        return right(self, active=active, **options)
+
+    return wrap(generation.ResponseGenerator, "_collect_pending_requests", collect)
+
+
+@_fault("S21.image-breaks-off-the-others", kills=("served_media",))
+def image_breaks_off_the_others(hits: Hits) -> Patch:
+    """An exception while an image is looked at ends the answers of all others."""
+
+    def embed(right: Right, self: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        if inputs.get("pixel_values") is not None:
+            hits.hit()
+            raise ValueError("no such image")
+        return right(self, inputs, *args, **options)
+
+    return wrap(generation.ResponseGenerator, "_gpu_embed", embed)
+
+
+@_fault("F8.prefix-kept-without-the-image", kills=("served_image_prefixes",))
+def prefix_kept_without_the_image(hits: Hits) -> Patch:
+    """What is kept of a prompt is found by its tokens alone: a new image gets an old one's."""
+
+    def semantic(right: Right, **options: Any) -> int:
+        return int(right(**{**options, "image_hash": 0, "media": None}))
+
+    def media(right: Right, *args: Any) -> bool:
+        hits.hit_if(right(*args))
+        return False
+
+    return together(
+        wrap(apc, "semantic_extra_hash", semantic),
+        wrap(apc, "prefix_contains_media_tokens", media),
+    )
+
+
+@_fault("S22.image-of-the-request-before", kills=("served_media",))
+def image_of_the_request_before(hits: Hits) -> Patch:
+    """A request with an image gets the image of the one before, where its layout is the same."""
+    last: dict[Any, Any] = {}
+
+    def embed(right: Right, self: Any, inputs: Any, images: Any = None, **options: Any) -> Any:
+        pixels = inputs.get("pixel_values")
+        if pixels is not None:
+            before = last.get(pixels.shape, pixels)
+            hits.hit_if(differs(before, pixels))
+            inputs = {**inputs, "pixel_values": before}
+            last[pixels.shape] = pixels
+        return right(self, inputs, images, **options)
+
+    return wrap(generation.ResponseGenerator, "_gpu_embed", embed)
+
+
+@_fault("S23.row-ends-with-its-neighbour", kills=("served_ends",))
+def row_ends_with_its_neighbour(hits: Hits) -> Patch:
+    """An answer that ends takes the next row of the batch with it."""
+
+    def step(responses: Any, batch: Any) -> Any:
+        ended = [r for r in responses if r.finish_reason is not None]
+        others = [r for r in responses if r.finish_reason is None]
+        if ended and others:
+            hits.hit()
+            others[0].finish_reason = "length"
+            batch.filter([i for i, uid in enumerate(batch.uids) if uid != others[0].uid])
+        return responses
+
+    return after(ar.GenerationBatch, "next", step)

@@ -1,0 +1,58 @@
+"""Fields of a request's body: messages, a schema for the answer, a tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from conformance.core.schedule import Request
+
+_VALUES = (1, 2)
+_SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"enum": list(_VALUES)}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+TOOL_NAME = "look"
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": TOOL_NAME,
+        "description": "looks",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
+
+
+def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dict[str, Any]]:
+    """The prompt as messages: that of the system first, if there is one."""
+    system = request.asked.system if request.asked is not None else 0
+    if not system:
+        return [{"role": "user", "content": text(request.prompt)}]
+    # Templates need not put a blank between messages.
+    return [
+        {"role": "system", "content": text(request.prompt[:system]) + " "},
+        {"role": "user", "content": text(request.prompt[system:])},
+    ]
+
+
+def further(request: Request) -> dict[str, Any]:
+    """What is asked for beside tokens, and fields that are given as they are."""
+    asked = request.asked
+    found = dict(asked.fields) if asked is not None else {}
+    if asked is not None and asked.schema:
+        schema = {"name": "small", "schema": _SCHEMA, "strict": True}
+        found["response_format"] = {"type": "json_schema", "json_schema": schema}
+    if asked is not None and asked.tools:
+        found["tools"] = [_TOOL]
+    return found
+
+
+def fits_schema(text: str) -> bool:
+    """Whether an answer is what the schema asks for."""
+    try:
+        return json.loads(text) in [{"a": value} for value in _VALUES]
+    except ValueError:
+        return False

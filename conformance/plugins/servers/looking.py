@@ -1,0 +1,88 @@
+"""A look at a server once nothing is asked any more: does it answer, what does it still hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import httpx2
+
+from conformance.core.schedule import Request
+from conformance.core.trace import Claim
+from conformance.plugins.servers.asked_server import AskedServer
+from conformance.plugins.servers.asking import Came, Question
+from conformance.plugins.servers.claims import asked_again, memory_kept, same_text, still_open
+
+_AGAIN, _LONG = 3, 64  # answers that are asked for again, whole; not of more tokens
+_MANY = 100  # requests after which memory is looked at
+_SETTLE_SECONDS, _LOOK_SECONDS, _ASK_SECONDS = 5.0, 0.1, 5.0
+
+
+class Look:
+    """What of a server is compared with how it was before.
+
+    Attributes:
+        broken: answers that broke off on their way.
+        memory: bytes that the server had when the first request was sent, where that is known.
+    """
+
+    def __init__(self) -> None:
+        self.broken: list[Came] = []
+        self.memory: int | None = None
+
+    def after(self, engine: AskedServer, ended: Sequence[tuple[Request, Came]]) -> Iterator[Claim]:
+        """Claims about the server after these answers; nothing else is asked meanwhile."""
+        short = [pair for pair in ended if pair[0].max_tokens <= _LONG]
+        for request, came in short[:_AGAIN]:
+            yield from _whole_again(engine, request, came)
+        requests = {request.request_id: request for request, _ in ended}
+        for came in self.broken[:_AGAIN]:
+            request = requests[came.name]
+            again = engine.asking.ask(engine.question(request, streamed=False), engine.patience)
+            yield asked_again(came, again)
+        self.broken = []
+        yield still_open(_settled(engine))
+        if len(ended) >= _MANY and self.memory is not None:
+            yield from memory_kept(self.memory, engine.memory())
+
+
+def _whole_again(engine: AskedServer, request: Request, came: Came) -> Iterator[Claim]:
+    """The same request by itself, in one piece: it must have the text that was streamed."""
+    asked = request.asked
+    streamed = asked is None or asked.streamed
+    if came.answer.reason is None or request.sampler or not streamed:
+        return
+    question = engine.question(request, streamed=False)
+    yield from same_text(came.answer, engine.asking.ask(question, engine.patience))
+
+
+def _settled(engine: AskedServer) -> int:
+    """Requests that the server says are open, once it has had time to notice that none is."""
+    end = time.monotonic() + _SETTLE_SECONDS
+    while (count := _reported(engine.url)) and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+    return count
+
+
+def _reported(url: str) -> int:
+    """Requests in flight by the server's own metrics; 0 if it has none that are known."""
+    try:
+        summary = httpx2.get(f"{url}/metrics", timeout=_ASK_SECONDS).json()["summary"]
+        return int(summary["in_flight"])
+    except (httpx2.HTTPError, ValueError, TypeError, KeyError, IndexError):
+        return 0
+
+
+def port_answers(url: str) -> bool:
+    """Whether anything answers there."""
+    try:
+        httpx2.get(f"{url}/v1/models", timeout=_ASK_SECONDS)
+    except httpx2.HTTPError:
+        return False
+    return True
+
+
+def plain(name: str, engine: AskedServer) -> Question:
+    """A short plain request."""
+    low, high = engine.vocabulary()
+    return engine.question(Request(name, (low, (low + high) // 2), 2), streamed=False)

@@ -1,0 +1,163 @@
+"""Repairs of known defects of ``mlx_lm.server``."""
+
+from __future__ import annotations
+
+import json
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+from mlx_lm import server
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
+from conformance.core.mends import Mend
+from conformance.plugins.servers.planting import served_mend
+
+_QUEUE = 1024  # connections that wait to be accepted
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _refused(self: Any, reason: str) -> None:
+    self._set_completion_headers(400)
+    self.end_headers()
+    self.wfile.write(json.dumps({"error": reason}).encode())
+
+
+@served_mend("server-stop-of-no-text")
+def stops_are_texts(hits: Hits) -> Patch:
+    """A stop sequence that is no text is refused."""
+
+    def check(self: Any) -> None:
+        stop = self.body.get("stop")
+        found = stop if isinstance(stop, list) else [stop or ""]
+        wrong = not all(map(_text, found))
+        hits.hit_if(wrong)
+        if wrong:
+            raise ValueError("stop must be a text or a list of texts")
+
+    return before(server.APIHandler, "validate_model_parameters", check)
+
+
+@served_mend("server-empty-prompt")
+def prompts_have_tokens(hits: Hits) -> Patch:
+    """A prompt without any token is refused; the loop hands the exception to who asked."""
+
+    def tokenized(found: Any, *_: Any) -> Any:
+        hits.hit_if(not found[0])
+        if not found[0]:
+            raise ValueError("the prompt has no tokens")
+        return found
+
+    return after(server.ResponseGenerator, "_tokenize", tokenized)
+
+
+@served_mend("server-top-logprobs")
+def logprobs_are_of_the_generated_token(hits: Hits) -> Patch:
+    """An entry is of the token that was generated; those beside it are sorted."""
+
+    def made(response: Any, *_: Any, **options: Any) -> Any:
+        tops = options.get("top_tokens")
+        if tops:
+            hits.hit()
+            said = zip(options["tokens"], options["token_logprobs"], tops, strict=True)
+            response["choices"][0]["logprobs"] = {
+                "content": [_entry(token, logprob, top) for token, logprob, top in said]
+            }
+        return response
+
+    return after(server.APIHandler, "generate_response", made)
+
+
+def _entry(token: int, logprob: float, top: Any) -> dict[str, Any]:
+    names = {entry["id"]: entry["token"] for entry in top}
+    named = {"token": names[token]} if token in names else {}
+    ordered = sorted(top, key=lambda entry: -entry["logprob"])
+    return {"id": token, "logprob": logprob, **named, "top_logprobs": ordered}
+
+
+@served_mend("server-completion-logprobs")
+def logprobs_of_a_text_are_a_number(hits: Hits) -> Patch:
+    """Of a text to complete, logprobs may be a number; any but 0 asks for them."""
+
+    def check(self: Any) -> None:
+        number = isinstance(self.logprobs, int) and not isinstance(self.logprobs, bool)
+        if number and self.path.endswith("/v1/completions"):
+            hits.hit()
+            self.logprobs = self.logprobs > 0
+
+    return before(server.APIHandler, "validate_model_parameters", check)
+
+
+@served_mend("server-stream-options")
+def usage_is_left_out_where_it_is_not_asked_for(hits: Hits) -> Patch:
+    """The options of a stream need not say whether usage is wanted."""
+
+    def complete(self: Any, *_: Any) -> None:
+        if self.stream_options is not None and "include_usage" not in self.stream_options:
+            hits.hit()
+            self.stream_options = {**self.stream_options, "include_usage": False}
+
+    return before(server.APIHandler, "handle_completion", complete)
+
+
+@served_mend("server-no-utf8")
+def bodies_that_are_no_text_are_refused(hits: Hits) -> Patch:
+    """A body that is no UTF-8 is answered with a status of 400."""
+
+    def post(right: Right, self: Any) -> None:
+        try:
+            right(self)
+        except UnicodeDecodeError as error:
+            hits.hit()
+            _refused(self, f"the request is no UTF-8: {error}")
+
+    return wrap(server.APIHandler, "do_POST", post)
+
+
+@served_mend("server-content-of-no-text")
+def contents_are_texts(hits: Hits) -> Patch:
+    """A message whose content is neither a text nor a list is refused."""
+
+    def check(messages: Any, **_: Any) -> None:
+        contents = [message.get("content") for message in messages]
+        wrong = [found for found in contents if not isinstance(found, str | list | None)]
+        hits.hit_if(wrong)
+        if wrong:
+            raise ValueError(f"content must be a text or a list, not {type(wrong[0]).__name__}")
+
+    return before(server, "process_message_content", check)
+
+
+@served_mend("server-adapter-of-default-model")
+def adapters_of_requests_come_first(hits: Hits) -> Patch:
+    """A request's own adapter is put on the default model, too."""
+
+    def load(right: Right, self: Any, path: str, adapter: Any = None, *args: Any) -> Any:
+        if adapter is not None and path in self._adapter_map:
+            hits.hit()
+            path = self._model_map.get(path, path)
+        return right(self, path, adapter, *args)
+
+    return wrap(server.ModelProvider, "load", load)
+
+
+@served_mend("server-backlog")
+def connections_wait_to_be_accepted(hits: Hits) -> Patch:
+    """Many connections may come at once; they wait to be accepted."""
+
+    def activate(self: Any) -> None:
+        self.request_queue_size = _QUEUE
+
+    def accepted(*_: Any) -> None:
+        hits.hit()
+
+    return together(
+        before(ThreadingHTTPServer, "server_activate", activate),
+        before(ThreadingHTTPServer, "process_request", accepted),
+    )
+
+
+MENDS = tuple(value for value in tuple(globals().values()) if isinstance(value, Mend))

@@ -1,0 +1,243 @@
+"""Repairs of known defects of ``mlx_vlm.server``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from fastapi import HTTPException
+from mlx_vlm.generate import ar
+from mlx_vlm.models.llava.processing_llava import LlavaProcessor
+from mlx_vlm.server import generation, openai, request_normalization
+from mlx_vlm.utils import get_model_path
+from starlette.requests import Request
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
+from conformance.core.mends import Mend
+from conformance.plugins.servers.planting import served_mend
+
+_REFUSED = 400
+
+
+def _checked(problem: Callable[[dict[str, Any]], str], hits: Hits) -> Patch:
+    """A request whose body has a problem is refused before anything is done."""
+
+    async def body(right: Right, self: Any) -> Any:
+        found = await right(self)
+        wrong = problem(found) if isinstance(found, dict) else ""
+        hits.hit_if(wrong)
+        if wrong:
+            raise HTTPException(status_code=_REFUSED, detail=wrong)
+        return found
+
+    return wrap(Request, "json", body)
+
+
+@served_mend("server-numbers-out-of-range")
+def numbers_are_in_range(hits: Hits) -> Patch:
+    """A count below 1, a temperature below 0 and a share above 1 are refused."""
+    ranges = {"max_tokens": (1, None), "temperature": (0, None), "top_p": (0, 1)}
+
+    def problem(body: dict[str, Any]) -> str:
+        for name, (low, high) in ranges.items():
+            value = body.get(name)
+            if not isinstance(value, int | float):
+                continue
+            if value < low or (high is not None and value > high):
+                return f"{name} is out of range: {value}"
+        return ""
+
+    return _checked(problem, hits)
+
+
+@served_mend("server-stream-of-no-truth-value")
+def stream_is_a_truth_value(hits: Hits) -> Patch:
+    """What says whether an answer is streamed must be true or false."""
+    problem = "stream must be true or false"
+    return _checked(lambda b: "" if isinstance(b.get("stream", False), bool) else problem, hits)
+
+
+@served_mend("server-bias-of-no-number")
+def biases_are_numbers(hits: Hits) -> Patch:
+    """A bias that is no number is refused."""
+
+    def problem(body: dict[str, Any]) -> str:
+        biases = (body.get("logit_bias") or {}).values()
+        wrong = [found for found in biases if not isinstance(found, int | float)]
+        return f"logit_bias must be numbers, not {wrong[0]!r}" if wrong else ""
+
+    return _checked(problem, hits)
+
+
+@served_mend("server-unknown-model-unloads")
+def unknown_models_are_refused_first(hits: Hits) -> Patch:
+    """A model that is not there is refused before the one that is loaded is let go."""
+
+    def problem(body: dict[str, Any]) -> str:
+        name = str(body.get("model", ""))
+        if Path(name).exists():
+            return ""
+        try:
+            get_model_path(name)
+        except Exception as error:  # noqa: BLE001 - whatever the hub's client raises
+            return f"there is no model {name!r}: {error}"
+        return ""
+
+    return _checked(problem, hits)
+
+
+@served_mend("server-unreadable-image")
+def unreadable_images_are_refused(hits: Hits) -> Patch:
+    """An image that cannot be read is the client's mistake, as a prompt that is too long is."""
+
+    def read(right: Right, *args: Any, **options: Any) -> Any:
+        try:
+            return right(*args, **options)
+        except ValueError as error:
+            hits.hit()
+            raise generation.PromptTooLongError(str(error)) from error
+
+    return wrap(generation.ResponseGenerator, "_preprocess_request", read)
+
+
+@served_mend("server-sampler-of-the-first")
+def rows_have_their_own_samplers(hits: Hits) -> Patch:
+    """Each row of a batch is sampled as its own request asks."""
+    samplers: dict[int, Any] = {}
+    asked: list[Any] = []
+    uids: list[int] = []
+
+    def note(self: Any, args: Any, *_: Any) -> None:
+        # The server makes these right before it inserts the request.
+        asked[:] = [self._make_sampler(args) or (lambda row: mx.argmax(row, axis=-1))]
+
+    def inserted(found: Any, *_: Any, **__: Any) -> Any:
+        samplers.update(dict.fromkeys(found, asked[0]))
+        return found
+
+    def rows(batch: Any, *_: Any, **__: Any) -> None:
+        uids[:] = batch.uids
+
+    def sample(right: Right, first: Any, logprobs: Any, *, row_ids: Any, positions: Any) -> Any:
+        own = [samplers.get(uid, first) for uid in uids]
+        hits.hit_if(any(sampler is not first for sampler in own))
+        each = [
+            right(own[i], logprobs[i : i + 1], row_ids=row_ids[i : i + 1], positions=[position])
+            for i, position in enumerate(positions)
+        ]
+        return mx.concatenate(each)
+
+    return together(
+        before(generation.ResponseGenerator, "_make_logits_processors", note),
+        after(ar.BatchGenerator, "insert", inserted),
+        before(ar.GenerationBatch, "_step", rows),
+        before(ar.PromptProcessingBatch, "generate", rows),
+        wrap(ar, "_sample_with_positions", sample),
+    )
+
+
+@served_mend("server-stop-ignored")
+def answers_stop(hits: Hits) -> Patch:
+    """An answer ends before a stop sequence of its request; one that is no text is refused."""
+
+    def problem(body: dict[str, Any]) -> str:
+        stop = body.get("stop")
+        words = stop if isinstance(stop, list) else [stop] if stop is not None else []
+        texts = all(isinstance(word, str) for word in words)
+        return "" if texts else "stop must be a text or a list of texts"
+
+    def kept(args: Any, request: Any, *_: Any, **__: Any) -> Any:
+        stop = getattr(request, "stop", None) or ()
+        args.stop_words = [stop] if isinstance(stop, str) else list(stop)
+        return args
+
+    def generate(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        context, tokens = right(self, *args, **options)
+        words = getattr(options.get("args"), "stop_words", ())
+        stops = [self.tokenizer.encode(word, add_special_tokens=False) for word in words]
+        hits.hit_if(stops)
+        return context, _Stopping(tokens, _until(tokens, stops)) if stops else tokens
+
+    return together(
+        _checked(problem, hits),
+        after(request_normalization, "_build_gen_args", kept),
+        wrap(generation.ResponseGenerator, "generate", generate),
+    )
+
+
+@served_mend("server-usage-without-markers")
+def usage_has_all_tokens(hits: Hits) -> Patch:
+    """No token of an answer is left out of its usage."""
+
+    def counted(right: Right, *args: Any, **options: Any) -> int:
+        hits.hit_if(right(*args, **options))
+        return 0
+
+    return wrap(openai, "_count_thinking_tag_tokens", counted)
+
+
+@served_mend("server-llava-padding")
+def options_of_texts_are_for_texts(hits: Hits) -> Patch:
+    """The image processor does not get how texts are padded; the server's prompts come singly."""
+
+    def call(right: Right, self: Any, images: Any = None, text: Any = None, **options: Any) -> Any:
+        hits.hit_if(images is not None and "padding" in options)
+        if images is not None:
+            options = {name: value for name, value in options.items() if name != "padding"}
+        return right(self, images, text, **options)
+
+    return wrap(LlavaProcessor, "__call__", call)
+
+
+@served_mend("server-late-cancellation")
+def uids_go_on(hits: Hits) -> Patch:
+    """The uids of a new generator go on from those of the one before."""
+    last: list[Any] = []
+
+    def made(_: Any, batch: Any, *__: Any, **___: Any) -> None:
+        if last:
+            hits.hit()
+            batch.uid_count = last[-1].uid_count
+        last[:] = [batch]
+
+    return after(ar.BatchGenerator, "__init__", made)
+
+
+class _Stopping:
+    """The tokens of an answer before a stop sequence; closed as the library's are."""
+
+    def __init__(self, own: Any, tokens: Iterator[Any]) -> None:
+        self._own, self._tokens = own, tokens
+
+    def __iter__(self) -> _Stopping:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._tokens)
+
+    def close(self) -> None:
+        self._own.close()
+
+
+def _until(tokens: Any, stops: list[list[int]]) -> Iterator[Any]:
+    """The tokens before any of these sequences; what may be the begin of one is held back."""
+    held: list[Any] = []
+    longest = max(map(len, stops))
+    for piece in tokens:
+        held.append(piece)
+        for stop in stops:
+            if [one.token for one in held[-len(stop) :]] == stop:
+                yield from held[: -len(stop)]
+                count = len(stop)
+                yield dataclasses.replace(piece, text="", finish_reason="stop", token_count=count)
+                return
+        while held and (piece.finish_reason or len(held) >= longest):
+            yield held.pop(0)
+    yield from held
+
+
+MENDS = tuple(value for value in tuple(globals().values()) if isinstance(value, Mend))

@@ -1,0 +1,53 @@
+"""The hooks of mlx-lm's server. They import what they need, which takes long, only when called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from conformance.run.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from conformance.core.engine import Engine
+    from conformance.core.faults import Fault
+    from conformance.core.mends import Mend
+    from conformance.scenarios import Scenario
+
+# ruff: noqa: PLC0415
+
+
+@hookimpl
+def conformance_engine_names() -> list[str]:
+    """Without these nothing is imported."""
+    return ["mlx_lm_server"]
+
+
+@hookimpl
+def conformance_engines() -> list[type[Engine]]:
+    """The server."""
+    from conformance.plugins.servers.mlx_lm_server import MlxLmServer
+
+    return [MlxLmServer]
+
+
+@hookimpl
+def conformance_scenarios() -> list[Scenario]:
+    """What is asked of servers."""
+    from conformance.scenarios.served import SERVED_SCENARIOS
+
+    return list(SERVED_SCENARIOS)
+
+
+@hookimpl
+def conformance_faults() -> list[Fault]:
+    """Those that its scenarios must catch."""
+    from conformance.plugins.servers.faults.mlx_lm import FAULTS
+
+    return list(FAULTS)
+
+
+@hookimpl
+def conformance_mends() -> list[Mend]:
+    """Repairs of what is known to be wrong in it."""
+    from conformance.plugins.servers.mends.mlx_lm import MENDS
+
+    return list(MENDS)

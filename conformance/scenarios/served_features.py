@@ -1,0 +1,236 @@
+"""What servers offer beside tokens: system messages, schemas, other models, reasoning and tools."""
+
+from __future__ import annotations
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions, PrefixCaching
+from conformance.core.errors import Unsupported
+from conformance.core.schedule import Arrival, Asked, Media, Request, Schedule
+from conformance.core.trace import Trace
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    gone,
+    one_by_one,
+    produced,
+    text_request,
+    together,
+)
+from conformance.scenarios.scenario import Brief
+from conformance.scenarios.served_clients import ANSWER, LASTING
+
+# Tokens of a system message: blocks of prefixes that are kept fit into it several times.
+SYSTEM = LONG
+_SHORT_ANSWER = ANSWER // 2
+# Sequences or blocks that are kept where few are: less than three system messages have.
+_FEW = PrefixCaching(blocks=2 * SYSTEM // 4, block_size=4, snapshots=2)
+
+
+def systems(brief: Brief) -> list[Schedule]:
+    """One system message for many, another one, and more of them than are kept."""
+    kept = Capability.PREFIX_CACHING in brief.capabilities
+    caching = EngineOptions(prefix_caching=PrefixCaching() if kept else None)
+    first, *others = [_with_system(brief, f"r{i}", 0, user=i) for i in range(5)]
+    changed = [_with_system(brief, f"r{i}", system) for i, system in enumerate((1, 2, 1, 2))]
+    schedules = [
+        Schedule(
+            "for_many",
+            (together(first), together(*others, when=gone(first.request_id))),
+            options=caching,
+        ),
+        one_by_one("changed", changed, caching),
+    ]
+    if kept:
+        order = (0, 3, 4, 5, 6, 0)
+        rows = [_with_system(brief, f"r{i}", system) for i, system in enumerate(order)]
+        schedules.append(one_by_one("few_kept", rows, EngineOptions(prefix_caching=_FEW)))
+    return schedules
+
+
+def _with_system(brief: Brief, name: str, system: int, user: int = 0) -> Request:
+    """A request whose system message is that of the number."""
+    begin = brief.prompt(SYSTEM, 10 + system)
+    prompt = begin + brief.prompt(SHORT, 3 + user)
+    return Request(name, prompt, _SHORT_ANSWER, asked=Asked(system=SYSTEM))
+
+
+def kept_no_longer(trace: Trace) -> bool:
+    """Whether the begin of a prompt was computed again, which was kept once."""
+    reused: dict[str, int] = {}
+    for step in trace.steps:
+        reused |= step.output.reused
+    first, *_, last = trace.schedule.requests
+    return first.prompt == last.prompt and reused.get(last.request_id, 0) < SYSTEM // 2
+
+
+def images(brief: Brief) -> list[Schedule]:
+    """Prompts that differ in their images alone, and in their text alone, with the prefix cache."""
+    options = EngineOptions(prefix_caching=PrefixCaching())
+
+    def row(name: str, content: int, variant: int) -> Request:
+        parts = [brief.prompt(SHORT, 7), *_image(brief, content), brief.prompt(LONG, variant)]
+        prompt, media = brief.compose(parts)
+        return Request(name, prompt, _SHORT_ANSWER, media=media)
+
+    rows = [row("one", 0, 0), row("other", 1, 0), row("again", 0, 0), row("other_text", 0, 1)]
+    return [
+        one_by_one("one_by_one", rows, options),
+        Schedule(
+            "together",
+            (together(rows[0]), together(*rows[1:], when=gone("one"))),
+            options=options,
+        ),
+    ]
+
+
+def images_matter(trace: Trace) -> bool:
+    """Whether the same text with another image had another answer."""
+    one, other = trace.stream("one").tokens, trace.stream("other").tokens
+    return bool(other) and one != other
+
+
+def _image(brief: Brief, content: int) -> list[tuple[int, ...] | Media]:
+    return [Media("image", brief.sizes["image"][0], content)]
+
+
+# Tokens with these texts can make an object of the schema, and other JSON.
+_JSON = ("{", "}", '"a"', ":", "1", "2")
+
+
+def schemas(brief: Brief) -> list[Schedule]:
+    """Plain requests beside and after one whose answer must be JSON of a schema."""
+    _, high = brief.tokens
+    words = tuple((text, high - 1 - index) for index, text in enumerate(_JSON))
+
+    def plain(name: str, variant: int) -> Request:
+        return text_request(brief, name, MEDIUM, variant=variant, max_tokens=ANSWER)
+
+    def bound(name: str, length: int) -> Request:
+        asked = Asked(schema=True)
+        return text_request(brief, name, length, max_tokens=ANSWER, asked=asked)
+
+    rows = [plain("before", 0), bound("schema", SHORT), plain("after", 1)]
+    beside = [*rows[:2], plain("beside", 2), bound("other_schema", TWO)]
+    return [
+        one_by_one("in_turn", rows, EngineOptions(words=words)),
+        Schedule(
+            "in_one_batch",
+            (together(*beside), Arrival((plain("next", 3),), gone("schema"))),
+            options=EngineOptions(busy=True, words=words),
+        ),
+    ]
+
+
+def models(brief: Brief) -> list[Schedule]:
+    """The same prompt to the server's model, to another, and to its own again."""
+
+    def row(name: str, other: int, count: int = _SHORT_ANSWER) -> Request:
+        asked = Asked(other=other) if other else None
+        return text_request(brief, name, MEDIUM, max_tokens=count, asked=asked)
+
+    rows = [row("own", 0), row("other", 1), row("own_again", 0), row("other_again", 1)]
+    own, other = row("own", 0, _long(brief)), row("other", 1)
+    return [
+        one_by_one("in_turn", rows, EngineOptions()),
+        Schedule("while_one_answers", (together(own), together(other, when=produced("own", 3)))),
+    ]
+
+
+def adapters(brief: Brief) -> list[Schedule]:
+    """The same prompt to the model as it is, and with adapters, also while it answers without."""
+
+    def row(name: str, adapter: int, count: int = _SHORT_ANSWER, **fields: str) -> Request:
+        asked = Asked(adapter=adapter, fields=fields) if adapter or fields else None
+        return text_request(brief, name, MEDIUM, max_tokens=count, asked=asked)
+
+    kept = Capability.PREFIX_CACHING in brief.capabilities
+    caching = EngineOptions(prefix_caching=PrefixCaching() if kept else None)
+    numbers = {"own": 0, "adapted": 1, "own_again": 0, "adapted_again": 1, "another": 2, "last": 0}
+    rows = [row(name, number) for name, number in numbers.items()]
+    own, adapted = row("own", 0, _long(brief)), row("adapted", 1)
+    default = [row(name, n, model="default_model") for name, n in (("own", 0), ("adapted", 1))]
+    return [
+        one_by_one("in_turn", rows, caching),
+        Schedule("while_one_answers", (together(own), together(adapted, when=produced("own", 3)))),
+        one_by_one("default_model", default, EngineOptions()),
+    ]
+
+
+def with_adapter(trace: Trace) -> bool:
+    """Whether the same prompt had other tokens with an adapter."""
+    own, adapted = trace.stream("own").tokens, trace.stream("adapted").tokens
+    return bool(adapted) and own[: len(adapted)] != adapted
+
+
+def _long(brief: Brief) -> int:
+    return min(LASTING // 4, (brief.longest or LASTING) - MEDIUM - 2)
+
+
+def two_models(trace: Trace) -> bool:
+    """Whether the same prompt had other tokens from the other model."""
+    own, other = trace.stream("own").tokens, trace.stream("other").tokens
+    return bool(other) and own[: len(other)] != other
+
+
+# The texts of an answer's tokens, by place: reasoning, text, and a call of a tool, in this order.
+# Markers are made of two tokens each, so that they come in two pieces of a stream.
+_TEXTS = {
+    0: "<thi",
+    1: "nk>",
+    4: "</th",
+    5: "ink>",
+    8: "<tool_",
+    9: "call>",
+    10: '{"name":"look",',
+    11: '"arguments":{}}',
+    12: "</tool",
+    13: "_call>",
+}
+_MARKED = max(_TEXTS) + 1
+_VARIANTS = 200
+
+
+def markers(brief: Brief) -> list[Schedule]:
+    """An answer with reasoning and a call of a tool, streamed and in one piece, beside a plain one.
+
+    Raises:
+        Unsupported: each answer that was tried has some token twice.
+    """
+    variant, tokens = _without_repeats(brief)
+    words = tuple((text, tokens[at]) for at, text in _TEXTS.items())
+
+    def row(name: str, *, streamed: bool) -> Request:
+        asked = Asked(streamed=streamed, tools=True)
+        return text_request(brief, name, SHORT, variant=variant, max_tokens=_MARKED, asked=asked)
+
+    both = [row("streamed", streamed=True), row("whole", streamed=False)]
+    again = row("again", streamed=True)
+    beside = [text_request(brief, "plain", MEDIUM, max_tokens=ANSWER)]
+    return [
+        one_by_one("in_turn", both, EngineOptions(words=words)),
+        one_by_one("in_streams", [both[0], again], EngineOptions(words=words)),
+        Schedule(
+            "in_one_batch",
+            (together(*both, *beside),),
+            options=EngineOptions(busy=True, words=words),
+        ),
+    ]
+
+
+def _without_repeats(brief: Brief) -> tuple[int, tuple[int, ...]]:
+    """A variant of a prompt whose answer has each marked token once, and the answer."""
+    for variant in range(_VARIANTS):
+        request = text_request(brief, "tried", SHORT, variant=variant, max_tokens=_MARKED)
+        tokens = brief.solo(request, EngineOptions()).tokens
+        every = (*request.prompt, *tokens)
+        if len(tokens) == _MARKED and all(every.count(tokens[at]) == 1 for at in _TEXTS):
+            return variant, tokens
+    raise Unsupported(f"{_VARIANTS} answers repeat tokens that were to be markers: not supported")
+
+
+def marked(trace: Trace) -> bool:
+    """Whether an answer had all markers."""
+    tokens = {token for _, token in trace.schedule.options.words}
+    return any(tokens <= set(trace.stream(r.request_id).tokens) for r in trace.schedule.requests)

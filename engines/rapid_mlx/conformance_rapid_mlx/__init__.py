@@ -1,0 +1,27 @@
+"""rapid-mlx's server as an engine of mlx-conformance: the hooks."""
+
+from conformance import hookimpl
+
+_NAME = "rapid_mlx_server"
+
+
+@hookimpl
+def conformance_engine_names():
+    """Without this one nothing is imported."""
+    return [_NAME]
+
+
+@hookimpl
+def conformance_engines():
+    """The server."""
+    from conformance_rapid_mlx.server import RapidMlxServer
+
+    return [RapidMlxServer]
+
+
+@hookimpl
+def conformance_scenarios():
+    """What is asked of servers."""
+    from conformance.scenarios.served import SERVED_SCENARIOS
+
+    return list(SERVED_SCENARIOS)

@@ -1,0 +1,78 @@
+"""``rapid-mlx serve`` as an engine: started here on a family's tiny checkpoint, asked over HTTP."""
+
+import os
+import sys
+
+from conformance import Capability
+from conformance.plugins.servers.managed import ManagedEngine
+from conformance.plugins.servers.process import start
+from conformance.plugins.servers.served_engine import SERVED
+from conformance.plugins.servers.words import tokens_of, write_tokenizer
+
+_OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+
+
+class RapidMlxServer(ManagedEngine):
+    """The command ``rapid-mlx serve``, whose options ``python -m rapid_mlx.server`` has not."""
+
+    name = "rapid_mlx_server"
+    library = "mlx_lm"
+    packages = ("rapid-mlx",)
+    capabilities = SERVED | {
+        Capability.CANCEL,
+        Capability.COMPLETIONS,
+        Capability.PREFIX_CACHING,
+        Capability.PROBES,
+        Capability.SLOTS,
+        Capability.STOP,
+    }
+
+    @classmethod
+    def module(cls):
+        """See ``ManagedEngine.module``."""
+        return "rapid_mlx.cli"
+
+    def flags(self):
+        """Sizes, and whether prefixes are kept."""
+        options = self._options
+        caching = options.prefix_caching is not None
+        return (
+            *("--prefill-step-size", str(options.prefill_step_size)),
+            *("--prefill-batch-size", str(options.prefill_batch_size)),
+            *("--completion-batch-size", str(options.completion_batch_size)),
+            *("--max-num-seqs", str(options.completion_batch_size)),
+            *("--enable-prefix-cache" if caching else "--disable-prefix-cache",),
+            "--disable-disk-caches",
+            "--disable-model-downloads",
+            "--yes",
+        )
+
+    def environment(self):
+        """It must not report its use to anyone."""
+        return {"RAPID_MLX_TELEMETRY": "0", "DO_NOT_TRACK": "1"}
+
+    def _start(self):
+        """See ``ManagedEngine._start``: its model is an argument of a subcommand."""
+
+        def write(folder):
+            self._origin.write(folder)
+            self.dress(folder)
+
+        def command(folder, port):
+            place = ["serve", str(folder), "--host", "127.0.0.1", "--port", str(port)]
+            return [sys.executable, "-m", self.module(), *place, *self.flags()]
+
+        environment = {**os.environ, **_OFFLINE, **self.environment()}
+        return start(write, command, environment=environment, health=self.health)
+
+    def dress(self, folder):
+        """Families of mlx-lm have no tokenizer."""
+        write_tokenizer(folder, self._origin.family.vocab_size)
+
+    def tokens(self, answer):
+        """Words; an answer in one piece has logprobs."""
+        found = tokens_of(answer.text)
+        logprobs = [entry.get("logprob") for entry in answer.entries]
+        if len(logprobs) < len(found):
+            logprobs = [None] * len(found)
+        return list(zip(found, logprobs, strict=False))
