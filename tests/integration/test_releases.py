@@ -11,22 +11,38 @@ from click.testing import CliRunner
 from conformance.app.cli.main import group
 from conformance.core.errors import ReleaseError
 from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
-from conformance.tools.releases import environments, package, release_run
+from conformance.tools.releases import environments, installers, package, release_run, upload_times
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 # Stands for this project in an environment: right from mlx-lm 0.31.3 on, broken in 0.32.0 and
 # killed in 0.31.1.
 MAIN = """
-import importlib.metadata, os, pathlib, shutil, sys
+import importlib.metadata, json, os, pathlib, shutil, sys, time
 version = importlib.metadata.version("mlx-lm")
+if "caches" in sys.argv:
+    line = {"class": "mlx_lm.BatchKVCache", "verdict": "known", "methods": ["merge"]}
+    if version > "0.31.2":
+        line["methods"] += ["prepare"]
+    wrong = {"signature": "merge, contents: row #", "text": "contents: row 1", "steps": ["merge"]}
+    line["differences"] = [wrong] if version < "0.31.2" else []
+    pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).write_text(json.dumps(line))
+    sys.exit(1)
 if version == "0.31.1" and "killed" in sys.argv:
     print("2 cases", flush=True)
     os.kill(os.getpid(), 11)
 if version == "0.32.0":
     sys.exit("conformance: plugin 'mlx_lm' could not be loaded")
+if "hangs" in sys.argv:
+    target = pathlib.Path(sys.argv[sys.argv.index("--json") + 1])
+    header = json.dumps({"record": "run", "planned": 2, "schema": 1}) + chr(10)
+    found = (pathlib.Path(__file__).parent / "wrong").read_text()
+    target.with_name(target.name + ".partial").write_text(header + found)
+    time.sleep(600)
 answer = "wrong" if version < "0.31.3" else "right"
 target = sys.argv[sys.argv.index("--json") + 1]
 shutil.copy(pathlib.Path(__file__).parent / answer, target)
+if "lingers" in sys.argv:
+    time.sleep(600)
 sys.exit(answer == "wrong")
 """
 
@@ -96,12 +112,17 @@ def releases(tmp_path, monkeypatch):
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
     monkeypatch.setattr(package, "needs", lambda without: ())
     monkeypatch.setattr(package, "unpack", lambda folder, plugins: project)
+    monkeypatch.setattr(upload_times, "uploaded", _not_reached)
 
     def run(*arguments):
         options = ["--cache-dir", str(tmp_path / "cache")]
         return CliRunner().invoke(group, ["releases", *arguments, *options])
 
     return run
+
+
+def _not_reached(release):
+    raise ReleaseError(f"the index has nothing of {release}")
 
 
 def test_the_table_shows_when_a_defect_was_fixed_and_which_releases_cannot_be_run(
@@ -114,10 +135,15 @@ def test_the_table_shows_when_a_defect_was_fixed_and_which_releases_cannot_be_ru
     assert done.exit_code == 0, done.output
     assert "diverged in 0.31.2; right in 0.31.3 - token 3 is 6" in done.output
     assert "mlx-lm 0.32.0 cannot be run: plugin 'mlx_lm' could not be loaded" in done.output
-    assert "mlx-lm 0.32.1 cannot be installed: " in done.output
+    refusal = done.output.partition("mlx-lm 0.32.1 cannot be installed")[2].partition("\n")[0]
+    assert "with mlx-lm 0.32.1, mlx 0.32.2, transformers 5.23.0 of the table: " in refusal
+    assert "the index has nothing of mlx-lm 0.32.1" in refusal
+    assert "--pin mlx-lm==0.32.1:NAME==VERSION" in refusal
     assert "| llama | X 1/1 | . 0/1 | cannot be run | cannot be run |" in file.read_text()
     assert [path.name for path in sorted(folder.iterdir())] == [
+        "mlx-lm-0.31.2.caches.jsonl",
         "mlx-lm-0.31.2.jsonl",
+        "mlx-lm-0.31.3.caches.jsonl",
         "mlx-lm-0.31.3.jsonl",
     ]
     # An environment is kept, but nothing of one that could not be made.
@@ -130,8 +156,9 @@ def test_the_table_shows_when_a_defect_was_fixed_and_which_releases_cannot_be_ru
 
 
 def test_a_kept_environment_is_used_again(releases, monkeypatch):
-    assert releases("mlx-lm==0.31.2").exit_code == 0
-    monkeypatch.setattr(environments, "_make", pytest.fail)
+    first = releases("mlx-lm==0.31.2")
+    assert first.exit_code == 0, first.output
+    monkeypatch.setattr(environments, "install", pytest.fail)
     done = releases("mlx-lm==0.31.2")
     assert "X 1/1" in done.output
 
@@ -141,7 +168,7 @@ def test_a_release_with_results_is_not_run_again(releases, tmp_path, monkeypatch
     assert releases("mlx-lm==0.31.2", *folder).exit_code == 0
     monkeypatch.setattr(release_run, "prepare", _refused)
     done = releases("mlx-lm==0.31.2,0.31.3", *folder)
-    assert "mlx-lm 0.31.2: 1 cases, from " in done.output
+    assert "mlx-lm 0.31.2: 1 cases, 1 cache classes, from " in done.output
     assert "mlx-lm 0.31.3 asked for" in done.output
     assert "X 1/1" in done.output
 
@@ -155,13 +182,58 @@ def test_bisection_names_the_first_good_release(releases):
     assert f"{CASE}: the first good release is mlx-lm 0.31.3 (wrong in 0.31.2; 4" in done.output
 
 
+def test_cache_classes_are_compared_by_what_they_have_and_what_differs(releases):
+    done = releases("mlx-lm==0.31.1,0.31.2,0.31.3", "--caches", "only")
+    assert done.exit_code == 0, done.output
+    assert (
+        "mlx_lm.BatchKVCache prepare: not in 0.31.1; not in 0.31.2; is there in 0.31.3"
+    ) in done.output
+    assert (
+        "mlx_lm.BatchKVCache after merge: differs in 0.31.1; not in 0.31.2; not in 0.31.3 - "
+        "contents: row 1"
+    ) in done.output
+
+
+def test_a_release_whose_time_is_over_keeps_what_it_has(releases):
+    options = ("--family", "hangs", "--timeout", "2", "--caches", "no")
+    done = releases("mlx-lm==0.31.2", *options)
+    assert done.exit_code == 0, done.output
+    assert "X 1/1" in done.output
+    assert "ended after 1 cases: --timeout: its 2 seconds were over" in done.output
+
+
+def test_results_that_are_whole_when_the_time_is_over_are_used(releases):
+    options = ("--family", "lingers", "--timeout", "2", "--caches", "no")
+    done = releases("mlx-lm==0.31.2", *options)
+    assert done.exit_code == 0, done.output
+    assert "X 1/1" in done.output
+    assert "cannot be run" not in done.output
+    assert "seconds were over" not in done.output
+
+
+def test_what_is_kept_is_listed_with_its_size_and_deleted(releases, tmp_path):
+    assert releases("mlx-lm==0.31.3", "--caches", "no").exit_code == 0
+    stranger = tmp_path / "cache" / "notes.txt"
+    stranger.write_text("not ours")
+    done = releases("--clean")
+    assert done.exit_code == 0, done.output
+    assert " MB  mlx-lm-0.31.3-" in done.output
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["notes.txt"]
+
+
+def test_a_pin_of_one_release_is_not_one_of_the_others(releases):
+    done = releases("mlx-lm==0.31.2,0.31.3", "--pin", "mlx-lm==0.31.3:mlx==9.9")
+    assert "X 1/1" in done.output
+    assert "mlx-lm 0.31.3 cannot be installed with mlx-lm 0.31.3, mlx 9.9, " in done.output
+
+
 def test_a_release_that_a_signal_ends_names_the_signal(releases):
-    done = releases("mlx-lm==0.31.1,0.31.3", "--family", "killed")
+    done = releases("mlx-lm==0.31.1,0.31.3", "--family", "killed", "--caches", "no")
     assert "mlx-lm 0.31.1 cannot be run: it was ended by SIGSEGV; with --jobs 2" in done.output
 
 
 def test_without_uv_an_environment_is_made_by_pip(releases, monkeypatch):
-    monkeypatch.setattr(environments, "_uv", lambda: None)
+    monkeypatch.setattr(installers, "find_uv", lambda: None)
     done = releases("mlx-lm==0.31.3")
     assert ". 0/1" in done.output, done.output
 
@@ -169,11 +241,13 @@ def test_without_uv_an_environment_is_made_by_pip(releases, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("mlx-lm==0.20.0",), "older than 0.31.1"),
+        (("mlx-lm==0.20.0",), "older than 0.28.0"),
         (("mlx-lm==0.31.3", "--pin", "mlx"), "write NAME==VERSION"),
         (("mlx-lm==0.31.3", "--bisect", "llama"), "is not a case id"),
         (("mlx-lm==0.31.3", "--resume"), "--resume needs --json DIR"),
+        ((), "name releases, for example"),
         (("mlx-lm==0.32.1",), "no release could be run; mlx-lm 0.32.1: "),
+        (("mlx-lm==0.32.1", "--bisect", CASE), "no release could be run; mlx-lm 0.32.1: "),
     ],
 )
 def test_a_mistake_is_one_sentence(releases, arguments, message):

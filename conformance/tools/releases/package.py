@@ -7,6 +7,7 @@ project's requirements of mlx, mlx-lm and mlx-vlm do not exclude older ones.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Collection
@@ -56,8 +57,12 @@ def unpack(folder: Path, plugins: Collection[str]) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy all files; data behind dangling links is not needed by a run."""
-    shutil.copytree(source, target, ignore=_UNWANTED, ignore_dangling_symlinks=True)
+    """Copy all files, also those of linked folders: known defects and kept schedules.
+
+    Not with ``ignore_dangling_symlinks``, which takes relative links for dangling ones unless this
+    process happens to be in their folder.
+    """
+    shutil.copytree(source, target, ignore=_UNWANTED)
 
 
 def _write_metadata(folder: Path, plugins: Collection[str]) -> None:
@@ -77,9 +82,13 @@ def _write_metadata(folder: Path, plugins: Collection[str]) -> None:
 
 
 def _digest(source: Path) -> str:
-    """Of all files of the package, names and contents."""
+    """Of all files of the package, names and contents; its linked folders are part of it."""
     digest = hashlib.sha256()
-    for path in sorted(source.rglob("*")):
+    # Not `rglob`, which follows no links.
+    files = (
+        Path(top) / name for top, _, names in os.walk(source, followlinks=True) for name in names
+    )
+    for path in sorted(files):
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(str(path.relative_to(source)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

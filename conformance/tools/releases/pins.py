@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from conformance.core.errors import ReleaseError
+from conformance.core.user_files import read_toml
 
-# Known to install and to import together. A release between two of these takes the pins of the
-# older one, a newer one those of the newest.
-_TOGETHER: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
-    # library, release, mlx, transformers, what else
-    ("mlx-lm", "0.31.1", "0.31.1", "5.23.0", {}),
-    ("mlx-lm", "0.31.2", "0.31.1", "5.23.0", {}),
-    ("mlx-lm", "0.31.3", "0.31.2", "5.23.0", {}),
-    ("mlx-lm", "0.32.0", "0.32.2", "5.23.0", {}),
-    ("mlx-lm", "0.32.1", "0.32.2", "5.23.0", {}),
-    ("mlx-lm", "0.32.2", "0.32.4", "5.23.0", {}),
-    # The ladder's plugin reads mlx-lm, also where mlx-vlm no longer needs it. Without torchvision
-    # the processors of the Qwen families of 0.4 cannot be made: transformers does not take them
-    # without a video processor, and has none. From 0.5 on the library has its own.
-    ("mlx-vlm", "0.4.4", "0.31.1", "5.23.0", {"mlx-lm": "0.31.1", "torchvision": "0.28.0"}),
-    ("mlx-vlm", "0.5.0", "0.31.2", "5.23.0", {"mlx-lm": "0.31.3"}),
-    ("mlx-vlm", "0.6.4", "0.31.2", "5.12.1", {"mlx-lm": "0.31.3"}),
-    ("mlx-vlm", "0.7.8", "0.32.3", "5.23.0", {"mlx-lm": "0.31.3"}),
-    ("mlx-vlm", "0.7.10", "0.32.4", "5.23.0", {"mlx-lm": "0.31.3"}),
-)
-LIBRARIES = tuple(dict.fromkeys(row[0] for row in _TOGETHER))
+_TABLE = Path(__file__).with_name("known_pins.toml")
+LIBRARIES = ("mlx-lm", "mlx-vlm")
 
 
 @dataclass(frozen=True)
@@ -53,6 +38,30 @@ class Release:
         return (self.library, Version(self.version))
 
 
+@dataclass(frozen=True)
+class Pins:
+    """Versions that the user wants installed.
+
+    Attributes:
+        all: by distribution, beside every release.
+        one: the same beside one release, which comes before ``all``.
+    """
+
+    all: Mapping[str, str]
+    one: Mapping[Release, Mapping[str, str]]
+
+    def beside(self, release: Release) -> dict[str, str]:
+        """What is wanted beside a release, by distribution."""
+        return {**self.all, **self.one.get(release, {})}
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, dict[str, str]]]:
+    """Of each library, by its releases, what was seen to install and to import with them."""
+    found: dict[str, dict[str, dict[str, str]]] = read_toml(_TABLE, ReleaseError)
+    return found
+
+
 def parse(texts: Iterable[str]) -> tuple[Release, ...]:
     """Releases of texts such as ``mlx-lm==0.31.2,0.31.3``, from the oldest to the newest.
 
@@ -73,7 +82,7 @@ def _parse(text: str) -> list[Release]:
             f"{text!r}: {library!r} is no library whose releases can be compared; there are "
             f"{', '.join(LIBRARIES)} (write, for example, mlx-lm==0.31.2,0.31.3)"
         )
-    known = [row[1] for row in _TOGETHER if row[0] == library]
+    known = list(_table()[library])
     wanted = [version.strip() for version in versions.split(",")] if versions else known
     for version in wanted:
         try:
@@ -87,38 +96,35 @@ def _parse(text: str) -> list[Release]:
     return [Release(library, version) for version in wanted]
 
 
-def pins_of(release: Release, overrides: Mapping[str, str]) -> dict[str, str]:
-    """The versions to install, by distribution: the release, and what works with it.
-
-    Args:
-        release: which is installed.
-        overrides: versions that replace those of the table or come to them.
-    """
-    rows = [row for row in _TOGETHER if row[0] == release.library]
-    _, _, mlx, transformers, more = max(
-        (row for row in rows if Version(row[1]) <= Version(release.version)),
-        key=lambda row: Version(row[1]),
-    )
-    pins = {release.library: release.version, "mlx": mlx, "transformers": transformers}
-    return pins | more | dict(overrides)
+def known_pins(release: Release) -> dict[str, str] | None:
+    """What is known to work with a release, by distribution; ``None`` of one not in the table."""
+    pins = _table()[release.library].get(release.version)
+    return None if pins is None else {release.library: release.version, **pins}
 
 
-def parse_pins(texts: Iterable[str]) -> dict[str, str]:
-    """Versions by distribution, of texts such as ``mlx==0.31.2``.
+def parse_pins(texts: Iterable[str]) -> Pins:
+    """Versions of texts such as ``mlx==0.31.2`` or ``mlx-lm==0.30.4:mlx==0.30.3``.
 
     Raises:
-        ReleaseError: a text is of another form.
+        ReleaseError: a text is of another form, or names no release before its colon.
     """
-    pins = {}
+    for_all: dict[str, str] = {}
+    for_one: dict[Release, dict[str, str]] = {}
     for text in texts:
-        name, equals, version = text.partition("==")
-        if not (name and equals and version):
-            raise ReleaseError(f"--pin {text!r}: write NAME==VERSION, for example mlx==0.31.2")
-        pins[name] = version
-    return pins
+        before, colon, pin = text.rpartition(":")
+        name, equals, version = pin.partition("==")
+        if not (name and equals and version) or (colon and "==" not in before):
+            raise ReleaseError(
+                f"--pin {text!r}: write NAME==VERSION, for example mlx==0.31.2, or for one release "
+                "mlx-lm==0.31.3:mlx==0.31.2"
+            )
+        targets = [for_one.setdefault(r, {}) for r in parse([before])] if colon else [for_all]
+        for target in targets:
+            target[name] = version
+    return Pins(for_all, for_one)
 
 
-def requirement(name: str, version: str) -> str:
-    """A pin as ``pip`` reads it; on Linux mlx comes with its part for CPUs."""
+def requirement(name: str, version: str = "") -> str:
+    """A pin as ``pip`` reads it, of any version without one; on Linux mlx comes for CPUs."""
     extra = "[cpu]" if name == "mlx" and sys.platform == "linux" else ""
-    return f"{name}{extra}=={version}"
+    return f"{name}{extra}=={version}" if version else f"{name}{extra}"

@@ -1,26 +1,43 @@
-"""Runs the ladder in a release's environment: a subprocess that writes results."""
+"""Runs the ladder, or the caches' own test, in a release's environment: a process that writes."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
+
+import psutil
 
 from conformance.core.errors import ConformanceError, ReleaseError
+from conformance.core.processes import end_tree
 from conformance.core.verdict import CaseResult
-from conformance.report.jsonl import read_results
-from conformance.tools.releases.environments import prepare
-from conformance.tools.releases.pins import Release, pins_of
+from conformance.report.jsonl import read_run
+from conformance.tools.releases.cache_outcomes import CacheOutcome, read_outcomes
+from conformance.tools.releases.environments import Environment, prepare
+from conformance.tools.releases.pins import Release
 
-# Exit codes of `conformance run` with results: all as expected, or not.
+# Exit codes of commands with results: all as expected, or not.
 _RAN = (0, 1)
+_LOOK_SECONDS = 0.5
+
+Note = Callable[[int, int], None]
+"""Called from time to time with how many cases are done, of how many; 0 where unknown."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which cases to run, as the options of ``conformance run``; empty means its defaults."""
+    """Which cases to run, as the options of ``conformance run``; empty means its defaults.
+
+    Attributes:
+        timeout: seconds after which a release's run is ended; what it has until then counts.
+        caches: run the test of cache classes, too.
+        cases: run the ladder.
+    """
 
     engines: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
@@ -28,6 +45,9 @@ class Choice:
     dtypes: tuple[str, ...] = ()
     seeds: tuple[str, ...] = ()
     jobs: int | None = None
+    timeout: float | None = None
+    caches: bool = False
+    cases: bool = True
 
     def arguments(self, release: Release) -> list[str]:
         """The options, for the engine of the release if none is named."""
@@ -44,44 +64,165 @@ class Choice:
 
 @dataclass(frozen=True)
 class Column:
-    """The results of one release, or why there are none."""
+    """What one release gave, and why it did not give all.
+
+    Attributes:
+        results: of the cases.
+        caches: of the cache classes.
+        problem: why there are none, or not all; empty if there are.
+    """
 
     release: Release
     results: tuple[CaseResult, ...] = ()
+    caches: tuple[CacheOutcome, ...] = ()
     problem: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether the release could not be run at all."""
+        return not (self.results or self.caches)
+
+
+@dataclass
+class _Ended:
+    """How a process ended: its exit code, what it printed, and whether its time was up."""
+
+    code: int
+    output: str
+    timed_out: bool = field(default=False)
 
 
 def run(
-    release: Release, choice: Choice, *, cache: Path, json_file: Path, overrides: Mapping[str, str]
+    release: Release,
+    choice: Choice,
+    *,
+    cache: Path,
+    json_file: Path,
+    given: Mapping[str, str],
+    note: Note = lambda *_: None,
 ) -> Column:
     """Install a release if need be, and run the cases there.
 
     Expectations are not used: they are about the current releases. The results also stay in
-    ``json_file``. A release that cannot be installed, imported or run is a column with its problem.
+    ``json_file``, those of caches beside it. A release that cannot be installed, imported or run is
+    a column with its problem; one that ends early has the results that it wrote until then.
+
+    Args:
+        cache: a folder for environments.
+        given: what the user wants installed beside it, by distribution.
     """
+    results: tuple[CaseResult, ...] = ()
+    caches: tuple[CacheOutcome, ...] = ()
+    problems = []
     try:
-        environment = prepare(release, pins_of(release, overrides), cache)
-        json_file.unlink(missing_ok=True)
-        done = environment.call(
-            [
-                *("-m", "conformance", "run", "--no-expectations", "--durations", "0"),
-                *("--json", str(json_file)),
-                *choice.arguments(release),
-            ]
-        )
-        if done.returncode not in _RAN or not json_file.is_file():
-            raise ReleaseError(f"cannot be run: {_problem_of(done)}")
-        return Column(release, read_results(json_file))
+        environment = prepare(release, given, cache)
+        if choice.cases:
+            results, problem = _cases(environment, release, choice, json_file, note)
+            problems += [problem] if problem else []
+        if choice.caches:
+            caches, problem = _caches(environment, release, choice, caches_file(json_file))
+            problems += [problem] if problem else []
     except ConformanceError as error:
-        return Column(release, problem=str(error))
+        problems.append(str(error))
+    return Column(release, results, caches, "; ".join(problems))
 
 
-def _problem_of(done: subprocess.CompletedProcess[str]) -> str:
+def caches_file(json_file: Path) -> Path:
+    """Where the outcomes of caches are, beside a release's results."""
+    return json_file.with_suffix(".caches.jsonl")
+
+
+def _cases(
+    environment: Environment, release: Release, choice: Choice, file: Path, note: Note
+) -> tuple[tuple[CaseResult, ...], str]:
+    """The results of the ladder, and why they are not all."""
+    partial = file.with_name(file.name + ".partial")
+    for left in (file, partial):
+        left.unlink(missing_ok=True)
+    ended = _watched(
+        environment,
+        [
+            *("-m", "conformance", "run", "--no-expectations", "--durations", "0"),
+            *("--json", str(file)),
+            *choice.arguments(release),
+        ],
+        choice.timeout,
+        lambda: note(*_progress(partial)),
+    )
+    # It is there once all cases have a result, also where the time was up just then.
+    if file.is_file() and (ended.timed_out or ended.code in _RAN):
+        return read_run(file).results, ""
+    found = read_run(partial) if partial.is_file() else None
+    problem = _problem_of(ended, choice.timeout)
+    if found is None or not found.results:
+        raise ReleaseError(f"cannot be run: {problem}")
+    partial.replace(file)
+    return found.results, f"ended after {len(found.results)} cases: {problem}"
+
+
+def _caches(
+    environment: Environment, release: Release, choice: Choice, file: Path
+) -> tuple[tuple[CacheOutcome, ...], str]:
+    """The outcomes of the release's own cache classes, and why they are not all."""
+    file.unlink(missing_ok=True)
+    own = ("--class", f"{release.engine}.*", "--every", "--json", str(file))
+    ended = _watched(
+        environment, ["-m", "conformance", "audit", "caches", *own], choice.timeout, lambda: None
+    )
+    if not file.is_file():
+        return (), f"its caches cannot be tested: {_problem_of(ended, choice.timeout)}"
+    return read_outcomes(file), ""
+
+
+def _watched(
+    environment: Environment,
+    arguments: Sequence[str],
+    timeout: float | None,
+    look: Callable[[], None],
+) -> _Ended:
+    """Run a command to its end, or to the end of its time; nothing of it is left running."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        process = environment.start(arguments, output)
+        until = None if timeout is None else time.monotonic() + timeout
+        try:
+            while True:
+                try:
+                    process.wait(_LOOK_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    look()
+                if until is not None and time.monotonic() > until:
+                    end_tree(psutil.Process(process.pid))
+                    return _Ended(process.wait(), _text(output), timed_out=True)
+        finally:
+            if process.poll() is None:
+                end_tree(psutil.Process(process.pid))
+                process.wait()
+        return _Ended(process.returncode, _text(output))
+
+
+def _text(output: IO[str]) -> str:
+    output.seek(0)
+    return output.read()
+
+
+def _progress(partial: Path) -> tuple[int, int]:
+    """How many cases a result file has so far, and how many were planned."""
+    try:
+        found = read_run(partial)
+    except ConformanceError:  # it is not there yet, or already complete under its final name
+        return 0, 0
+    return len(found.results), found.header.planned if found.header else 0
+
+
+def _problem_of(ended: _Ended, timeout: float | None) -> str:
     """The command's error message, else its last line of output, or its signal."""
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
+    if ended.timed_out:
+        return f"--timeout: its {timeout:g} seconds were over"
+    if ended.code < 0:
+        name = signal.Signals(-ended.code).name
         return f"it was ended by {name}; with --jobs 2 or more only the case that does it is lost"
-    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("conformance: ")]
-    last = (own or lines or [f"exit code {done.returncode} without output"])[-1]
+    last = (own or lines or [f"exit code {ended.code} without output"])[-1]
     return last.removeprefix("conformance: ")

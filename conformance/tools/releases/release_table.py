@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.report.history import History, State, histories
+from conformance.core.verdict import CaseResult
+from conformance.report.cost_table import moved_costs
+from conformance.report.history import MENDED, History, State, histories
 from conformance.report.matrix import GLYPHS
+from conformance.tools.releases.cache_outcomes import changes as cache_changes
 from conformance.tools.releases.release_run import Column
 
 _LONGEST = 160
@@ -20,21 +23,28 @@ class Table:
         head: the releases' names.
         rows: a family and, for each release, its cell.
         changes: lines about defects that were added or fixed.
+        unlike: lines about what is not right in several releases, and in each in another way.
+        caches: lines about cache classes that are not alike in all releases.
         lasting: lines about schedules that are wrong wherever their state is known.
+        costs: lines about counts that moved from one release to the next.
         problems: releases without results, with the reason.
     """
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     changes: tuple[str, ...]
+    unlike: tuple[str, ...]
+    caches: tuple[str, ...]
     lasting: tuple[str, ...]
     problems: tuple[str, ...]
+    costs: tuple[str, ...] = ()
 
 
 def make_table(columns: Sequence[Column]) -> Table:
     """The table of the releases' results, from the oldest to the newest."""
-    found = histories([(c.release.version, c.results) for c in columns])
+    found = histories([(c.release.version, c.results) for c in columns], mended=True)
     families = sorted({history.family for history in found})
+    unlike = [h for h in found if h.differs and not h.changed]
     lasting = [h for h in found if State.WRONG in h.states and State.RIGHT not in h.states]
     return Table(
         head=tuple(str(column.release) for column in columns),
@@ -42,21 +52,37 @@ def make_table(columns: Sequence[Column]) -> Table:
             (
                 family,
                 tuple(
-                    "cannot be run" if column.problem else _cell(found, family, index)
+                    "cannot be run" if column.empty else _cell(found, family, index)
                     for index, column in enumerate(columns)
                 ),
             )
             for family in families
         ),
         changes=tuple(_changes(h for h in found if h.changed)),
+        unlike=tuple(_unlike(unlike)),
+        caches=tuple(cache_changes([(c.release.version, c.caches) for c in columns])),
         lasting=tuple(_changes(lasting)),
         problems=tuple(f"{c.release} {c.problem}" for c in columns if c.problem),
+        costs=tuple(_moved(columns)),
     )
+
+
+def _moved(columns: Sequence[Column]) -> Iterator[str]:
+    """The counts that are others in a release than in the one before that played the case."""
+    last: dict[str, tuple[str, CaseResult]] = {}
+    for column in columns:
+        for result in column.results:
+            name = result.case
+            if name in last:
+                before, old = last[name]
+                for text in moved_costs(old, result):
+                    yield f"{name} {text}, from {before} to {column.release.version}"
+            last[name] = (column.release.version, result)
 
 
 def _cell(found: Iterable[History], family: str, index: int) -> str:
     """The worst verdict's glyph, and how many schedules of those with a known state are wrong."""
-    own = [h for h in found if h.family == family]
+    own = [h for h in found if h.family == family and not h.schedule.endswith(MENDED)]
     states = [h.states[index] for h in own]
     wrong = states.count(State.WRONG)
     known = wrong + states.count(State.RIGHT)
@@ -77,6 +103,19 @@ def _changes(found: Iterable[History]) -> list[str]:
     return [
         f"{family} {scenario}{_named(group)}: {shape} - {_short(group[0].example)}"
         for (family, scenario, shape), group in sorted(groups.items(), key=lambda item: item[0])
+    ]
+
+
+def _unlike(found: Iterable[History]) -> list[str]:
+    """One line for each scenario of a family and each way in which its releases are unlike."""
+    groups: dict[tuple[str, str, str], list[History]] = {}
+    for history in found:
+        engine = history.case.partition("/")[0]
+        key = (f"{engine}/{history.family}", history.scenario, history.signatures)
+        groups.setdefault(key, []).append(history)
+    return [
+        f"{family} {scenario}{_named(group)}: {seen}"
+        for (family, scenario, seen), group in sorted(groups.items(), key=lambda item: item[0])
     ]
 
 
@@ -119,6 +158,9 @@ def _parts(table: Table) -> list[tuple[str, tuple[str, ...]]]:
     parts = [
         ("cannot be run", table.problems),
         ("added or fixed", table.changes),
+        ("not right, in another way", table.unlike),
+        ("cache classes", table.caches),
+        ("what work costs", table.costs),
         ("wrong in every release with a known state", table.lasting),
     ]
     return [(title, entries) for title, entries in parts if entries]

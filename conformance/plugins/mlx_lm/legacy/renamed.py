@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
+from conformance.core.errors import Unsupported
+
 
 def state_machines(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any]:
     """Stop sequences of each request as the argument of ``insert`` up to 0.31.3."""
@@ -16,5 +18,12 @@ def state_machines(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, An
 
 
 def prompt_cache_class() -> Any:
-    """The class that keeps sequences for the server; up to 0.31.1 it is the server's own."""
-    return importlib.import_module("mlx_lm.server").LRUPromptCache
+    """The class that keeps sequences for the server; up to 0.31.1 it is the server's own.
+
+    Raises:
+        Unsupported: before 0.29 the server keeps none.
+    """
+    made = getattr(importlib.import_module("mlx_lm.server"), "LRUPromptCache", None)
+    if made is None:
+        raise Unsupported("this mlx-lm's server does not support keeping prompts' caches")
+    return made

@@ -1,8 +1,10 @@
-"""The ``BatchGenerator`` of mlx-lm up to 0.31.1 under the names of later releases.
+"""The ``BatchGenerator`` of mlx-lm 0.28.0 to 0.31.1 under the names of later releases.
 
 One ``next()`` prefills whole prompts, so no request is ever seen in prefill. It returns one list,
 takes the same stop tokens for all requests, and knows neither pieces of a prompt nor the tokens of
-the cache that a request continues from.
+the cache that a request continues from. What it learned on the way is looked up: caches and removal
+in 0.28.4, ``close`` in 0.29, samplers and processors of a request's own in 0.30.2, ``max_kv_size``
+in 0.30.6, its bytes in 0.31.
 """
 
 from __future__ import annotations
@@ -13,22 +15,34 @@ from typing import Any
 
 from mlx_lm.generate import BatchGenerator
 
+from conformance.backend.cache_entries import leaves
+from conformance.backend.weighing import arrays
 from conformance.core.errors import Unsupported
+from conformance.plugins.mlx_lm.legacy.accepted import accepted
 
 
 class WholePromptGenerator:
     """An old ``BatchGenerator`` under the names of 0.31.2, as far as ``compat`` reads them.
 
-    Its arguments are passed on unchanged.
+    Its arguments are passed on unchanged, without those that are ``None`` and that it lacks.
+
+    Raises:
+        Unsupported: it lacks one that is given.
     """
 
     _prompt_batch = SimpleNamespace(
-        uids=(), tokens=(), max_tokens=(), samplers=(), logits_processors=(), stop_sequences=()
+        uids=(),
+        tokens=(),
+        max_tokens=(),
+        samplers=(),
+        logits_processors=(),
+        stop_sequences=(),
+        prompt_cache=(),
     )
     _currently_processing = ()
 
     def __init__(self, model: Any, **options: Any) -> None:
-        self._inner: Any = BatchGenerator(model, **options)
+        self._inner: Any = BatchGenerator(model, **accepted(BatchGenerator, options))
         self._tokens: dict[int, list[int]] = {}
 
     @property
@@ -38,8 +52,14 @@ class WholePromptGenerator:
 
     @property
     def prompt_cache_nbytes(self) -> int:
-        """Bytes of all caches, by its own count."""
-        return int(self._inner.prompt_cache_nbytes)
+        """Bytes of all caches, by its own count; before 0.31 of their arrays."""
+        if hasattr(self._inner, "prompt_cache_nbytes"):
+            return int(self._inner.prompt_cache_nbytes)
+        batch = self._inner.active_batch
+        held = [entry[3] for entry in self._unprocessed_sequences]
+        held += [batch.cache] if batch is not None else []
+        found = (array for caches in held for leaf in leaves(caches) for array in arrays(leaf))
+        return sum(int(array.nbytes) for array in found if array.ndim > 1)
 
     @property
     def _uid_count(self) -> int:
@@ -47,7 +67,10 @@ class WholePromptGenerator:
 
     @property
     def _unprocessed_sequences(self) -> list[Any]:
-        return list(self._inner.unprocessed_prompts)
+        """Its queue; before 0.28.4 without a cache for each request."""
+        return [
+            entry if len(entry) > 3 else (*entry, []) for entry in self._inner.unprocessed_prompts
+        ]
 
     @property
     def _generation_batch(self) -> SimpleNamespace:
@@ -59,8 +82,8 @@ class WholePromptGenerator:
             prompt_cache=batch.cache if batch is not None else [],
             tokens=[self._tokens[uid] for uid in uids if uid in self._tokens],
             max_tokens=batch.max_tokens if batch is not None else [],
-            samplers=batch.samplers if batch is not None else [],
-            logits_processors=batch.logits_processors if batch is not None else [],
+            samplers=getattr(batch, "samplers", []),
+            logits_processors=getattr(batch, "logits_processors", []),
             stop_sequences=(),
             _num_tokens=batch.num_tokens if batch is not None else [],
         )
@@ -73,9 +96,14 @@ class WholePromptGenerator:
         all_tokens: Sequence[Sequence[int]] | None = None,
         **options: Any,
     ) -> list[int]:
-        """Its own ``insert``; ``all_tokens`` are kept here, because it does not keep them."""
+        """Its own ``insert``; ``all_tokens`` are kept here, because it does not keep them.
+
+        Raises:
+            Unsupported: a request has what its ``insert`` does not take.
+        """
         before = [list(tokens) for tokens in all_tokens or [[]] * len(prompts)]
-        uids = list(self._inner.insert([list(p) for p in prompts], max_tokens, **options))
+        given = accepted(self._inner.insert, options)
+        uids = list(self._inner.insert([list(p) for p in prompts], max_tokens, **given))
         # Not a strict zip: an invalid call may insert some requests and drop others.
         for uid, earlier, prompt in zip(uids, before, prompts, strict=False):
             self._tokens[uid] = earlier + list(prompt)
@@ -108,12 +136,24 @@ class WholePromptGenerator:
         ], responses
 
     def remove(self, uids: Sequence[int]) -> None:
-        """Its own ``remove``."""
+        """Its own ``remove``.
+
+        Raises:
+            Unsupported: before 0.28.4 there is none.
+        """
+        if not hasattr(self._inner, "remove"):
+            raise Unsupported("this mlx-lm's BatchGenerator does not support removing requests")
         self._inner.remove(list(uids))
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[list[Any], list[int]]]:
-        """Cache and tokens of rows that decode; of a queued request the cache it came with."""
+        """Cache and tokens of rows that decode; of a queued request the cache it came with.
+
+        Raises:
+            Unsupported: before 0.28.4 no cache can be taken out.
+        """
         batch = self._inner.active_batch
+        if batch is not None and not hasattr(batch, "extract_cache"):
+            raise Unsupported("this mlx-lm's BatchGenerator does not support extracting caches")
         rows = {uid: row for row, uid in enumerate(batch.uids)} if batch is not None else {}
         waiting = {entry[0]: entry[3] for entry in self._unprocessed_sequences}
         return {
@@ -124,8 +164,9 @@ class WholePromptGenerator:
         }
 
     def close(self) -> None:
-        """Its own ``close``."""
-        self._inner.close()
+        """Its own ``close``, which there is since 0.29."""
+        if hasattr(self._inner, "close"):
+            self._inner.close()
 
     def _response(self, given: Any) -> SimpleNamespace:
         tokens = self._tokens.setdefault(given.uid, [])
@@ -135,6 +176,6 @@ class WholePromptGenerator:
             token=given.token,
             logprobs=given.logprobs,
             finish_reason=given.finish_reason,
-            prompt_cache=given.prompt_cache,
+            prompt_cache=getattr(given, "prompt_cache", None),
             all_tokens=tokens,
         )

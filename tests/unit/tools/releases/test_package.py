@@ -25,6 +25,21 @@ def test_another_interpreter_finds_the_package_and_only_the_named_plugins(tmp_pa
     assert found == [str(folder / "conformance" / "__init__.py"), "mlx_lm"]
 
 
+def test_linked_folders_come_along_and_a_change_in_them_makes_another(tmp_path, monkeypatch):
+    linked, source = tmp_path / "corpus", tmp_path / "conformance"
+    linked.mkdir()
+    source.mkdir()
+    (source / "__init__.py").touch()
+    (source / "corpus").symlink_to("../corpus")  # as in a checkout: relative
+    kept = linked / "schedule.json"
+    kept.write_text("{}")
+    monkeypatch.setattr(package.conformance, "__file__", str(source / "__init__.py"))
+    first = package.unpack(tmp_path, set())
+    assert (first / "conformance" / "corpus" / "schedule.json").read_text() == "{}"
+    kept.write_text("[]")
+    assert package.unpack(tmp_path, set()) != first
+
+
 def test_it_is_made_once(tmp_path):
     folder = package.unpack(tmp_path, {"mlx_lm"})
     assert package.unpack(tmp_path, {"mlx_lm"}) == folder

@@ -85,3 +85,38 @@ def test_the_digest_sees_a_removed_row(generator):
     before = compat.digest(generator)
     generator.remove([uid])
     assert compat.digest(generator)["decode batch"] != before["decode batch"]
+
+
+class Oldest:
+    """As in 0.28.0: no caches, no removal, no ``close``, no samplers of a request's own."""
+
+    def __init__(self, model, max_tokens=128, sampler=None, prefill_step_size=2048):
+        self.unprocessed_prompts, self.active_batch = [], None
+        self.uid_count = 0
+
+    def insert(self, prompts, max_tokens=None):
+        self.unprocessed_prompts = [(uid, p, 9) for uid, p in enumerate(prompts)]
+        return [entry[0] for entry in self.unprocessed_prompts]
+
+
+@pytest.fixture
+def oldest(monkeypatch):
+    monkeypatch.setattr(whole_prompt_generator, "BatchGenerator", Oldest)
+    return whole_prompt_generator.WholePromptGenerator("model", max_kv_size=None)
+
+
+def test_the_oldest_does_what_it_can(oldest):
+    (uid,) = oldest.insert([[1, 2]], caches=None)
+    assert compat.uids_by_stage(oldest) == {uid: Stage.QUEUED}
+    assert compat.live_caches(oldest) == []
+    assert compat.cache_bytes(oldest) == 0
+    oldest.close()
+
+
+def test_the_oldest_refuses_the_rest_in_words(oldest):
+    with pytest.raises(Unsupported, match="does not support samplers"):
+        oldest.insert([[1, 2]], samplers=[min])
+    with pytest.raises(Unsupported, match="does not support removing"):
+        oldest.remove([0])
+    with pytest.raises(Unsupported, match="does not support max_kv_size"):
+        whole_prompt_generator.WholePromptGenerator("model", max_kv_size=8)

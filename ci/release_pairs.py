@@ -1,0 +1,162 @@
+"""Between which releases with a known difference `conformance releases` finds one.
+
+    python ci/release_pairs.py DIR [DIR ...] > docs/release-pairs.md
+
+Each DIR is one of `conformance releases --json DIR`. A difference is found where a case of one of
+the pair's families, or one of its cache classes, behaves otherwise in the two releases. What is
+there in only one of them (a class, a method, an option, a family that can be loaded) is shown, and
+not counted. A pair is not run where neither is there of both releases.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.history import History, histories
+from conformance.report.jsonl import read_results
+from conformance.tools.releases.cache_outcomes import CacheOutcome, changes, read_outcomes
+
+_NOT_RUN, _NOT_FOUND = "not run", "not found"
+# Begins what says that a class, a method, an option or a family is there in one release only.
+_ONLY = "only: "
+# In the line of a cache class that behaves otherwise.
+_DIFFERS = ": differs in "
+PAIRS = Path(__file__).with_name("release_pairs.toml")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two releases, the defect between them, and where it shows.
+
+    ``says`` is a pattern that the line of a cache class must match to be about the defect.
+    ``scenarios`` are those that can show it; empty means all.
+    """
+
+    library: str
+    before: str
+    after: str
+    defect: str
+    source: str
+    families: tuple[str, ...]
+    caches: tuple[str, ...]
+    says: str = ""
+    scenarios: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, table: dict[str, Any]) -> Pair:
+        """The pair that a table of the file describes."""
+        names = ("library", "before", "after", "class", "source")
+        places = (tuple(table["families"]), tuple(table["caches"]))
+        return cls(
+            *(table[name] for name in names),
+            *places,
+            table.get("says", ""),
+            tuple(table.get("scenarios", ())),
+        )
+
+
+def pairs() -> list[Pair]:
+    """All pairs of the file."""
+    return [Pair.of(table) for table in tomllib.loads(PAIRS.read_text())["pair"]]
+
+
+def judged(pair: Pair, folders: Sequence[Path]) -> str:
+    """What differs: a case, or a cache class; else `only: ...`, `not found` or `not run`."""
+    cases = [_cases(pair, version, folders) for version in (pair.before, pair.after)]
+    caches = [_caches(pair, version, folders) for version in (pair.before, pair.after)]
+    versions = (pair.before, pair.after)
+    ran_cases, ran_caches = all(cases), all(caches)
+    absent: list[str] = []
+    if ran_cases:
+        found = histories(list(zip(versions, cases, strict=True)), mended=True)
+        moved = [h for h in found if h.changed] or [h for h in found if h.differs]
+        if behaving := [h for h in moved if not _absent(h)]:
+            return f"{_line(behaving[0])}{_more(behaving)}"
+        absent = [f"{_ONLY}{_line(h)}{_more(moved)}" for h in moved]
+    lines = changes(list(zip(versions, caches, strict=True))) if ran_caches else []
+    lines = [line for line in lines if re.search(pair.says, line)]
+    if differing := [line for line in lines if _DIFFERS in line]:
+        return f"{differing[0]}{_more(differing)}"
+    if lines or absent:
+        return f"{_ONLY}{lines[0]}{_more(lines)}" if lines else absent[0]
+    return _NOT_FOUND if ran_cases or ran_caches else _NOT_RUN
+
+
+def _line(history: History) -> str:
+    return f"`{history.case}` {history.schedule}: {history.signatures}"
+
+
+def _absent(history: History) -> bool:
+    """Whether one of the releases refuses it, or cannot load the family at all."""
+    return any(
+        outcome is not None
+        and (outcome.verdict is Verdict.UNSUPPORTED or outcome.signature.startswith("ModelError"))
+        for outcome in history.outcomes
+    )
+
+
+def _more(found: Sequence[object]) -> str:
+    return f" and {len(found) - 1} more" if len(found) > 1 else ""
+
+
+def _cases(pair: Pair, version: str, folders: Sequence[Path]) -> list[CaseResult]:
+    files = [folder / f"{pair.library}-{version}.jsonl" for folder in folders]
+    found = {r.case: r for file in files if file.is_file() for r in read_results(file)}
+    own = [r for r in found.values() if _any(r.family, pair.families)]
+    own = [r for r in own if r.scenario in (pair.scenarios or (r.scenario,))]
+    # Where no family could be loaded in a release, nothing was run there.
+    return own if any(r.schedules for r in own) or _lacks_class(own) else []
+
+
+def _lacks_class(results: Sequence[CaseResult]) -> bool:
+    """Whether a release has no such model, as against one that it fails to load."""
+    return any("has no attribute" in str(f.got) for r in results for f in r.evidence)
+
+
+def _caches(pair: Pair, version: str, folders: Sequence[Path]) -> list[CacheOutcome]:
+    files = [folder / f"{pair.library}-{version}.caches.jsonl" for folder in folders]
+    found = {one.name: one for file in files if file.is_file() for one in read_outcomes(file)}
+    own = [one for one in found.values() if _any(one.name, pair.caches)]
+    # A class that is not there in one of the two is a difference, too.
+    return own or ([CacheOutcome("none")] if found and pair.caches else [])
+
+
+def _any(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def main(folders: Sequence[Path]) -> None:
+    """Print the table and its sum."""
+    known = pairs()
+    given = [(pair, judged(pair, folders)) for pair in known]
+    ran = [text for _, text in given if text != _NOT_RUN]
+    found = [text for text in ran if text != _NOT_FOUND and not text.startswith(_ONLY)]
+    by_case = [text for text in found if text.startswith("`")]
+    only = [text for text in ran if text.startswith(_ONLY)]
+    classes = len({pair.defect for pair in known})
+    print("# Pairs of releases\n")
+    print(
+        f"{len(known)} pairs of {classes} classes of defects; {len(ran)} were run, "
+        f"in {len(found)} of these something behaves otherwise: {len(by_case)} by a case, "
+        f"{len(found) - len(by_case)} by a cache class. In {len(only)} something is there in one "
+        f"release only, in {ran.count(_NOT_FOUND)} nothing was found, "
+        f"{len(known) - len(ran)} were not run. That it is the named defect was not traced. "
+        "Written by `python ci/release_pairs.py DIR`.\n"
+    )
+    print("| pair | defect | source | found by |\n|---|---|---|---|")
+    for pair, text in given:
+        name = f"{pair.library} {pair.before}, {pair.after}"
+        safe = text.replace("|", "\\|")
+        print(f"| {name} | {pair.defect} | {pair.source} | {safe} |")
+
+
+if __name__ == "__main__":
+    main([Path(name) for name in sys.argv[1:]])

@@ -1,0 +1,89 @@
+"""What the test of cache classes gave in a release, as ``audit caches --json`` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from conformance.core.errors import ResultError
+from conformance.core.user_files import MOST_BYTES, read_text, typed_json
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One difference between a cache and plain rows.
+
+    Attributes:
+        signature: the same for the same defect, whatever sequence shows it.
+        text: in words, of one sequence.
+        steps: the verbs of that sequence.
+    """
+
+    signature: str
+    text: str
+    steps: tuple[str, ...] = ()
+
+
+class CacheOutcome(msgspec.Struct, frozen=True):
+    """What the sequences on one class showed; ``methods`` are the verbs that the class has."""
+
+    name: str = msgspec.field(name="class")
+    verdict: str = ""
+    methods: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+
+
+def read_outcomes(path: Path) -> tuple[CacheOutcome, ...]:
+    """The outcomes of a file, by class.
+
+    Raises:
+        ResultError: it cannot be read, or a line is no outcome; names it.
+    """
+    lines = read_text(path, ResultError, most=MOST_BYTES).splitlines()
+    return tuple(
+        typed_json(line, CacheOutcome, f"{path}, line {number}", ResultError)
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    )
+
+
+def changes(columns: Sequence[tuple[str, Sequence[CacheOutcome]]]) -> list[str]:
+    """Lines about what is not alike in all releases, from the oldest to the newest.
+
+    Args:
+        columns: a release's name, and the outcomes of its cache classes.
+    """
+    given = [(name, {one.name: one for one in outcomes}) for name, outcomes in columns if outcomes]
+    lines = []
+    for cls in sorted({cls for _, found in given for cls in found}):
+        having = [(name, found.get(cls)) for name, found in given]
+        lines += _line(f"{cls}", [(name, one is not None) for name, one in having], "is there")
+        there = [(name, one) for name, one in having if one is not None]
+        for method in _all(one.methods for _, one in there):
+            seen = [(name, method in one.methods) for name, one in there]
+            lines += _line(f"{cls} {method}", seen, "is there")
+        for which in _all([d.signature for d in one.differences] for _, one in there):
+            shown = [(name, _difference(one, which)) for name, one in there]
+            example = next(d for _, d in shown if d is not None)
+            seen = [(name, d is not None) for name, d in shown]
+            what = f"{cls} after {', '.join(example.steps)}"
+            text = example.text.partition("\n")[0]
+            lines += [f"{line} - {text}" for line in _line(what, seen, "differs")]
+    return lines
+
+
+def _all(each: Iterable[Sequence[str]]) -> list[str]:
+    return sorted({name for names in each for name in names})
+
+
+def _difference(outcome: CacheOutcome, signature: str) -> Difference | None:
+    return next((d for d in outcome.differences if d.signature == signature), None)
+
+
+def _line(what: str, seen: Sequence[tuple[str, bool]], word: str) -> list[str]:
+    """One line if it is so in some releases and not in others."""
+    if len({so for _, so in seen}) < 2:
+        return []
+    each = (f"{word if so else 'not'} in {name}" for name, so in seen)
+    return [f"{what}: {'; '.join(each)}"]

@@ -1,0 +1,85 @@
+"""What the package index says of a release: when it was uploaded."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+from datetime import datetime, timedelta
+
+import httpx2
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+
+from conformance.core.errors import ReleaseError
+from conformance.core.user_files import parse_object
+from conformance.tools.releases.pins import Release
+
+_SECONDS = 30
+# The name in the media type of PEP 691 is no host.
+_TYPE = "application/vnd.{}.simple.v1+json".format("pypi")
+# Its own files are uploaded one after another.
+_SLACK = timedelta(hours=1)
+
+
+def uploaded(release: Release) -> datetime:
+    """When all files of the release were there, in UTC.
+
+    Source: the simple API of package indexes as JSON, PEP 691, with upload times, PEP 700.
+
+    Raises:
+        ReleaseError: the index cannot be reached, or does not have that release.
+    """
+    url = f"{index()}/{release.library}/"
+    try:
+        answer = httpx2.get(url, headers={"Accept": _TYPE}, timeout=_SECONDS, follow_redirects=True)
+    except httpx2.HTTPError as error:
+        raise ReleaseError(f"{url} cannot be read: {error}") from error
+    if answer.status_code != httpx2.codes.OK:
+        raise ReleaseError(f"{url} answers {answer.status_code}: is there such a package?")
+    files = parse_object(answer.text, url, ReleaseError).get("files") or []
+    try:
+        own = [file for file in files if _version_of(file["filename"]) == release.version]
+        times = [datetime.fromisoformat(file["upload-time"]) for file in own]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReleaseError(f"{url}: has a file without its name or time of upload") from error
+    if not times:
+        raise ReleaseError(f"{url}: has no file of release {release.version}")
+    return max(times) + _SLACK
+
+
+def _version_of(name: str) -> str:
+    """The version of a wheel or a source archive; empty for other files."""
+    try:
+        found = parse_wheel_filename if name.endswith(".whl") else parse_sdist_filename
+        return str(found(name)[1])
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return ""
+
+
+@functools.cache
+def index() -> str:
+    """The URL of the index that pip uses here: the one that is configured, or pip's default.
+
+    Raises:
+        ReleaseError: pip is not there.
+    """
+    named = re.findall(r"(?m)^\S+\.index.url='(.+?)/?'$", _pip("config", "list"))
+    if named:  # the environment comes last, and wins
+        return str(named[-1])
+    default = re.search(r"\(default\s+(\S+?)/?\)", _pip("install", "--help"))
+    if default is None:
+        raise ReleaseError("pip, which knows the package index, is not installed here")
+    return default[1]
+
+
+def _pip(*arguments: str) -> str:
+    """What pip prints; empty if it fails."""
+    command = [sys.executable, "-m", "pip", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode else done.stdout

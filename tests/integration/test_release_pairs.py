@@ -1,0 +1,80 @@
+"""The file of pairs, and what `ci/release_pairs.py` says of planted results."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from results_by_hand import make_result
+
+from conformance.core.verdict import ScheduleResult, Verdict, encode
+from conformance.tools.releases.pins import Release, known_pins
+
+SCRIPT = Path(__file__).parents[2] / "ci" / "release_pairs.py"
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("release_pairs", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclass looks there for its annotations
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+@pytest.fixture
+def pair(script):
+    return script.Pair(
+        "mlx-lm", "0.31.1", "0.31.2", "planted", "nobody", ("llama",), ("mlx_lm.*",), "merge"
+    )
+
+
+def write_case(folder, version, verdict):
+    result = make_result("mlx_lm/llama/ragged/float32/0", verdict)
+    result = msgspec.structs.replace(result, schedules=(ScheduleResult("ragged", verdict),))
+    (folder / f"mlx-lm-{version}.jsonl").write_text(encode(result) + "\n")
+
+
+def write_caches(folder, version, *methods):
+    line = {"class": "mlx_lm.KVCache", "verdict": "right", "methods": methods, "differences": []}
+    (folder / f"mlx-lm-{version}.caches.jsonl").write_text(json.dumps(line) + "\n")
+
+
+def test_each_pair_is_of_known_releases_in_their_order(script):
+    for pair in script.pairs():
+        before, after = (Release(pair.library, v) for v in (pair.before, pair.after))
+        assert known_pins(before) is not None
+        assert known_pins(after) is not None
+        assert before.order < after.order
+
+
+def test_a_pair_is_found_by_a_case_that_changed(script, pair, tmp_path):
+    write_case(tmp_path, "0.31.1", Verdict.DRIFT)
+    assert script.judged(pair, [tmp_path]) == "not run"
+    write_case(tmp_path, "0.31.2", Verdict.EXACT)
+    found = script.judged(pair, [tmp_path])
+    assert found.startswith("`mlx_lm/llama/ragged/float32/0` ragged: drift")
+
+
+def test_a_pair_whose_cases_are_alike_is_not_found(script, pair, tmp_path):
+    for version in ("0.31.1", "0.31.2"):
+        write_case(tmp_path, version, Verdict.EXACT)
+    assert script.judged(pair, [tmp_path]) == "not found"
+
+
+def test_a_pair_is_found_by_a_cache_class_only_in_what_it_is_about(script, pair, tmp_path):
+    write_caches(tmp_path, "0.31.1")
+    write_caches(tmp_path, "0.31.2", "nbytes")
+    assert script.judged(pair, [tmp_path]) == "not found"
+    write_caches(tmp_path, "0.31.2", "merge")
+    found = script.judged(pair, [tmp_path])
+    assert found.startswith("only: mlx_lm.KVCache merge: not in 0.31.1"), "a method is no behaviour"
+
+
+def test_what_one_release_refuses_is_shown_and_not_counted(script, pair, tmp_path):
+    write_case(tmp_path, "0.31.1", Verdict.UNSUPPORTED)
+    write_case(tmp_path, "0.31.2", Verdict.EXACT)
+    assert script.judged(pair, [tmp_path]).startswith("only: `mlx_lm/llama/ragged/float32/0`")
