@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from conformance.core.counted import Clock, Counted, Pace
@@ -16,8 +17,19 @@ class Counting(Clock):
         self._window = contextlib.ExitStack()
         # Before 0.31.2 there is none, and then the counts so far are given.
         window: Any = generator.stats() if hasattr(generator, "stats") else None
-        known = hasattr(window, "__enter__")
-        self._stats: Any = self._window.enter_context(window) if known else None
+        self._known = hasattr(window, "__enter__")
+        self._stats: Any = self._window.enter_context(window) if self._known else None
+        self._generator = generator
+        # Of the last call: its own window of statistics, and how long it took.
+        self.last: tuple[Any, float] = (None, 0.0)
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[None]:
+        """Around a call, in a window of its own inside of the other one."""
+        before, window = self.seconds, contextlib.nullcontext(None)
+        with super().measured(), self._generator.stats() if self._known else window as stats:
+            yield
+        self.last = (stats, self.seconds - before)
 
     def counted(self) -> Counted | None:
         """The statistics until now, which end with it; ``None`` of a release without them."""

@@ -6,7 +6,14 @@ from functools import partial
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import BatchKVCache, KVCache, TokenBuffer
+from mlx_lm.models.cache import (
+    BatchKVCache,
+    KVCache,
+    LRUPromptCache,
+    TokenBuffer,
+    can_trim_prompt_cache,
+    trim_prompt_cache,
+)
 
 from conformance.backend.cache_entries import leaves
 from conformance.core.faults.declaration import Hits
@@ -16,10 +23,12 @@ from conformance.plugins.mlx_lm.faults.tools import ATTENTION, FULL, ROPE, gener
 _GENERATOR, _BATCH = generate.BatchGenerator, generate.GenerationBatch
 _ALL = 1 << 30
 _cost = partial(mlx_lm_fault, fault_class="cost", priced=True)
+# What a contract counts, and no figure of other schedules shows.
+_counted = partial(mlx_lm_fault, fault_class="cost")
 _leak = partial(mlx_lm_fault, fault_class="leak")
 
 
-@_cost("A4.padded-to-the-longest", source="mlx-lm #1072", kills=("chunked",))
+@_cost("A4.padded-to-the-longest", source="mlx-lm #1072", kills=("chunked", "cost_positions"))
 def padded_to_the_longest(hits: Hits) -> Patch:
     """Each prompt is computed as far as the longest beside it reaches."""
 
@@ -46,7 +55,7 @@ def slices_hold_the_batch(hits: Hits) -> Patch:
     return wrap(BatchKVCache, "extract", extract)
 
 
-@_cost("B19.prefill-before-decode", source="mlx-vlm #1030", kills=("staggered",))
+@_cost("B19.prefill-before-decode", source="mlx-vlm #1030", kills=("staggered", "cost_late"))
 def prefill_before_decode(hits: Hits) -> Patch:
     """All prompts that have a slot are prefilled before any row decodes on."""
     prefilling = False
@@ -73,10 +82,29 @@ def prefill_before_decode(hits: Hits) -> Patch:
     return together(wrap(_GENERATOR, "_next", step), wrap(_BATCH, "next", decode))
 
 
+@_counted("B19.decode-waits-for-prefill", source="mlx-lm #1072", kills=("cost_late",))
+def decode_waits_for_prefill(hits: Hits) -> Patch:
+    """Rows that decode get no token in steps that compute a piece of a prompt."""
+    prefilling = False
+
+    def step(right: Right, generator: Any) -> Any:
+        nonlocal prefilling
+        prefilling = bool(generator._currently_processing)
+        return right(generator)
+
+    def decode(right: Right, batch: Any) -> Any:
+        if not prefilling or not len(batch):
+            return right(batch)
+        hits.hit()
+        return []
+
+    return together(wrap(_GENERATOR, "_next", step), wrap(_BATCH, "next", decode))
+
+
 @_cost(
     "C5.offsets-read-at-each-step",
     source="mlx-vlm #1055",
-    kills=("ragged",),
+    kills=("ragged", "cost_reads"),
     needs=(ROPE, ATTENTION),
 )
 def offsets_read_at_each_step(hits: Hits) -> Patch:
@@ -89,6 +117,35 @@ def offsets_read_at_each_step(hits: Hits) -> Patch:
         return right(x, *args, offset=offset, **options)
 
     return wrap(mx.fast, "rope", rope)
+
+
+@_counted("A4.pieces-half-as-long", source="no report known", kills=("cost_late",))
+def pieces_half_as_long(hits: Hits) -> Patch:
+    """Prompts are cut into twice as many pieces as was asked for."""
+
+    def halved(_: None, self: Any, *__: Any, **___: Any) -> None:
+        hits.hit()
+        self.prefill_step_size = max(self.prefill_step_size // 2, 1)
+
+    return after(_GENERATOR, "__init__", halved)
+
+
+@_counted(
+    "F5.half-of-a-kept-prefix", source="no report known", kills=("cost_prefix",), needs=(FULL,)
+)
+def half_of_a_kept_prefix(hits: Hits) -> Patch:
+    """Of the kept tokens that a prompt begins with half are computed again."""
+
+    def fetch(right: Right, self: Any, model: Any, tokens: list[int]) -> Any:
+        cache, rest = right(self, model, tokens)
+        count = len(tokens) - len(rest)
+        if cache is None or count < 2 or not can_trim_prompt_cache(cache):
+            return cache, rest
+        hits.hit()
+        trim_prompt_cache(cache, count - count // 2)
+        return cache, tokens[count // 2 :]
+
+    return wrap(LRUPromptCache, "fetch_nearest_cache", fetch)
 
 
 @_leak("D5.chain-of-sums", source="a Swift engine's fork", kills=("held/decoding",))

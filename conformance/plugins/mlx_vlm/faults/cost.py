@@ -1,12 +1,18 @@
-"""Memory that the right answer does not need."""
+"""Work and memory that the right answer does not need."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from conformance.core.engine_options import KV_GROUPS
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, after
-from conformance.plugins.mlx_vlm.faults.tools import batch_class, mlx_vlm_fault
+from conformance.plugins.mlx_vlm.faults.tools import (
+    GROUPED,
+    batch_class,
+    mlx_vlm_fault,
+    uniform_class,
+)
 
 
 @mlx_vlm_fault(
@@ -25,3 +31,38 @@ def outputs_of_all_steps_kept(hits: Hits) -> Patch:
         return responses
 
     return after(batch_class(), "next", keep)
+
+
+@mlx_vlm_fault(
+    "C5.next-tokens-read-at-once",
+    fault_class="cost",
+    source="mlx-vlm #1055",
+    kills=("cost_reads",),
+)
+def next_tokens_read_at_once(hits: Hits) -> Patch:
+    """The host waits for the next step's tokens as soon as they are begun."""
+
+    def read(result: Any, batch: Any, *_: Any, **__: Any) -> Any:
+        hits.hit()
+        batch._next_tokens.tolist()
+        return result
+
+    return after(batch_class(), "_step", read)
+
+
+@mlx_vlm_fault(
+    "D5.groups-half-as-large",
+    fault_class="cost",
+    source="no report known",
+    kills=("cost_quantized",),
+    needs=GROUPED,
+)
+def groups_half_as_large(hits: Hits) -> Patch:
+    """Quantized caches have a scale and a bias for half as many elements as was asked for."""
+
+    def halved(_: None, cache: Any, *__: Any, **___: Any) -> None:
+        if cache.group_size > min(KV_GROUPS):
+            hits.hit()
+            cache.group_size //= 2
+
+    return after(uniform_class(), "__init__", halved)

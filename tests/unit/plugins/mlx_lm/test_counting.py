@@ -18,6 +18,9 @@ def test_a_generator_counts_from_now_until_it_is_asked(model):
         with counting.measured():
             _, responses = generator.next()
         tokens, steps = tokens + len(responses), steps + bool(responses)
+        own, seconds = counting.last
+        assert own.generation_tokens == len(responses)
+        assert own.prompt_time + own.decode_time <= seconds
     found = counting.counted()
     assert (found.outputs.tokens, found.steps) == (tokens, steps)
     assert found.prompts.tokens == 2 + 1
@@ -29,4 +32,8 @@ def test_a_release_that_counts_less_says_nothing():
     assert counted(None, 1.0) is None
     assert counted(SimpleNamespace(prompt_tokens=3, generation_tokens=2), 1.0) is None
     assert Counting(SimpleNamespace()).counted() is None
-    assert Counting(SimpleNamespace(stats=lambda: None)).counted() is None
+    counting = Counting(SimpleNamespace(stats=lambda: None))
+    with counting.measured():
+        pass
+    assert counting.last[0] is None
+    assert counting.counted() is None

@@ -1,0 +1,221 @@
+"""What a schedule took of what contracts bound: counts of recordings, never times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from conformance.checks.cache_bytes import cache_shares
+from conformance.checks.play import Play
+from conformance.core.contracts import Cost, contracts
+from conformance.core.prefix_reuse import PrefixReuse
+from conformance.core.schedule import Stage
+from conformance.core.trace import Mode, Step, Trace
+from conformance.core.verdict import Finding, Verdict
+from conformance.scenarios.cost import LATE
+from conformance.scenarios.foreseen import foreseen
+
+_GONE = (Stage.FINISHED, Stage.REMOVED)
+# Bytes of an element of a cache, by dtype.
+_WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
+# Steps at the ends of a run of the same rows in which it begins and ends.
+_EDGE = 2
+_DIGITS = 4
+
+Count = tuple[float, tuple[str, ...]]
+"""A count, and the places that it is of, if it is counted by place."""
+
+
+def check_cost(play: Play) -> list[Finding]:
+    """``cost`` for each contract that a schedule broke."""
+    return [_finding(play, cost) for cost in costs(play) if not cost.kept]
+
+
+def costs(play: Play) -> tuple[Cost, ...]:
+    """The counts of the contracts that the schedule names, as far as the engine shows them."""
+    trace = _looked_at(play)
+    if trace is None:
+        return ()
+    found = []
+    for name in play.schedule.contracts:
+        count = _COUNTS[name](play, trace)
+        if count is not None:
+            limit = contracts().by_name[name].limit_of(play.engine)
+            found.append(Cost(name, round(count[0], _DIGITS), limit, count[1]))
+    return tuple(found)
+
+
+def _looked_at(play: Play) -> Trace | None:
+    """The first whole run; a free one before a forced one, which chooses in other calls."""
+    whole = [t for t in play.traces if t.failure is None and not t.out_of_steps]
+    return min(whole, key=lambda t: t.mode is not Mode.FREE, default=None)
+
+
+def _needed(play: Play, trace: Trace) -> int:
+    """Positions that its requests need: the last token of an answer is never fed."""
+    requests = play.schedule.requests
+    return sum(len(r.prompt) + max(len(trace.events(r.request_id)) - 1, 0) for r in requests)
+
+
+def _computed(trace: Trace) -> int:
+    return sum(call.positions for call in trace.forwards)
+
+
+def _positions(play: Play, trace: Trace) -> Count | None:
+    return (_computed(trace) / _needed(play, trace), ()) if trace.forwards else None
+
+
+def _rows(play: Play, trace: Trace) -> Count | None:
+    """Prompts of such a schedule are equally long, so that nothing is padded."""
+    if not trace.forwards:
+        return None
+    return (_computed(trace) - _needed(play, trace)) / len(play.schedule.requests), ()
+
+
+def _gone(play: Play, trace: Trace) -> Count | None:
+    if not (play.staged and trace.forwards):
+        return None
+    steps = 0
+    for step in trace.steps:
+        live = sum(stage not in _GONE for stage in step.stages.values())
+        steps += max((call.batch for call in step.forwards), default=0) > live
+    return steps, ()
+
+
+def _beside_late(trace: Trace) -> list[Step]:
+    """The steps from the late request's arrival to its first token, that one included."""
+    found = []
+    for step in trace.steps:
+        if LATE in step.stages or LATE in step.output.processed:
+            found.append(step)
+        if any(event.request_id == LATE for event in step.output.events):
+            break
+    return found
+
+
+def _first_token(play: Play, trace: Trace) -> Count | None:
+    if not play.staged or not trace.events(LATE):
+        return None
+    return len(_beside_late(trace)), ()
+
+
+def _others_wait(play: Play, trace: Trace) -> Count | None:
+    if not play.staged:
+        return None
+    steps = 0
+    for step in _beside_late(trace):
+        got = {event.request_id for event in step.output.events}
+        steps += bool(set(step.in_stage(Stage.DECODE)) - {LATE} - got)
+    return steps, ()
+
+
+def _others_calls(play: Play, trace: Trace) -> Count | None:
+    if not play.staged:
+        return None
+    beside = (step for step in _beside_late(trace) if set(step.in_stage(Stage.DECODE)) - {LATE})
+    return max((max(len(step.forwards) - 1, 0) for step in beside), default=0), ()
+
+
+def _host_reads(play: Play, trace: Trace) -> Count | None:
+    """Each place with how often it reads in a step."""
+    run = _longest_run(trace)[_EDGE:-_EDGE]
+    if play.alone is None or not run or any(step.reads is None for step in run):
+        return None
+    places = Counter(place for step in run for place in step.reads or ())
+    total = sum(places.values())
+    where = tuple(f"{place}, {count / len(run):g} a step" for place, count in places.most_common())
+    return total / len(run) - play.alone, where
+
+
+def _longest_run(trace: Trace) -> list[Step]:
+    """The most successive steps in which the same several rows decode and each gets a token."""
+    longest: list[Step] = []
+    run: list[Step] = []
+    for step in trace.steps:
+        rows = set(step.in_stage(Stage.DECODE))
+        same = not run or rows == set(run[-1].in_stage(Stage.DECODE))
+        each = rows == {event.request_id for event in step.output.events}
+        fits = len(rows) > 1 and each and not step.output.processed
+        run = [*(run if same else ()), step] if fits else []
+        longest = max(longest, run, key=len)
+    return longest
+
+
+def _quantized(play: Play, trace: Trace) -> Count | None:
+    """For float32, 8 bits with a scale and a bias for each 64 elements are 9 bits of 32."""
+    kv, plain = play.schedule.options.kv, play.plain
+    shares = cache_shares(trace, plain) if plain is not None else None
+    if kv is None or plain is None or shares is None:
+        return None
+    dtypes = {dtype for step in plain.steps for layer in step.layers for dtype in layer.dtypes}
+    widths = {_WIDTHS.get(dtype) for dtype in dtypes}
+    width = widths.pop() if len(widths) == 1 else None
+    if width is None:
+        return None
+    formula = (kv.bits / 8 + 2 * width / kv.group_size) / width
+    return shares.quantized / formula, ()
+
+
+def _bytes_left(_: Play, trace: Trace) -> Count | None:
+    left = trace.cache_bytes_at_end
+    return None if left is None else (left, ())
+
+
+def _arrays(_: Play, trace: Trace) -> Count | None:
+    return _growth([s.alive.arrays for s in _decoding(trace) if s.alive is not None])
+
+
+def _graph(_: Play, trace: Trace) -> Count | None:
+    return _growth([s.pending for s in _decoding(trace) if s.pending is not None])
+
+
+def _decoding(trace: Trace) -> Iterator[Step]:
+    return (s for s in trace.steps if s.in_stage(Stage.DECODE) and not s.output.processed)
+
+
+def _growth(counts: Sequence[int]) -> Count | None:
+    """By how much the most of the last third is more than that of the third before."""
+    third = len(counts) // 3
+    if not third:
+        return None
+    return max(max(counts[2 * third : -1]) - max(counts[third : 2 * third]), 0), ()
+
+
+def _prefix(play: Play, trace: Trace) -> Count | None:
+    reused: dict[str, int] = {}
+    for step in trace.steps:
+        reused |= step.output.reused
+    kept = foreseen(play.schedule, PrefixReuse())
+    return sum(max(count - reused.get(name, 0), 0) for name, count in kept.items()), ()
+
+
+_COUNTS: dict[str, Callable[[Play, Trace], Count | None]] = {
+    "positions": _positions,
+    "rows": _rows,
+    "gone": _gone,
+    "first_token": _first_token,
+    "others_wait": _others_wait,
+    "others_calls": _others_calls,
+    "host_reads": _host_reads,
+    "bytes_8": _quantized,
+    "bytes_4": _quantized,
+    "bytes_left": _bytes_left,
+    "arrays": _arrays,
+    "graph": _graph,
+    "prefix": _prefix,
+}
+
+
+def _finding(play: Play, cost: Cost) -> Finding:
+    contract = contracts().by_name[cost.contract]
+    places = f": {'; '.join(cost.where)}" if cost.where else ""
+    return Finding(
+        Verdict.COST,
+        "contract_counts",
+        f"{contract.text}: {cost.count:g} {contract.unit}, at most {cost.limit:g} are needed"
+        + places,
+        schedule=play.schedule.name,
+        expected=f"at most {cost.limit:g} ({contract.why})",
+        got=f"{cost.count:g} {contract.unit}",
+        cause=f"work or memory that the answer does not need: contract `{cost.contract}`",
+    )

@@ -1,0 +1,59 @@
+"""What of a run is measured beside its calls, as the schedule requests: memory, reads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from conformance.core.schedule import Weigh
+from conformance.core.trace import Alive
+
+# What is measured after each step, the graph behind the caches with it.
+_EACH_STEP = (Weigh.GRAPH, Weigh.ALIVE)
+# Steps between two that are measured where not each is.
+_SAMPLED = 10
+
+
+# mlx is imported where it counts: to judge a foreign trace needs no mlx.
+class Measuring:
+    """The measurements of one run."""
+
+    def __init__(self, weigh: Weigh | None) -> None:
+        self._weigh = weigh
+        self._reads: list[str] | None = None
+        self._taken = 0
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Around all steps."""
+        with contextlib.ExitStack() as stack:
+            if self._weigh in (Weigh.ALIVE, Weigh.SAMPLED):
+                from conformance.backend.memory import only_new_objects  # noqa: PLC0415
+
+                stack.enter_context(only_new_objects())
+            if self._weigh is Weigh.READS:
+                from conformance.backend.host_reads import host_reads  # noqa: PLC0415
+
+                self._reads = stack.enter_context(host_reads())
+            yield
+
+    def after(self, index: int) -> bool:
+        """Whether memory is measured after that step."""
+        sampled = self._weigh is Weigh.SAMPLED and index % _SAMPLED == 0
+        return sampled or self._weigh in _EACH_STEP
+
+    def alive(self, index: int, cache_bytes: int) -> Alive | None:
+        """What lives after that step."""
+        if self._weigh is Weigh.GRAPH or not self.after(index):
+            return None
+        from conformance.backend.memory import alive  # noqa: PLC0415
+
+        return alive(cache_bytes)
+
+    def reads(self) -> tuple[str, ...] | None:
+        """The reads of the host since the last call; ``None`` if they are not counted."""
+        if self._reads is None:
+            return None
+        new = tuple(self._reads[self._taken :])
+        self._taken = len(self._reads)
+        return new

@@ -1,0 +1,268 @@
+"""What work costs: schedules whose calls, rows, reads and bytes are counted and have limits.
+
+The answers are checked as anywhere. The limits are in ``core/contracts.toml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.core.contracts import contracts
+from conformance.core.engine import Capability
+from conformance.core.engine_options import KV_GROUPS, EngineOptions, KvQuant, PrefixCaching
+from conformance.core.family import Family
+from conformance.core.schedule import Removal, Request, Schedule, Stage, Weigh
+from conformance.core.trace import Trace
+from conformance.scenarios import reuse_witnesses as reuse
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    PIECE,
+    SHORT,
+    begun_otherwise,
+    gone,
+    produced,
+    text_request,
+    together,
+)
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+
+LATE = "late"
+"""The request that joins rows which decode."""
+# Tokens of the short and the long prompt, and of a piece; as published, and a part of it.
+PUBLISHED, TWENTIETH = (100, 10_000, 2048), (5, 500, 102)
+# Output tokens of rows beside which a late prompt is prefilled, and of it.
+LASTING, FEW = 12, 2
+# Steps of a long answer, each third of which is longer than what mlx-vlm clears after (50).
+MANY, SOME = 2000, 200
+_LATE_PROMPT = 4 * PIECE + 1
+_ENDS = (2, 9, 4, 7)
+_BLOCK = 4
+
+
+def _counted(family: Family) -> str:
+    """Why its work is not counted; empty if it is."""
+    return _not_among(family, contracts().families)
+
+
+def _quantized_counted(family: Family) -> str:
+    return _not_among(family, contracts().quantized)
+
+
+def _long_counted(family: Family) -> str:
+    """Caches of the others are looked at in the scenario held, after a shorter answer."""
+    return _not_among(family, contracts().long)
+
+
+def _one_counted(family: Family) -> str:
+    """It hangs on the engine alone: the first family of each library shows it."""
+    return _not_among(family, {name: all_[:1] for name, all_ in contracts().families.items()})
+
+
+def _not_among(family: Family, counted: Mapping[str, tuple[str, ...]]) -> str:
+    chosen = counted.get(family.facts.library, (family.name,))
+    return "" if family.name in chosen else f"the work of {', '.join(chosen)} is counted"
+
+
+def _positions(brief: Brief) -> list[Schedule]:
+    sizes = {"twentieth": TWENTIETH, "published": PUBLISHED}
+    return [
+        Schedule(
+            name,
+            (
+                together(
+                    text_request(brief, "short", short, max_tokens=FEW),
+                    text_request(brief, "long", long, max_tokens=FEW),
+                ),
+            ),
+            options=EngineOptions(prefill_step_size=piece),
+            contracts=("positions",),
+        )
+        for name, (short, long, piece) in sizes.items()
+        if brief.longest is None or long + FEW <= brief.longest
+    ]
+
+
+def _row(brief: Brief, index: int, max_tokens: int) -> Request:
+    """One of several rows of the same length, so that nothing is padded."""
+    return text_request(brief, f"r{index}", MEDIUM, variant=index, max_tokens=max_tokens)
+
+
+def _rows(brief: Brief) -> list[Schedule]:
+    ending = [_row(brief, index, count) for index, count in enumerate(_ENDS)]
+    counted = ("rows", "gone", "bytes_left")
+    schedules = [Schedule("end", (together(*ending),), contracts=counted)]
+    if Capability.CANCEL in brief.capabilities:
+        rows = [_row(brief, index, LASTING) for index in range(3)]
+        removals = (
+            Removal(("r1",), produced("r1", 3)),
+            Removal(("r0", "r2"), produced("r2", 6)),
+        )
+        schedules.append(Schedule("removed", (together(*rows),), removals, contracts=counted))
+    return schedules
+
+
+def _late(brief: Brief) -> list[Schedule]:
+    rows = [_row(brief, index, LASTING) for index in range(2)]
+    late = text_request(brief, LATE, _LATE_PROMPT, variant=2, max_tokens=FEW)
+    return [
+        Schedule(
+            "late",
+            (together(*rows), together(late, when=produced("r0", 2))),
+            options=EngineOptions(prefill_step_size=PIECE),
+            contracts=("first_token", "others_wait", "others_calls"),
+        )
+    ]
+
+
+def _reads(brief: Brief) -> list[Schedule]:
+    rows = [_row(brief, index, LASTING) for index in range(3)]
+    return [
+        Schedule("steps", (together(*rows),), weigh=Weigh.READS, contracts=("host_reads",)),
+    ]
+
+
+def _lasting(brief: Brief) -> list[Schedule]:
+    sizes = {"lasting": SOME, "long_lasting": MANY}
+    return [
+        Schedule(
+            name,
+            (together(text_request(brief, "only", SHORT, max_tokens=steps + 1)),),
+            weigh=Weigh.ALIVE if steps == SOME else Weigh.SAMPLED,
+            contracts=("arrays", "graph", "bytes_left"),
+        )
+        for name, steps in sizes.items()
+        if brief.longest is None or steps + SHORT < brief.longest
+    ]
+
+
+def _quantized(brief: Brief) -> list[Schedule]:
+    sizes = brief.heads()
+    group = max((g for g in KV_GROUPS if sizes and not any(s % g for s in sizes)), default=0)
+    rows = [_row(brief, index, FEW) for index in range(2)]
+    kinds = {"plain": None} | {f"bits_{b}": KvQuant(b, group_size=group) for b in (8, 4) if group}
+    return [
+        Schedule(
+            name,
+            (together(*rows),),
+            options=EngineOptions(kv=kv),
+            contracts=(f"bytes_{kv.bits:g}",) if kv is not None else (),
+        )
+        for name, kv in kinds.items()
+    ]
+
+
+def _prefix(brief: Brief) -> list[Schedule]:
+    pieces = (LONG - SHORT, SHORT) if Capability.SEGMENTS in brief.capabilities else ()
+    first = text_request(brief, "first", LONG, max_tokens=FEW, segments=pieces)
+    kept = first.prompt
+    own = begun_otherwise(
+        brief, brief.prompt(MEDIUM, variant=7), brief.solo(first, EngineOptions()).tokens[:1]
+    )
+    longer = Request("longer", kept + own, FEW)
+    caching = PrefixCaching(block_size=_BLOCK, interval=_BLOCK)
+    return [
+        Schedule(
+            "longer",
+            (together(first), together(longer, when=gone("first"))),
+            options=EngineOptions(prefix_caching=caching),
+            contracts=("prefix",),
+        )
+    ]
+
+
+def _a_hundredth(trace: Trace) -> bool:
+    """Both prompts came at once, and the long one took several pieces."""
+    lengths = sorted(len(request.prompt) for request in trace.schedule.requests)
+    pieces = sum(call.length > 1 for call in trace.forwards)
+    return lengths[0] * 100 == lengths[-1] and pieces > 3
+
+
+def _read(trace: Trace) -> bool:
+    steps = [s for s in trace.steps if s.reads is not None and len(s.in_stage(Stage.DECODE)) > 2]
+    return len(steps) > LASTING // 2
+
+
+def _has_lasted(trace: Trace) -> bool:
+    return sum(step.alive is not None for step in trace.steps) > SOME
+
+
+def _of_bits(bits: int) -> Witness:
+    return Witness(
+        f"layers of {bits} bits",
+        lambda trace: any(layer.quantized for step in trace.steps for layer in step.layers),
+    ).shown_in(f"bits_{bits}")
+
+
+_METERED = frozenset({Capability.METERED})
+_STAGED = _METERED | {Capability.STAGES}
+COSTS: tuple[Scenario, ...] = (
+    Scenario(
+        "cost_positions",
+        190,
+        "positions computed for a short prompt beside one of a hundred times its length",
+        _METERED | {Capability.CHUNKED},
+        _positions,
+        (Witness("a prompt beside one of a hundred times its length, in pieces", _a_hundredth),),
+        applies=_one_counted,
+    ),
+    Scenario(
+        "cost_rows",
+        191,
+        "rows computed for requests that have ended or were removed, and their bytes",
+        _METERED,
+        _rows,
+        (
+            seen.rows_together(len(_ENDS)).shown_in("end"),
+            seen.leaves_early().shown_in("end"),
+            seen.removed_from(Stage.DECODE).shown_in("removed"),
+        ),
+        applies=_counted,
+    ),
+    Scenario(
+        "cost_late",
+        192,
+        "steps that a late request waits, and how long others wait for it",
+        _STAGED | {Capability.LATE_JOIN, Capability.CHUNKED},
+        _late,
+        (seen.late_join(),),
+        applies=_counted,
+    ),
+    Scenario(
+        "cost_reads",
+        193,
+        "how often the host waits for an array in a decode step",
+        _STAGED,
+        _reads,
+        (Witness("steps of three rows whose reads were counted", _read),),
+        applies=_counted,
+    ),
+    Scenario(
+        "cost_lasting",
+        194,
+        "arrays and graphs that a long answer piles up",
+        _STAGED,
+        _lasting,
+        (Witness(f"{SOME} steps after which all that lives was counted", _has_lasted),),
+        applies=_long_counted,
+    ),
+    Scenario(
+        "cost_quantized",
+        195,
+        "bytes of keys and values in fewer bits",
+        _METERED | {Capability.QUANTIZED},
+        _quantized,
+        (_of_bits(8), _of_bits(4)),
+        applies=_quantized_counted,
+    ),
+    Scenario(
+        "cost_prefix",
+        196,
+        "tokens of a kept prefix that are computed again",
+        _METERED | {Capability.PREFIX_CACHING},
+        _prefix,
+        (reuse.hit(),),
+        applies=_counted,
+    ),
+)
