@@ -22,6 +22,7 @@ from conformance.tools.caches.kinds.composite import Composite
 from conformance.tools.caches.kinds.kind import Kind
 from conformance.tools.caches.kinds.pooling import Pooling, PoolingStream
 from conformance.tools.caches.kinds.recurrent import Recurrent
+from conformance.tools.caches.plain_stores import STORES
 
 MODULES = ("mlx_lm.models.cache", "mlx_vlm.models.cache", "mlx_vlm.turboquant")
 
@@ -64,15 +65,28 @@ MAKERS: dict[str, Maker] = {
 
 @dataclass(frozen=True)
 class Found:
-    """A cache class of a library, and the kinds to test it as; none if it has no kind yet."""
+    """A cache class of a library, and the kinds to test it as; none if it has no kind yet.
+
+    A store of tokens has none: it is tested beside plain data.
+    """
 
     name: str
     cls: type[Any]
     kinds: tuple[Kind, ...]
 
+    @property
+    def is_store(self) -> bool:
+        """Whether it has no rows, and programs of its own."""
+        return self.cls.__name__ in STORES
+
+    @property
+    def covered(self) -> bool:
+        """Whether anything tests it."""
+        return bool(self.kinds) or self.is_store
+
 
 def discover(modules: Sequence[str] = MODULES) -> list[Found]:
-    """The batch caches of the installed ones of these modules, sorted by name."""
+    """The batch caches and stores of the installed ones of these modules, sorted by name."""
     found = []
     for name in modules:
         if importlib.util.find_spec(name.partition(".")[0]) is None:
@@ -84,14 +98,30 @@ def discover(modules: Sequence[str] = MODULES) -> list[Found]:
 
 def _with_kinds(module: ModuleType, cls: type[Any]) -> Found:
     maker = MAKERS.get(cls.__name__)
-    kinds = tuple(maker(module, cls)) if maker else ()
+    try:
+        kinds = tuple(maker(module, cls)) if maker else ()
+    except AttributeError:  # old releases lack a class that its kind is made with
+        kinds = ()
     return Found(f"{module.__name__.partition('.')[0]}.{cls.__name__}", cls, kinds)
 
 
 def _batch_classes(module: ModuleType) -> Iterator[type[Any]]:
     for cls in vars(module).values():
-        if isinstance(cls, type) and cls.__module__ == module.__name__ and is_batch_cache(cls):
+        if not isinstance(cls, type) or cls.__module__ != module.__name__:
+            continue
+        if is_batch_cache(cls) or cls.__name__ in STORES:
             yield cls
+
+
+_METHODS = (
+    *("update_and_fetch", "make_mask", "prepare", "advance", "finalize", "filter", "extend"),
+    *("extract", "merge", "trim", "is_trimmable", "size", "empty", "nbytes", "from_state"),
+)
+
+
+def methods(cls: type[Any]) -> tuple[str, ...]:
+    """Those of the methods of batch caches that the class has."""
+    return tuple(name for name in _METHODS if hasattr(cls, name))
 
 
 def is_batch_cache(cls: type[Any]) -> bool:

@@ -12,6 +12,8 @@ from conformance.tools.caches.tokens import Token
 
 _MOST = 9
 _JOIN, _LEAVE = 1, 2
+UNFED = 60
+"""From here on the number that chooses how a cache is fed lets rows join before they are fed."""
 
 
 class Feeding:
@@ -42,7 +44,8 @@ class Feeding:
             ways = ways[:3]
         way = how % len(ways)
         if way == 1:
-            return self._left(rows, wanted, prepared=self._kind.left_in_prepare)
+            whole = how if how >= UNFED else 0
+            return self._left(rows, wanted, whole, prepared=self._kind.left_in_prepare)
         return ways[way](rows, wanted, how)
 
     def _new_rows(self, count: int) -> list[Row]:
@@ -87,12 +90,15 @@ class Feeding:
         """Prompts padded on the left; the padding is given to the constructor or to prepare()."""
         width = max(lengths)
         padding = [width - length for length in lengths]
-        cache = self._kind.new([0] * len(rows) if prepared else padding)
-        if prepared:
-            cache.prepare(left_padding=padding)
+        cut = len(rows) // 2 if self._kind.has("extend") and how >= UNFED else 0
+        cache = self._unfed(padding[cut:], prepared=prepared)
+        if cut:
+            later, cache = cache, self._unfed(padding[:cut], prepared=prepared)
+            cache.extend(later)
         chunk = 1 + how // 4 % 5
         text = f"new, prompts of {lengths} padded on the left"
         text += " (prepare)" if prepared else ""
+        text += f", the last {len(rows) - cut} joining unfed" if cut else ""
         text += f", in pieces of {chunk}" if how else ""
         self._note(text)
         stamp = self._next()
@@ -100,6 +106,13 @@ class Feeding:
         grid = padded(tokens, stamp, left=True)
         rows = self._pieces(cache, rows, grid, chunk if how else width)
         return cache, rows, text
+
+    def _unfed(self, padding: list[int], *, prepared: bool) -> Any:
+        """A cache that knows its padding and holds nothing."""
+        cache = self._kind.new([0] * len(padding) if prepared else padding)
+        if prepared:
+            cache.prepare(left_padding=padding)
+        return cache
 
     def _right(self, rows: list[Row], lengths: list[int], how: int) -> tuple[Any, list[Row], str]:
         cache = self._kind.new([0] * len(rows))

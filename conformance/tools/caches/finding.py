@@ -68,6 +68,20 @@ class FindingError(AssertionError):
         }
 
 
+# In a message what hangs on the sequence that was drawn.
+_DRAWN = re.compile(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[+-]?\d+)?")
+# Of a list, whose length hangs on it, too, one is kept.
+_REPEATED = re.compile(r"((?:row )?#[@#]*(?: \(written at #\))?)(?:,? *(?:and )?\1(?: more)?)+")
+_MOST = 120
+
+
+def signature(finding: FindingError) -> str:
+    """The same for the same defect, whatever sequence shows it: verb, what differs, how."""
+    text = _DRAWN.sub("#", finding.problem.text.partition("\n")[0])
+    text = _REPEATED.sub(r"\1", text)[:_MOST]
+    return f"{finding.verb}, {finding.problem.what}: {text}"
+
+
 # Takes a finding and says whether it is known.
 Judge = Callable[[FindingError], bool]
 HARD = frozenset({"contents", "offset", "error", "returned", "shape", "lengths"})

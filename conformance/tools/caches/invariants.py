@@ -54,9 +54,12 @@ def _sizes(kind: Kind, cache: Any, rows: Sequence[Row]) -> Problems:
         got, held = cache.nbytes, kind.held(cache)
         if got != held:
             yield Problem("nbytes", f"nbytes says {got}, {held} are held")
-    except NotImplementedError as error:
-        yield Problem("nbytes", f"nbytes: NotImplementedError: {error}")
+    except (NotImplementedError, AttributeError) as error:
+        yield Problem("nbytes", f"nbytes: {type(error).__name__}: {error}")
     some = any(row.tokens for row in rows)
+    if not hasattr(cache, "empty"):
+        yield Problem("empty", "there is no empty()")
+        return
     if some and cache.empty():
         yield Problem("empty", "empty() of a cache with tokens is true")
     if not kind.fed(cache) and not cache.empty():

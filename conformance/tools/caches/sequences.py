@@ -14,9 +14,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from conformance.tools.caches.discovery import Found
+from conformance.tools.caches.feeding import UNFED
 from conformance.tools.caches.finding import FindingError, Judge
 from conformance.tools.caches.harness import Harness, Step
 from conformance.tools.caches.kinds.kind import DTYPES, Kind
+from conformance.tools.caches.plain_stores import STORES
+from conformance.tools.caches.store_calls import Call, play_store
 
 _LEAST_STEPS, _MOST_STEPS = 4, 7
 # The caches grow by this many columns, so that growth happens within few tokens.
@@ -25,6 +28,7 @@ _STEP = 4
 Known = Callable[[FindingError], str | None]
 
 _number = st.integers(0, 59)
+_how = st.integers(0, UNFED + 19)
 _lengths = st.lists(st.integers(0, 8), min_size=1, max_size=4)
 
 
@@ -46,7 +50,7 @@ _STEPS = st.one_of(
     _step("decode", st.integers(0, 3)),
     _step("block", st.integers(0, 2)),
     _step("filter", st.lists(_number, min_size=1, max_size=4)),
-    _step("extend", st.integers(0, 2), _number, _lengths),
+    _step("extend", st.integers(0, 2), _how, _lengths),
     _step("prefill", _number, _number, _lengths),
     # With rows that join in between.
     _step("prefill", _number, st.sampled_from([1, 4, 7]), _lengths),
@@ -60,7 +64,7 @@ _STEPS = st.one_of(
 )
 _PROGRAMS = st.tuples(
     st.sampled_from(sorted(DTYPES, reverse=True)).map(str),
-    _step("new", _number, _lengths),
+    _step("new", _how, _lengths),
     st.lists(_STEPS, min_size=_LEAST_STEPS, max_size=_MOST_STEPS),
 )
 
@@ -112,6 +116,11 @@ def explore(
             outcome.known[name] = finding
         return True
 
+    if found.is_store:
+        with small_steps(found.cls):
+            outcome.failure = _of_store(found, outcome, examples=examples, seed=seed, shrink=shrink)
+        return outcome
+
     share = max(1, examples // max(1, len(found.kinds)))
     with small_steps(found.cls):
         for number, kind in enumerate(found.kinds):
@@ -137,15 +146,7 @@ def _attempts(
     """Plays all sequences on one kind."""
 
     @hypothesis.seed(seed)
-    @settings(
-        max_examples=examples,
-        database=None,
-        deadline=None,
-        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-        verbosity=hypothesis.Verbosity.quiet,
-    )
+    @_drawing(examples, shrink=shrink)
     @given(_PROGRAMS)
     def attempt(program: tuple[str, Step, list[Step]]) -> None:
         dtype, first, steps = program
@@ -157,6 +158,39 @@ def _attempts(
             outcome.sequences += 1
 
     return attempt
+
+
+def _drawing(examples: int, *, shrink: bool) -> settings:
+    return settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+
+
+def _of_store(
+    found: Found, outcome: Outcome, *, examples: int, seed: int, shrink: bool
+) -> FindingError | None:
+    """How a store of tokens differs from plain data; ``None`` if it does not."""
+    make = STORES[found.cls.__name__]
+
+    @hypothesis.seed(seed)
+    @_drawing(examples, shrink=shrink)
+    @given(make.programs)
+    def attempt(program: tuple[Call, list[Call]]) -> None:
+        first, calls = program
+        outcome.sequences += 1
+        play_store(found.name, make(found.cls), [first, *calls], outcome.verbs)
+
+    try:
+        attempt()
+    except FindingError as finding:
+        return finding
+    return None
 
 
 def replay(play: str, classes: Sequence[Found], judge: Judge) -> None:

@@ -25,6 +25,8 @@ _SLOW = "BatchTurboQuantKVCache"
 _SECONDS = 20.0
 # Files that all caches of a library use: for masks, and to be kept.
 _SHARED = ("models/base.py", "apc_adapters.py")
+# Called by a class alone that has no function of that name.
+_WITHIN = {"PromptTrie": "LRUPromptCache"}
 # What keeps them in files.
 _FILES = "DiskBlockStore."
 
@@ -86,5 +88,7 @@ def classes_for(mutant: Mutant, classes: Sequence[Found]) -> Iterator[Found]:
         or (shared and found.cls.__module__.startswith(f"{library}."))
     ]
     name = mutant.function.partition(".")[0]
+    name = _WITHIN.get(name, name)
     of_class = [found for found in own if any(c.__name__ == name for c in found.cls.__mro__)]
+    # A store calls functions for single streams' caches, such as those that cut them.
     yield from of_class or own

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import coverage
 
-from conformance.core.engine import Engine
+from conformance.core.engine import Capability, Engine
 from conformance.core.errors import ModelError
 from conformance.core.verdict import CaseId, Verdict
 from conformance.reference.engine import ReferenceEngine
@@ -67,9 +67,13 @@ def reach_of(
 
 
 def engines_of(registry: Registry, library: str) -> Iterator[type[Engine]]:
-    """The engines that decode with the library's own batching."""
+    """The engines that decode with the library's own batching in this process.
+
+    Servers and split models decode in their own: no mutant is put in, and no line recorded.
+    """
     for engine in registry.engines.values():
-        if engine.library == library and not issubclass(engine, ReferenceEngine):
+        elsewhere = engine.own_processes or Capability.SERVED in engine.capabilities
+        if engine.library == library and not elsewhere and not issubclass(engine, ReferenceEngine):
             yield engine
 
 

@@ -18,12 +18,13 @@ from conformance.run.session import Session
 from conformance.tools.mutants.cache_trials import CacheTrials
 from conformance.tools.mutants.choosing import Task
 from conformance.tools.mutants.live_changes import InvalidMutantError, SameCodeError
+from conformance.tools.mutants.property_trials import PropertyTrials, all_properties
 from conformance.tools.mutants.putting_in import PutIn
 from conformance.tools.mutants.reach import Place
 from conformance.tools.mutants.unmutated import TaintedError, Unmutated
 from conformance.tools.mutation.killing import detected, killed, new_findings
 
-# So many schedules are played before the caches' own test, which takes longer.
+# So many schedules are played before the tests that need no model.
 _FEW = 6
 # Cases that are played with the mutant in both streams, after the one that detected it.
 _BOTH_MOST = 6
@@ -60,7 +61,8 @@ class Trials:
         self._registry = registry
         self._announce = announce
         self._unmutated = Unmutated(registry)
-        self._caches = CacheTrials(self._say_cache)
+        self._caches = CacheTrials(self._say_own)
+        self._properties = PropertyTrials(all_properties(registry), self._say_own)
         # The mutant that was put in first: none of another can have left traces before it.
         self._first: Mutant | None = None
         self.tainted = False
@@ -96,7 +98,7 @@ class Trials:
         lost: dict[str, Place] = {}
         end = (
             self._by_schedules(task, put_in, lost, range(_FEW))
-            or self._by_caches(task, put_in)
+            or self._by_own_tests(task, put_in)
             or self._by_schedules(task, put_in, lost, range(_FEW, len(task.places)))
             or self._by_witness(put_in, list(lost.values()), len(task.places))
         )
@@ -136,9 +138,10 @@ class Trials:
             return _End(Fate.KILLED, kill, number)
         return None
 
-    def _by_caches(self, task: Task, put_in: PutIn) -> _End | None:
-        """The fate by the caches' own test, which needs no model; ``None`` if it finds nothing."""
-        kill = self._caches.kill(task.mutant, put_in)
+    def _by_own_tests(self, task: Task, put_in: PutIn) -> _End | None:
+        """The fate by tests that need no model, of functions and caches; ``None`` if they pass."""
+        kill = self._properties.kill(task.library, task.mutant, put_in)
+        kill = kill or self._caches.kill(task.mutant, put_in)
         return _End(Fate.KILLED, kill, min(_FEW, len(task.places))) if kill else None
 
     def _is_read(self, put_in: PutIn, task: Task) -> bool:
@@ -151,7 +154,7 @@ class Trials:
             wrong = self._unmutated.run(place, put_in.unread, until)
             if right is not None and kill_of(fault, right, wrong, place) is not None:
                 return True
-        return False
+        return self._properties.reads(task.library, task.mutant, put_in)
 
     def _by_witness(self, put_in: PutIn, places: list[Place], played: int) -> _End:
         """Whether whole cases do not show any more what they are made to show.
@@ -211,7 +214,7 @@ class Trials:
         why = f"{kill.case} detects it only if the single stream is without it"
         return _End(Fate.SAME, kill, number + len(places), why)
 
-    def _say_cache(self, place: Place, active: bool) -> None:  # noqa: FBT001
+    def _say_own(self, place: Place, active: bool) -> None:  # noqa: FBT001
         self._say(place, active=active)
 
     def _say(self, place: Place, *, anew: bool = False, active: bool = False) -> None:

@@ -23,11 +23,12 @@ class Place(NamedTuple):
 
 
 class Kills(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every schedule of the full ladder catches, of complete trials only.
+    """What schedules of the full ladder catch.
 
     Attributes:
         places: ``scenario/schedule``, which ``caught`` names by their index.
-        caught: by ``library/family`` and fault, the places each of which catches it.
+        caught: by ``library/family`` and fault, the places each of which catches it; of a trial
+            that ended with the first kill only those of that one.
     """
 
     places: tuple[str, ...]
@@ -48,15 +49,41 @@ def kills_of(trials: Iterable[Trial], libraries: Mapping[str, str]) -> Kills:
         trials: of ``conformance audit power --every-scenario``.
         libraries: each engine's library.
     """
-    index: dict[str, int] = {}
-    caught: dict[str, dict[str, tuple[int, ...]]] = {}
+    return _record((t for t in trials if t.complete), libraries, (), {})
+
+
+def with_more(kills: Kills, trials: Iterable[Trial], libraries: Mapping[str, str]) -> Kills:
+    """``kills`` with those of faults that they lack, also of trials that one kill ended.
+
+    Args:
+        kills: what is known; a fault that has its places keeps them.
+        trials: of ``conformance audit power``; those of other engines than a library's own are
+            left out, as tiers are chosen for that one.
+        libraries: each engine's library.
+    """
+    own = [t for t in trials if t.engine == libraries[t.engine]]
+    lacking = (t for t in own if t.fault not in kills.caught.get(_family(t, libraries), {}))
+    return _record(lacking, libraries, kills.places, kills.caught)
+
+
+def _record(
+    trials: Iterable[Trial],
+    libraries: Mapping[str, str],
+    places: Iterable[str],
+    caught: Mapping[str, Mapping[str, tuple[int, ...]]],
+) -> Kills:
+    index = {place: number for number, place in enumerate(places)}
+    every = {family: dict(faults) for family, faults in caught.items()}
     for trial in trials:
         found = [f"{kill.scenario}/{name}" for kill in trial.kills for name in kill.schedules]
-        if trial.complete and found:
-            family = f"{libraries[trial.engine]}/{trial.family}"
+        if found:
             numbers = sorted(index.setdefault(place, len(index)) for place in found)
-            caught.setdefault(family, {})[trial.fault] = tuple(numbers)
-    return Kills(tuple(index), caught)
+            every.setdefault(_family(trial, libraries), {})[trial.fault] = tuple(numbers)
+    return Kills(tuple(index), every)
+
+
+def _family(trial: Trial, libraries: Mapping[str, str]) -> str:
+    return f"{libraries[trial.engine]}/{trial.family}"
 
 
 def killed_in(kills: Kills, tier: Tier, families: Mapping[str, Family]) -> dict[str, set[str]]:

@@ -68,7 +68,7 @@ class Recurrent(Kind):
                 f"slot {row}: columns {_true(given[row, 0])} count as real of {width}, "
                 f"expected {_true(real[row])}",
             )
-        if cache.lengths is not None:
+        if getattr(cache, "lengths", None) is not None:
             lengths = cache.lengths.tolist()
             wrong = [
                 f"slot {row}: {length} tokens to come, {int(real[row].sum())} are in this piece"

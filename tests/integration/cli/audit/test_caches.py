@@ -47,6 +47,16 @@ def test_a_defect_is_shown_by_its_verbs(monkeypatch):
     assert "nbytes: nbytes says 1, 0 are held" in done.output
 
 
+def test_a_store_is_tested_and_a_defect_of_it_shown_by_its_calls(monkeypatch):
+    done = call("--class", "mlx_lm.LRU*", "--class", "mlx_lm.TokenBuffer")
+    assert done.exit_code == 0, done.output
+    assert "bytes fetch insert new number" in " ".join(done.output.split())
+    monkeypatch.setattr(lm.LRUPromptCache, "nbytes", property(lambda self: 1))
+    done = call("--class", "mlx_lm.LRU*")
+    assert done.exit_code == 1
+    assert "mlx_lm.LRUPromptCache differs:\n  0. new 1 0\n  returned: its bytes: 1" in done.output
+
+
 def test_a_class_without_a_test_fails(monkeypatch):
     monkeypatch.delitem(discovery.MAKERS, "KVCache")
     done = call("--class", "mlx_lm.KVCache")

@@ -26,12 +26,15 @@ def test_a_fault_that_kills_its_process_costs_no_other_its_trial(power):
     assert "FAILED: 1 of 2 pairs of fault and family were killed (50.0%)" in done.out
 
 
-def test_a_result_file_is_reported_without_a_run(power, conformance):
+def test_a_result_file_is_reported_without_a_run(power, conformance, tmp_path):
     assert power("--fault", "caught", "--jobs", "1", "--json", "caught.jsonl").code == 0
     assert power("--fault", "uncaught", "--jobs", "1", "--json", "uncaught.jsonl").code == 1
     both = ("--read", "caught.jsonl", "--read", "uncaught.jsonl")
-    done = conformance("audit", "power", *both, "--json", "both.jsonl")
+    done = conformance("audit", "power", *both, "--json", "both.jsonl", "--table", "both.md")
     assert done.code == 1
+    table = (tmp_path / "both.md").read_text(encoding="utf-8")
+    assert "| `uncaught` | survived |" in table
+    assert table.endswith("1 of 2 killed.\n")
     assert "survived: uncaught in toy/calm float32 (tried ragged)" in done.out
     assert outcomes(done, "both.jsonl") == {"caught": "killed", "uncaught": "survived"}
 

@@ -11,7 +11,8 @@ from results_by_hand import make_result
 from conformance.app.cli.audit import tiers as command
 from conformance.core.verdict import ScheduleResult, Verdict, encode
 from conformance.report.trials import Kill, Outcome, Trial
-from conformance.run.tiers import TierData
+from conformance.run.tiers import Choice, TierData
+from conformance.tools.mutation import kills
 
 
 def run(*arguments):
@@ -63,12 +64,23 @@ def test_a_new_choice_is_shown_and_kept_only_if_asked(files, monkeypatch):
     choice = data.tiers["default"]["mlx_lm"]
     assert choice.left_out["ragged"] == ("one_beside_medium",)
     assert (choice.killed, choice.of, choice.share) == (1, 1, 0.25)
-    kills = json.loads((files / "kills.json").read_text())
-    assert kills == {"places": ["ragged/ragged"], "caught": {"mlx_lm/llama": {"A1.x": [0]}}}
+    record = json.loads((files / "kills.json").read_text())
+    assert record == {"places": ["ragged/ragged"], "caught": {"mlx_lm/llama": {"A1.x": [0]}}}
+
+
+def test_the_present_choice_is_extended_by_what_catches_newer_faults(files, monkeypatch):
+    choice = Choice(0, 0, 0.5, {"ragged": ("*",)}, {})
+    present = TierData("2026-01-01", {"mlx": "1"}, {"default": {"mlx_lm": choice}})
+    monkeypatch.setattr(command, "read_tiers", lambda: present)
+    monkeypatch.setattr(command, "read_kills", lambda: kills.Kills((), {}))
+    done = chosen(files, "--extend")
+    assert done.exit_code == 0, done.output
+    assert "1 of 1 (100.0%)" in done.output
+    assert "extended on " in done.output
 
 
 def test_a_choice_needs_both_files(files):
-    for options in (("--power", files / "power.jsonl"), ("--write",)):
+    for options in (("--power", files / "power.jsonl"), ("--write",), ("--extend",)):
         assert "needs --power and --results" in str(run(*options).exception)
 
 

@@ -211,7 +211,19 @@ def lengths_kept_after_finalize(patch):
     patch.setattr(lm.BatchRotatingKVCache, "finalize", wrong)
 
 
+def padding_lost_before_it_is_fed(patch):
+    right = lm.ArraysCache.extend
+
+    def wrong(self, other):
+        if self.empty() and self.left_padding is not None:
+            self.left_padding = lm.mx.zeros_like(self.left_padding)
+        right(self, other)
+
+    patch.setattr(lm.ArraysCache, "extend", wrong)
+
+
 FAULTS = [
+    (padding_lost_before_it_is_fed, "mlx_lm.ArraysCache", "joining unfed"),
     (lengths_lost_on_extend, "mlx_lm.ArraysCache", "prepare"),
     (merge_by_write_index, "mlx_lm.RotatingKVCache", "merge"),
     (merge_of_empty_fails, "mlx_lm.KVCache", "merge"),

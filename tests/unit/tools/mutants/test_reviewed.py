@@ -1,11 +1,16 @@
 """The file of reviewed mutants."""
 
+import re
+
 import pytest
 
 from conformance.core.errors import ConformanceError
 from conformance.report.mutants import Mutant
+from conformance.tools.mutants.lookups import without_default
 from conformance.tools.mutants.reviewed import read_reviewed
-from conformance.tools.mutants.targets import BATCHING, files_of
+from conformance.tools.mutants.targets import BATCHING, files_of, mutants_in
+
+ASKED = re.compile(r"getattr\(|\.get\(|\.pop\(|next\(")
 
 TEXT = """
 [[equivalent]]
@@ -74,3 +79,32 @@ def test_the_projects_own_entries_name_files_that_are_changed():
     own = read_reviewed()
     files = {name for library, globs in BATCHING.items() for name in files_of(library, globs)}
     assert {entry.module for entry in own.equivalent} <= files
+
+
+# Defaults that are given in some run, and mean the same as what the mutant gives.
+MEANT = ("tested for truth", "in either case", "replaced whole", "read once more")
+
+
+def test_entries_of_defaults_that_no_run_needs_are_needless():
+    """``audit mutants`` tries by itself whether any run needs what a lookup gives."""
+    files = files_of("mlx_vlm", ())
+    text = {module: path.read_text() for module, path in files.items()}
+
+    def is_default(one):
+        right = text[one.module]
+        wrong = right[: one.start] + one.text + right[one.end :]
+        return without_default(right, wrong) is not None
+
+    # For speed, of those that may be lookups.
+    entries = [
+        e for e in read_reviewed().equivalent if e.module in files and ASKED.search(e.before)
+    ]
+    mutants = [one for one in mutants_in(files) if ASKED.search(one.before)]
+    needless = [
+        entry.before
+        for entry in entries
+        if not any(words in entry.reason for words in MEANT)
+        and (named := [one for one in mutants if entry.names(one)])
+        and all(map(is_default, named))
+    ]
+    assert needless == []

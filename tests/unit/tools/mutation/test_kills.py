@@ -1,11 +1,13 @@
 """Which schedules catch which fault: from trials, and under a tier."""
 
+import msgspec
+
 from conformance.core.family import Facts, Family
 from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.report.trials import Kill, Outcome, Trial
 from conformance.run.registry import build_registry
 from conformance.run.tiers import WHOLE, Choice, Tier, read_tiers
-from conformance.tools.mutation.kills import Place, killed_in, kills_of, read_kills
+from conformance.tools.mutation.kills import Place, killed_in, kills_of, read_kills, with_more
 
 FAMILY = Family("llama", Facts(library="lib"), {"vocab_size": 8})
 
@@ -59,3 +61,15 @@ def test_the_tiers_catch_what_their_data_says():
             assert sum(len(caught[family]) for family in mine) == choice.killed
             assert sum(len(kills.caught[family]) for family in mine) == choice.of
             assert choice.killed >= least * choice.of
+
+
+def test_faults_that_are_unknown_are_added_and_others_keep_their_places():
+    newer = [trial("A1", kill("wide", "of_3")), trial("A4", kill("wide", "of_3"), complete=False)]
+    newer = [msgspec.structs.replace(t, engine="lib") for t in (*newer, trial("A5"))]
+    other = trial("A6", kill("wide", "of_3"))
+    found = with_more(KILLS, [*newer, other], {"engine": "lib", "lib": "lib"})
+    assert found.of("lib/llama") == {
+        **KILLS.of("lib/llama"),
+        "A4": {Place("wide", "of_3")},
+    }
+    assert found.places[: len(KILLS.places)] == KILLS.places

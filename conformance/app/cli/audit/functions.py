@@ -1,0 +1,129 @@
+"""``conformance audit functions``: properties of functions that need no model."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich import box
+from rich.table import Table
+
+from conformance.app.cli.consoles import new_console
+from conformance.app.cli.options import json_lines, library_path_option
+from conformance.app.cli.outputs import writable
+from conformance.backend.uncompiled import uncompiled
+from conformance.core.properties import Property
+from conformance.report.jsonl import write_lines
+from conformance.run.registry import build_registry, select
+from conformance.tools.functions.function_defects import load_function_defects
+
+
+@click.command("functions")
+@click.option(
+    "--property",
+    "names",
+    multiple=True,
+    metavar="GLOB",
+    help="Properties to try, such as 'samplers: *'; may be repeated. Default: all.",
+)
+@click.option(
+    "--library",
+    "libraries",
+    multiple=True,
+    metavar="GLOB",
+    help="Libraries whose functions are tried, as mlx_lm. Default: all.",
+)
+@json_lines("Write what each property showed as JSON lines.")
+@library_path_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    names: tuple[str, ...],
+    libraries: tuple[str, ...],
+    json_file: Path | None,
+) -> None:
+    """Hold functions that need no model to their definitions: filters, keys, files, settings.
+
+    Each property calls a few functions of a library with drawn arguments, and compares what they
+    give with a definition of its own. Exit code 1 if one does not hold in a way that is not known,
+    or if a known defect no longer shows.
+    """
+    target = writable(json_file, "--json") if json_file else None
+    chosen = _chosen(libraries, names)
+    defects = load_function_defects()
+    console = new_console()
+    found: list[Found] = []
+    with console.status("functions") as status, uncompiled():
+        for library, one in chosen:
+            status.update(f"{len(found)}/{len(chosen)} properties, {one.name}")
+            start = time.perf_counter()
+            problem = one.problem()
+            known = [d.id for d in defects if problem and d.explains(library, one.name, problem)]
+            seconds = time.perf_counter() - start
+            found.append(Found(library, one.name, seconds, problem, next(iter(known), "")))
+    console.print(_table(found))
+    shown = {each.known for each in found}
+    tried = {(each.library, each.name) for each in found}
+    stale = [d.id for d in defects if d.id not in shown and (d.library, d.property) in tried]
+    wrong = [each for each in found if each.verdict == "wrong"]
+    for each in found:
+        if each.known:
+            console.print(f"known: {each.known} in {each.library}, {each.name}", soft_wrap=True)
+    for each in wrong:
+        said = f"{each.library}, {each.name}: {each.problem}"
+        console.print(said, soft_wrap=True, markup=False)
+    for name in stale:
+        console.print(f"known defect {name} no longer shows: remove its entry", soft_wrap=True)
+    if target:
+        write_lines(target, map(_as_line, found))
+    ctx.exit(1 if wrong or stale else 0)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a property; ``known`` is the id of the entry that explains its problem."""
+
+    library: str
+    name: str
+    seconds: float
+    problem: str
+    known: str
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on the function."""
+        if not self.problem:
+            return "right"
+        return "known" if self.known else "wrong"
+
+
+def _table(found: Sequence[Found]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for column in ("library", "property", "seconds", "verdict"):
+        table.add_column(column, justify="right" if column == "seconds" else "left")
+    for one in found:
+        table.add_row(one.library, one.name, f"{one.seconds:.2f}", one.verdict)
+    return table
+
+
+def _chosen(libraries: Sequence[str], names: Sequence[str]) -> list[tuple[str, Property]]:
+    """Those of these names.
+
+    Raises:
+        ConformanceError: a pattern matches none; says which there are.
+    """
+    of_libraries = {n: one.properties() for n, one in build_registry().libraries.items()}
+    chosen = select((n for n, own in of_libraries.items() if own), libraries, what="library")
+    found = [(library, one) for library in chosen for one in of_libraries[library]]
+    kept = set(select(dict.fromkeys(one.name for _, one in found), names, what="property"))
+    return [(library, one) for library, one in found if one.name in kept]
+
+
+def _as_line(one: Found) -> str:
+    line = {"library": one.library, "property": one.name, "verdict": one.verdict}
+    return json.dumps({**line, "problem": one.problem, "known": one.known})

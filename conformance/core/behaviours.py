@@ -1,0 +1,64 @@
+"""What users ask of a server, and the schedules that show whether it does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """A row of the table of servers.
+
+    Attributes:
+        text: what a right server does.
+        scenario: that shows it, in its ``schedules``; empty: in all.
+    """
+
+    text: str
+    scenario: str
+    schedules: tuple[str, ...] = ()
+
+
+BEHAVIOURS: tuple[Behaviour, ...] = (
+    Behaviour("one request after the other, streamed or in one piece", "served_alone", ("alone",)),
+    Behaviour("top_logprobs, stream_options, logprobs of a text", "served_alone", ("fields",)),
+    Behaviour("several at once, of equal length", "served_together", ("equal_length",)),
+    Behaviour("several at once, of other lengths", "served_together", ("ragged",)),
+    Behaviour("the same request several times at once", "served_together", ("identical",)),
+    Behaviour("streams beside answers in one piece", "served_together", ("some_whole",)),
+    Behaviour("a request that joins a long answer", "served_joins"),
+    Behaviour("short answers beside long ones, ten at once", "served_ends"),
+    Behaviour("more requests than slots", "served_slots"),
+    Behaviour("stop strings", "served_stops"),
+    Behaviour("seeds beside plain requests", "served_samplers"),
+    Behaviour("images beside text", "served_media"),
+    Behaviour("quantized keys and values", "served_quantized"),
+    Behaviour("prompts that begin alike, with the prefix cache", "served_prefixes"),
+    Behaviour("one system message for many", "served_systems", ("for_many",)),
+    Behaviour("a changed system message", "served_systems", ("changed",)),
+    Behaviour("more system messages than are kept", "served_systems", ("few_kept",)),
+    Behaviour("images in the prefix cache", "served_image_prefixes"),
+    Behaviour("JSON of a schema, then plain text", "served_schemas", ("in_turn",)),
+    Behaviour("JSON of a schema beside plain text", "served_schemas", ("in_one_batch",)),
+    Behaviour("another model on request, and back", "served_models", ("in_turn",)),
+    Behaviour("another model while one answers", "served_models", ("while_one_answers",)),
+    Behaviour("an adapter on request, and without it again", "served_adapters", ("in_turn",)),
+    Behaviour("an adapter while one answers", "served_adapters", ("while_one_answers",)),
+    Behaviour("an adapter of the default model", "served_adapters", ("default_model",)),
+    Behaviour("reasoning and calls of tools", "served_markers", ("in_turn",)),
+    Behaviour("the same in streams alone", "served_markers", ("in_streams",)),
+    Behaviour("the same in one batch", "served_markers", ("in_one_batch",)),
+    Behaviour("a client leaves the last slot", "served_leaves", ("last_slot",)),
+    Behaviour("a client leaves a stream beside others", "served_leaves", ("stream",)),
+    Behaviour("a client leaves while it waits", "served_leaves", ("waiting",)),
+    Behaviour("a client leaves an answer that it did not read", "served_leaves", ("unread",)),
+    Behaviour("320 at once, of whom a quarter leave", "served_flood"),
+    Behaviour("bodies that are no JSON object, or huge", "served_malformed", ("bodies",)),
+    Behaviour("messages of a wrong type", "served_malformed", ("messages",)),
+    Behaviour("numbers of a wrong type or out of range", "served_malformed", ("numbers",)),
+    Behaviour("other fields of a wrong type", "served_malformed", ("fields",)),
+    Behaviour("images that are none", "served_malformed", ("media",)),
+    Behaviour("an unknown model", "served_malformed", ("model",)),
+    Behaviour("stop strings that are no text", "served_malformed", ("stop_*",)),
+)
+"""From the simplest. Malformed requests: refused with a reason, and nobody is harmed."""

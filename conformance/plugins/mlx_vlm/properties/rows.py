@@ -1,0 +1,239 @@
+"""How mlx-vlm puts the inputs of rows together and apart, and makes their caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from conformance.core.properties import Property
+from conformance.plugins.mlx_vlm import compat
+
+ar: Any = compat.part("generate.ar")
+
+_FILE = "mlx_vlm/generate/ar.py"
+_LENGTHS, _WIDTH = (3, 5, 1, 5), 4
+
+
+def row_properties() -> list[Property]:
+    """Those of the functions around ``BatchGenerator``."""
+    kwargs = ("_*prompt_kwarg*", "_mrope_position_ids_row", "_*_pad_prompts")
+    deltas = ("PromptProcessingBatch._capture_rope*", "PromptProcessingBatch._normalize_rope*")
+    return [
+        Property("rows: put together", _FILE, kwargs, _together),
+        Property("rows: apart", _FILE, kwargs, _apart),
+        Property("rows: unpadded", _FILE, (*kwargs, "_unpad_batch_prompts"), _unpadded),
+        Property("rows: rope deltas", _FILE, deltas, _deltas),
+    ]
+
+
+def _row(number: int, length: int, *, three: bool) -> dict[str, Any]:
+    """A prompt's inputs: some by token, one for the row, others that all share."""
+    drawn = np.random.default_rng(number)
+
+    def of(*shape: int) -> mx.array:
+        return mx.array(drawn.integers(1, 90, shape).astype(np.float32))
+
+    return {
+        "inputs_embeds": of(1, length, _WIDTH),
+        "position_ids": of(3, 1, length) if three else of(1, length),
+        "token_type_ids": of(1, length),
+        "attention_mask": of(1, length, 2),
+        "image_sizes": of(1, 2),
+        "of_row": of(1, length),
+        "scalar": mx.array(3.0),
+        "name": "shared",
+        "_apc_tenant": "a",
+    }
+
+
+def _left(array: Any, length: int, axis: int) -> np.ndarray:
+    """Padded on the left with zeros."""
+    array = array.astype(mx.float32)
+    pad = [(0, 0)] * array.ndim
+    pad[axis] = (length - array.shape[axis], 0)
+    return np.pad(np.array(array), pad)
+
+
+def differing(got: Any, wanted: np.ndarray, what: str) -> Iterator[str]:
+    """Where an array is another than it must be."""
+    array = np.array(got.astype(mx.float32) if got.dtype == mx.bfloat16 else got)
+    if array.shape != wanted.shape or (array != wanted).any():
+        yield f"{what}: {array.shape} with other values than {wanted.shape}"
+
+
+def _together() -> Iterator[str]:
+    for kinds in ((False,) * 4, (True,) * 4, (False, True, False, False)):
+        rows = [
+            _row(n, length, three=t)
+            for n, (length, t) in enumerate(zip(_LENGTHS, kinds, strict=True))
+        ]
+        for row in rows:
+            row["of_row"] = row["of_row"][0, :1]
+            for key in ("inputs_embeds", "token_type_ids"):
+                row[key] = row[key].astype(mx.bfloat16)
+        ids = [[7] * length for length in _LENGTHS]
+        embeds, merged = ar._merge_prefill_prompt_kwargs(rows, ids)
+        longest = max(_LENGTHS)
+        want = np.concatenate([_left(row["inputs_embeds"], longest, 1) for row in rows])
+        yield from differing(embeds, want, "embeddings")
+        for key in ("token_type_ids", "attention_mask"):
+            want = np.concatenate([_left(row[key], longest, 1) for row in rows])
+            yield from differing(merged[key], want, key)
+        for key in ("image_sizes", "of_row"):
+            want = np.concatenate([np.array(row[key]) for row in rows])
+            yield from differing(merged[key], want, key)
+        positions = [_left(row["position_ids"], longest, -1) for row in rows]
+        if any(kinds):
+            positions = [
+                p if t else np.stack([p] * 3) for p, t in zip(positions, kinds, strict=True)
+            ]
+        want = np.concatenate(positions, axis=1 if any(kinds) else 0)
+        yield from differing(merged["position_ids"], want, "position_ids")
+        others = {"position_ids", "token_type_ids", "attention_mask", "image_sizes", "of_row"}
+        if set(merged) - others != {"scalar", "name"} or merged["name"] != "shared":
+            yield f"the rows' other inputs are {sorted(set(merged) - others)}"
+        dtypes = {embeds.dtype, merged["token_type_ids"].dtype}
+        if dtypes != {mx.bfloat16}:
+            yield f"inputs of bfloat16 are {dtypes}"
+    yield from _batched_inputs()
+    for wrong in (None, {}, {"inputs_embeds": None}):
+        yield from refused(partial(ar._merge_prefill_prompt_kwargs, [wrong], [[1]]))
+    yield from differing(ar._left_pad_prompts([[1, 2], [3]]), np.array([[1, 2], [0, 3]]), "left")
+    yield from differing(ar._right_pad_prompts([[1, 2], [3]]), np.array([[1, 2], [3, 0]]), "right")
+    wide = ar._left_pad_prompts([[1]], 3), ar._right_pad_prompts([[1]], max_length=3)
+    for got, padded in zip(wide, ([[0, 0, 1]], [[1, 0, 0]]), strict=True):
+        yield from differing(got, np.array(padded), "padded to a length")
+
+
+def _batched_inputs() -> Iterator[str]:
+    """Where each row was given the arrays of all rows, it has its own part of them."""
+    whole = {"grid": mx.arange(6).reshape(2, 3), "position_ids": mx.arange(12).reshape(3, 2, 2)}
+    rows = [{"inputs_embeds": mx.ones((1, 2, _WIDTH)), **whole} for _ in range(2)]
+    _, merged = ar._merge_prefill_prompt_kwargs(rows, [[1, 2], [3, 4]])
+    for key, array in whole.items():
+        yield from differing(merged[key], np.array(array), f"{key} of all rows")
+
+
+def refused(call: Callable[[], object]) -> Iterator[str]:
+    """Where a call is not refused with an error that names what is wrong."""
+    try:
+        got = call()
+    except ValueError:
+        return
+    yield f"arguments that are wrong are taken: {got}"
+
+
+def _apart() -> Iterator[str]:
+    batch = {
+        "inputs_embeds": mx.arange(24).reshape(3, 2, 4),
+        "position_ids": mx.arange(18).reshape(3, 3, 2),
+        "one": mx.arange(4).reshape(1, 4),
+        "two": mx.arange(8).reshape(2, 4),
+        "scalar": mx.array(2),
+        "name": "shared",
+    }
+    rows = ar._split_prompt_kwargs_per_row(batch, 3)
+    for number, row in enumerate(rows):
+        at = slice(number, number + 1)
+        yield from differing(row["inputs_embeds"], np.array(batch["inputs_embeds"])[at], "embeds")
+        yield from differing(row["position_ids"], np.array(batch["position_ids"])[:, at], "ids")
+        for name in ("one", "two"):
+            yield from differing(row[name], np.array(batch[name])[:1], "what all rows share")
+        if row["name"] != "shared" or row["scalar"] is not batch["scalar"]:
+            yield "what is no array of rows is another"
+        if set(row) != set(batch):
+            yield f"a row has {sorted(row)}"
+    if len(rows) != 3 or ar._split_prompt_kwargs_per_row(batch, 1) != [batch]:
+        yield f"{len(rows)} rows of 3"
+    if ar._split_prompt_kwargs_per_row(None, 2) != [{}, {}] or ar._split_prompt_kwargs_per_row(
+        {}, 1
+    ) != [{}]:
+        yield "no inputs are not none of each row"
+    shared = mx.arange(6).reshape(3, 1, 2)
+    for row in ar._split_prompt_kwargs_per_row({"position_ids": shared}, 2):
+        yield from differing(row["position_ids"], np.array(shared), "positions of all rows")
+
+
+def _unpadded() -> Iterator[str]:
+    """Padding is cut off tokens and inputs alike, wherever it is; other inputs are left."""
+    ids = mx.arange(20).reshape(4, 5)
+    spans = ((0, 5), (2, 5), (0, 3), (1, 4))
+    mask = mx.array([[int(a <= i < b) for i in range(5)] for a, b in spans])
+    lists: Any = ids.tolist()
+    for given in (ids, lists):
+        rows = [_row(n, 5, three=n % 2 == 0) for n in range(4)]
+        before = [dict(row) for row in rows]
+        prompts, inputs = ar._unpad_batch_prompts(given, mask, rows)
+        for (a, b), prompt, row, old, whole in zip(
+            spans, prompts, inputs, before, lists, strict=True
+        ):
+            if prompt != whole[a:b]:
+                yield f"of {whole} {prompt} is left"
+            for key in old:
+                want = old[key]
+                if key in ("inputs_embeds", "token_type_ids", "attention_mask"):
+                    want = old[key][:, a:b]
+                elif key == "position_ids":
+                    want = old[key][..., a:b]
+                if isinstance(want, mx.array):
+                    yield from differing(row[key], np.array(want), f"{key} without padding")
+    rows = [{}] * 4
+    if ar._unpad_batch_prompts(ids, None, rows) != (ids.tolist(), rows):
+        yield "prompts without a mask are changed"
+    ragged = [[1], [2, 3]]
+    if ar._unpad_batch_prompts(ragged, None, rows) != (ragged, rows):
+        yield "lists without a mask are changed"
+    one = mx.array([[1, 1]])
+    wrong: list[tuple[Any, Any, Any]] = [
+        (mx.arange(3), None, [{}]),
+        (ids, mask[0], rows),
+        (ids, mask.tolist(), rows),
+        (ids[0], mask, rows),
+        (ids[:, :4], mask, rows),
+        (ids[:3], mask, rows),
+        ([[1, 2], [3, 4]], one, [{}]),
+        ([[1, 2, 3]], one, [{}]),
+        (ids, mask, rows[:3]),
+        (mx.array([[1, 2]]), mx.array([[0, 0]]), [{}]),
+        (mx.array([[1, 2, 3]]), mx.array([[1, 0, 1]]), [{}]),
+    ]
+    for arguments in wrong:
+        yield from refused(partial(ar._unpad_batch_prompts, *arguments))
+
+
+def _deltas() -> Iterator[str]:
+    """A row of each request: repeated where there is one, the last where there are too few."""
+    batch = ar.PromptProcessingBatch
+    cases: list[tuple[Any, int, list[int]]] = [
+        (mx.array(7), 1, [7]),
+        (mx.array(7), 3, [7, 7, 7]),
+        (mx.array([4, 5, 6]), 3, [4, 5, 6]),
+        (mx.array([[4]]), 2, [4, 4]),
+        (mx.array([[4], [5]]), 2, [4, 5]),
+        (mx.array([[4], [5], [6]]), 2, [4, 5]),
+        (mx.array([[4], [5]]), 4, [4, 5, 5, 5]),
+        (mx.array([[4], [5], [6]]), 1, [4]),
+    ]
+    for given, count, wanted in cases:
+        got = batch._normalize_rope_deltas(given, count)
+        if got.tolist() != [[delta] for delta in wanted]:
+            yield f"deltas {given.tolist()} of {count} rows are {got.tolist()}"
+    own, none, lacks = (
+        SimpleNamespace(_rope_deltas=mx.array([3])),
+        SimpleNamespace(_rope_deltas=None),
+        object(),
+    )
+    by_model = [batch._capture_rope_deltas(model, 2) for model in (own, none, lacks)]
+    if [g if g is None else g.tolist() for g in by_model] != [[[3], [3]], [[0], [0]], None]:
+        yield f"deltas of models are {by_model}"
+    if by_model[1] is not None and by_model[1].dtype != mx.int32:
+        yield f"deltas of none are {by_model[1].dtype}"
+    of_prompt = batch._capture_rope_deltas_from_prompt_kwargs
+    given = [of_prompt(kw, own, 2).tolist() for kw in ({"rope_deltas": mx.array([8])}, {}, None)]
+    if given != [[[8], [8]], [[3], [3]], [[3], [3]]]:
+        yield f"deltas of prompts are {given}"

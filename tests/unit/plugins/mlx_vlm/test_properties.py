@@ -1,0 +1,142 @@
+"""Properties of mlx-vlm's functions: they hold, and each detects a function that is broken."""
+
+import functools
+
+import mlx.core as mx
+import pytest
+from mlx_vlm import apc, apc_adapters, apc_coordinator, kv_quant, turboquant
+from mlx_vlm.generate import ar, common
+from mlx_vlm.models import cache, rope_utils
+
+from conformance.backend.uncompiled import uncompiled
+from conformance.plugins.mlx_vlm.properties import properties
+from conformance.tools.functions.function_defects import load_function_defects
+
+# Of both libraries: tests/unit/backend/ has these.
+SHARED = ("attention", "masks", "rotations", "samplers", "scans")
+ALL = {one.name: one for one in properties() if not one.name.startswith(SHARED)}
+
+
+@pytest.fixture(autouse=True)
+def without_compiling():
+    with uncompiled():
+        yield
+
+
+KNOWN = {entry.property: entry for entry in load_function_defects()}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_holds_but_for_what_is_known(name):
+    problem = ALL[name].problem()
+    assert KNOWN[name].explains("mlx_vlm", name, problem) if name in KNOWN else problem == ""
+
+
+def after(right, change):
+    """The function, of whose result something is changed."""
+
+    @functools.wraps(right)
+    def call(*args, **kwargs):
+        return change(right(*args, **kwargs))
+
+    return call
+
+
+def never(*args, **kwargs):
+    """Gives nothing, whatever it is asked."""
+
+
+# For each property what is broken, and how.
+BROKEN = {
+    "budgets: footprints": (cache.CacheMemory, "footprint", lambda n: n + 1),
+    "budgets: of caches": (cache, "cache_nbytes", lambda n: n + 4),
+    "budgets: of prefill": (apc_coordinator.PrefillMemoryPlan, "reserve_bytes", lambda n: 2 * n),
+    "draws: keys": (ar, "_position_seed", lambda n: n >> 20),
+    "draws: targets": (ar._PositionedTargetSampler, "_apply_top_k", lambda x: x + mx.arange(17)),
+    "files: blocks": (apc.DiskBlockStore, "prefix_cache_bytes", lambda n: 0),
+    "files: snapshots": (apc.DiskBlockStore, "find_exact_prefix", lambda found: None),
+    "files: given up": (apc.DiskBlockStore, "_drop_index_for_path", None),
+    "files: room": (apc.DiskBlockStore, "_maybe_evict", None),
+    "files: damaged": (apc.DiskBlockStore, "_cleanup_partials", None),
+    "files: in pieces": (apc.DiskBlockStore, "_pad_layer_major_arrays", lambda both: both[::-1]),
+    "files: queue": (apc.DiskBlockStore, "_notify_write_callback", None),
+    "coordinators: what is asked": (apc_coordinator.APCCoordinator, "release_hit", None),
+    "formats: arrays": (apc, "_safetensors_tensor_bounds", lambda bounds: None),
+    "formats: folders": (apc, "apc_disk_namespace", lambda name: name[:-1]),
+    "formats: trees": (apc, "_decode_checkpoint_tree", lambda tree: None),
+    "memory: arrays of a pool": (apc.APCManager, "_make_tensor_room", lambda room: True),
+    "memory: bounds of what is looked for": (
+        apc.APCManager,
+        "lookup_prefix_disk_cache",
+        lambda found: (None, 0),
+    ),
+    "memory: files where little is free": (apc.DiskBlockStore, "load_layer_major_prefix", None),
+    "memory: snapshots of files": (apc.DiskBlockStore, "load_exact_cache", lambda found: None),
+    "memory: snapshots that are refused": (apc.APCManager, "store_exact_cache", lambda done: True),
+    "memory: what is free": (apc.APCManager, "_memory_headroom", lambda n: n + 1),
+    "memory: what is given up": (apc.APCManager, "_make_room", lambda done: True),
+    "keys: of prompts": (apc, "_sequence_hash", lambda n: n >> 60),
+    "keys: of content": (apc, "_tensor_content_hash", lambda n: n >> 60),
+    "keys: of requests": (apc, "tenant_scoped_hash", lambda n: n >> 60),
+    "keys: of a generator": (ar.BatchGenerator, "_apc_extra_hash", lambda n: n + 1),
+    "lookups: which is taken": (apc, "apc_lookup_plan", lambda plan: None),
+    "lookups: rows that are kept": (apc, "layer_kv_for_apc", lambda both: both[::-1]),
+    "lookups: long prompts": (apc, "_clone_layer_major_kv_cache_for_apc", lambda caches: None),
+    "pool: counts": (apc.APCStats, "record_reject", None),
+    "media: where prompts are cut": (apc, "media_safe_prefix_min", lambda n: n + 1),
+    "media: tokens of a config": (apc, "multimodal_token_ids_from_config", lambda ids: ids | {1}),
+    "mrope: angles": (rope_utils, "compute_mrope_frequencies", lambda angles: angles * 1.001),
+    "mrope: eager": (rope_utils, "_eager_rope_angles", lambda angles: angles * 1.001),
+    "mrope: heads": (rope_utils, "mrope_position_selector", lambda axes: axes[::-1]),
+    "mrope: sections in any order": (
+        rope_utils,
+        "mrope_section_selectors",
+        lambda both: (both[1], both[0]),
+    ),
+    "mrope: settings": (rope_utils, "get_mrope_section", lambda sections: sections[:2]),
+    "plans: of caches": (apc_adapters, "apc_block_eligible", lambda able: True),
+    "plans: of checkpoints": (apc_coordinator.APCCoordinator, "checkpoint_len", lambda n: n - 1),
+    "pool: behind_files": (apc.APCManager, "lookup_prefix_disk_cache", lambda found: (None, 0)),
+    "pool: by_bytes": (apc.APCManager, "_make_room", lambda done: True),
+    "pool: by_number": (apc.APCManager, "_free_push", None),
+    "pool: few_snapshots": (apc.APCManager, "lookup_exact_cache", lambda found: (None, 0)),
+    "pool: files_alone": (apc.DiskBlockStore, "has", lambda found: False),
+    "prefixes: shared": (apc, "_checkpoint_match_len", lambda n: n + 1),
+    "rows: apart": (ar, "_prompt_kwarg_row", lambda array: array + 1),
+    "rows: caches": (ar, "_make_cache", lambda caches: caches[::-1]),
+    "rows: caches joined": (ar, "_is_batch_cache_entry", lambda found: True),
+    "rows: put together": (ar, "_pad_sequence_aligned_prompt_kwarg", lambda a: a + 1),
+    "rows: quantized caches": (ar, "kv_quant_from_legacy", lambda policy: None),
+    "rows: rope deltas": (
+        ar.PromptProcessingBatch,
+        "_normalize_rope_deltas",
+        lambda deltas: deltas + 1,
+    ),
+    "rows: unpadded": (ar, "_slice_sequence_aligned_prompt_kwarg", lambda a: a[..., :1]),
+    "settings: of bits": (turboquant, "resolve_kv_bits", lambda bits: bits[::-1]),
+    "settings: of pending state": (ar, "_get_batch_cache_eval_interval", lambda n: n + 1),
+    "settings: of prefill": (common, "_policy_enabled", lambda on: True),
+    "settings: of prefix caching": (apc, "_setting", lambda given: 3),
+    "settings: of quantization": (kv_quant, "_is_default_split", lambda default: not default),
+    "settings: on and off": (apc, "default_disk_path", lambda path: path / "other"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_function_is_detected(monkeypatch, name):
+    owner, attribute, change = BROKEN[name]
+    right = getattr(owner, attribute)
+    broken = never if change is None else after(right, change)
+    held = vars(owner).get(attribute) if isinstance(owner, type) else None
+    kind = type(held) if isinstance(held, staticmethod | classmethod) else None
+    monkeypatch.setattr(owner, attribute, staticmethod(broken) if kind else broken)
+    assert ALL[name].problem() != ""
+
+
+def test_a_sampler_without_positions_is_detected(monkeypatch):
+    monkeypatch.setattr(ar, "_sample_with_positions", lambda sampler, x, **_: sampler(x))
+    assert "samplers are asked" in ALL["draws: positions"].problem()
+
+
+def test_each_is_broken_once_or_known_to_be():
+    assert set(ALL) - set(BROKEN) - set(KNOWN) == {"draws: positions"}
