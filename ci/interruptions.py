@@ -1,11 +1,12 @@
 """Interrupts small runs at random moments by one or two signals, and looks at what is left.
 
     python ci/interruptions.py --runs 200
+    python ci/interruptions.py --runs 50 --server mlx_lm_server
 
 A result file lies if it was replaced and has fewer results than its header says were planned. An
 orphan is a process of the run that is there when the run has ended. The engine is the toy of the
-tests, on two workers. Exit code 1 if a file lies, an orphan or a file of the run is left, a process
-writes a traceback, or ends by another code than 0, 1 or 2.
+tests, on two workers, or with --server a server of a library. Exit code 1 if a file lies, an orphan
+or a file of the run is left, a process writes a traceback, or ends by another code than 0, 1 or 2.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -28,17 +30,44 @@ from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import read_run
 
 ROOT = Path(__file__).parents[1]
-PATHS = os.pathsep.join((str(ROOT / "tests" / "toy"), str(ROOT)))
+TOYS = str(ROOT / "tests" / "toy")  # there no other plugin is seen
 MARK = "CONFORMANCE_INTERRUPTED_RUN"
 OLD, EARLY, WHOLE = "old\n", "early", "whole"
-COMMAND = ["-m", "conformance", "run", "--engine", "toy", "--jobs", "2", "--fresh", "--json"]
-FAMILIES = "calm broken tied quiet"
-CASES = 12
-LONGEST_SECONDS = 7.0  # some runs end by themselves before it
+FRESH = ("--fresh", "--json")
 _GRACE_SECONDS = 2.0  # until the processes of a run that has ended must be gone
+_END_SECONDS = 300.0  # until an interrupted run must have ended, also on a busy machine
+_START_SECONDS = 120.0  # until a server's process must be there
+SERVING = "its server ran"
+_REFUSED = 2  # also the exit code of a run that was interrupted
 
 
-def interrupted(folder: Path, rng: random.Random) -> list[str]:
+@dataclass(frozen=True)
+class Kind:
+    """What is interrupted: options of ``conformance run``, how many cases that is, and when.
+
+    Attributes:
+        longest: the last moment, in seconds; some runs end by themselves before it.
+        process: what stands in the command line of a process that it starts. In four of five runs
+            moments are counted from its start, however slow the machine is.
+    """
+
+    options: tuple[str, ...]
+    cases: int
+    longest: float
+    process: str = ""
+
+
+TOY = Kind(("--engine", "toy", "--jobs", "2"), 12, 7.0)
+
+
+def served(engine: str) -> Kind:
+    """One case of a library's server."""
+    family = {"mlx_lm_server": "llama", "mlx_vlm_server": "qwen2_vl"}[engine]
+    options = ("--engine", engine, "--family", family, "--scenario", "served_together")
+    return Kind((*options, "--jobs", "1"), 1, 10.0, engine.replace("_server", ".server"))
+
+
+def interrupted(kind: Kind, folder: Path, rng: random.Random) -> list[str]:
     """What is wrong with what a run leaves that is interrupted at random; or how it ended."""
     mark = uuid.uuid4().hex
     place, temporary = folder / "results", folder / "temporary"
@@ -46,10 +75,12 @@ def interrupted(folder: Path, rng: random.Random) -> list[str]:
     temporary.mkdir()
     target = place / "r.jsonl"
     target.write_text(OLD, encoding="utf-8")
-    variables = {"TOY_FAMILIES": FAMILIES, "TOY_SECONDS": "0.1", "PYTHONPATH": PATHS}
+    variables = {"TOY_FAMILIES": "calm broken tied quiet", "TOY_SECONDS": "0.1"}
+    paths = (str(ROOT),) if kind.process else (TOYS, str(ROOT))
+    variables |= {"PYTHONPATH": os.pathsep.join(paths)}
     variables |= {MARK: mark, "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(folder / "cache")}
     process = subprocess.Popen(
-        [sys.executable, *COMMAND, str(target)],
+        [sys.executable, "-m", "conformance", "run", *kind.options, *FRESH, str(target)],
         cwd=place,
         env={**os.environ, **variables},
         stdout=subprocess.DEVNULL,
@@ -57,14 +88,40 @@ def interrupted(folder: Path, rng: random.Random) -> list[str]:
         start_new_session=True,
         text=True,
     )
-    moments = sorted(rng.uniform(0.3, LONGEST_SECONDS) for _ in range(1))
+    moments = [rng.uniform(0.3, kind.longest)]
     moments += [moments[0] + rng.uniform(0, 0.3)] if rng.random() < 0.5 else []
-    begin = time.monotonic()
-    for moment in moments:
+    if kind.process and rng.random() < 0.8:
+        until = time.monotonic() + _START_SECONDS
+        while process.poll() is None and time.monotonic() < until and not _runs(kind.process, mark):
+            time.sleep(0.1)
+    begin, serving = time.monotonic(), False
+    for at, moment in enumerate(moments):
         _wait(process, begin + moment)
+        if at == 0 and process.poll() == _REFUSED:
+            return [
+                f"ended by itself with code 2 before the first signal: {process.communicate()[1]}"
+            ]
+        serving = serving or (kind.process != "" and _runs(kind.process, mark))
         _send(process, rng.choice((signal.SIGINT, signal.SIGTERM)), group=rng.random() < 0.5)
-    _, said = process.communicate(timeout=60)
-    return [*_wrong(process.returncode, said, target), *_left(mark, place, temporary)]
+    try:
+        _, said = process.communicate(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        return [f"still there after {_END_SECONDS:.0f} s", *_left(mark, place, temporary)]
+    found = [*_wrong(process.returncode, said, target, kind.cases), *_left(mark, place, temporary)]
+    return [*found, SERVING] if serving else found
+
+
+def _runs(name: str, mark: str) -> bool:
+    """Whether a process of the run has the name in its command line."""
+    found = (one for one in psutil.process_iter() if _is_of(one, mark))
+    return any(name in " ".join(_line(one)) for one in found)
+
+
+def _line(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
 
 
 def _wait(process: subprocess.Popen[str], until: float) -> None:
@@ -78,7 +135,7 @@ def _send(process: subprocess.Popen[str], number: int, *, group: bool) -> None:
         (os.killpg if group else os.kill)(process.pid, number)
 
 
-def _wrong(code: int, said: str, target: Path) -> list[str]:
+def _wrong(code: int, said: str, target: Path, cases: int) -> list[str]:
     if code < 0 and target.read_text(encoding="utf-8") == OLD:
         return [EARLY]  # Python itself had not begun
     found = []
@@ -92,7 +149,7 @@ def _wrong(code: int, said: str, target: Path) -> list[str]:
         run = read_run(target)
     except ConformanceError:
         return [*found, "a file that lies"]
-    if run.missing or len(run.results) != CASES:
+    if run.missing or len(run.results) != cases:
         found.append("a file that lies")
     return [*found, WHOLE]
 
@@ -108,7 +165,8 @@ def _left(mark: str, place: Path, temporary: Path) -> list[str]:
     known = {"r.jsonl", "r.jsonl.partial"}
     files = [path.name for path in place.iterdir() if path.name not in known]
     found = ["an orphan" for _ in orphans] + [f"left: {name}" for name in files]
-    left = [path.name for path in temporary.iterdir() if not path.name.startswith("pytest-of-")]
+    others = ("pytest-of-", "mlx")  # pytest's folders, and kernels that mlx keeps
+    left = [path.name for path in temporary.iterdir() if not path.name.startswith(others)]
     return found + [f"left: {name}" for name in left]
 
 
@@ -124,20 +182,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--server", choices=("mlx_lm_server", "mlx_vlm_server"))
     given = parser.parse_args()
+    kind = served(given.server) if given.server else TOY
     counts: Counter[str] = Counter()
     for number in range(given.runs):
         with tempfile.TemporaryDirectory(prefix="interruption-") as folder:
-            found = interrupted(Path(folder), random.Random(f"{given.seed} {number}"))
+            found = interrupted(kind, Path(folder), random.Random(f"{given.seed} {number}"))
         counts.update(found)
-        if wrong := [one for one in found if one not in (WHOLE, EARLY)]:
+        if wrong := [one for one in found if one not in (WHOLE, EARLY, SERVING)]:
             print(f"run {number}: {', '.join(wrong)}", flush=True)
     whole, early = counts.pop(WHOLE, 0), counts.pop(EARLY, 0)
+    serving = counts.pop(SERVING, 0)
     lies, orphans = counts["a file that lies"], counts["an orphan"]
     print(
         f"{given.runs} runs interrupted: result files that lie {lies}, orphans {orphans}, other "
         f"faults {counts.total() - lies - orphans}; {whole} were whole before the signal, {early} "
-        "had not begun"
+        "had not begun" + (f"; in {serving} the server ran at the signal" if kind.process else "")
     )
     return int(counts.total() > 0)
 

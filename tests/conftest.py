@@ -1,8 +1,12 @@
 """What holds for all tests."""
 
+import os
 import signal
 
+import pytest
 from hypothesis import settings
+
+from conformance.backend.random_state import can_draw, drawing_kept
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)
@@ -11,3 +15,23 @@ settings.load_profile("untimed")
 # What is started in the background by a shell ignores Ctrl-C, and all that it starts does.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _variables():
+    """Those that change what later tests do; libraries set others once, when they are imported."""
+    return {n: v for n, v in os.environ.items() if n.startswith(("MLX_", "CONFORMANCE_", "XDG_"))}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind():
+    """A test that would make later ones of its process fail is itself the one that fails."""
+    before = _variables()
+    with drawing_kept():
+        yield
+        drawing = can_draw()
+    after = _variables()
+    os.environ.update(before)
+    for name in after.keys() - before.keys():
+        del os.environ[name]
+    assert drawing, "this test leaves random numbers that cannot be drawn"
+    assert after == before, "this test leaves environment variables behind"

@@ -84,9 +84,10 @@ def assert_batching_conforms(
     """
     __tracebackhide__ = True  # pytest shows the caller's line
     try:
+        registry = build_registry(load_plugins(plugins))
         return _asserted(
             model,
-            build_registry(load_plugins(plugins)),
+            registry,
             engine=engine,
             scenarios=tuple(scenarios),
             tier=WHOLE if scenarios else tier_of(tier),
@@ -94,7 +95,7 @@ def assert_batching_conforms(
             seed=seed,
             prompts=prompts,
             cache_dir=cache_dir,
-            known=load_expectations(None) if known_defects else None,
+            known=load_expectations(None, registry.expectations) if known_defects else None,
             plugins=tuple(plugins),
         )
     except (AssertionError, ConformanceError) as error:

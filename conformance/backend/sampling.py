@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
-from conformance.core.errors import ScheduleError
+from conformance.core.errors import ScheduleError, Unsupported
 from conformance.core.grammar import Grammar
 from conformance.core.token_choice import Processor, random_scores
 
@@ -79,6 +80,19 @@ class GrammarProcessor:
         return mx.where(allowed, logits, mx.array(-mx.inf, logits.dtype))
 
 
+def _taken(maker: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, if the library's function has parameters for all of them.
+
+    Raises:
+        Unsupported: it has not, as in old releases; names them.
+    """
+    taken = inspect.signature(maker).parameters
+    lacking = arguments.keys() - taken.keys()
+    if lacking and all(one.kind is not one.VAR_KEYWORD for one in taken.values()):
+        raise Unsupported(f"{maker.__name__} does not support {', '.join(sorted(lacking))}")
+    return arguments
+
+
 def make_processors(
     processors: tuple[Processor, ...], library: str, maker: Callable[..., list[ProcessorFn]]
 ) -> list[ProcessorFn]:
@@ -95,7 +109,7 @@ def make_processors(
         elif processor.kind == "library":
             if "logit_bias" in arguments:  # JSON has no integer keys
                 arguments["logit_bias"] = {int(k): v for k, v in arguments["logit_bias"].items()}
-            made += maker(**arguments)
+            made += maker(**_taken(maker, arguments))
         else:
             raise ScheduleError(
                 f"{library}: no processor of kind {processor.kind!r}; there are grammar, library"

@@ -4,6 +4,7 @@ Pure functions of recordings: what needs a model or an engine belongs in ``run/j
 """
 
 from conformance.checks.claims import check_claims
+from conformance.checks.contract_counts import check_cost
 from conformance.checks.drafts import check_drafts
 from conformance.checks.dtypes import check_dtypes
 from conformance.checks.failure import check_failure
@@ -34,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     check_stability,
     check_dtypes,
     check_leak,
+    check_cost,
     check_statistics,
     check_stored,
     check_pooled,

@@ -148,6 +148,7 @@ def _growth_of(counts: list[int]) -> float:
 
     Each count is compared with that of a period later: what an engine clears now and then is at the
     same point there. Comparisons over the largest fall are left out, as a buffer may be given back.
+    One rise is in as many comparisons as a period has steps, so that growth has to be in more.
     """
     counts = counts[_WARM_UP:]
     falls = [later - earlier for earlier, later in itertools.pairwise(counts)]
@@ -158,7 +159,7 @@ def _growth_of(counts: list[int]) -> float:
         if not (min(falls) < 0 and at <= fall < at + _PERIOD)
     ]
     up, down = sum(one > 0 for one in more), sum(one < 0 for one in more)
-    if not more or up < _MOST * len(more) or down > _FEW * len(more):
+    if up <= _PERIOD or up < _MOST * len(more) or down > _FEW * len(more):
         return 0.0
     return statistics.median(more) / _PERIOD
 

@@ -31,6 +31,10 @@ class Play:
         staged: whether the engine reports the stage of each request.
         dtypes: for each layer the floating dtypes of the single stream's cache, as
             ``CachedLayer.dtypes``; empty if they are not known.
+        engine: the name of the engine.
+        plain: a run of an equal schedule without quantization, if there is one.
+        alone: how often the host reads arrays in a step of the single stream; ``None`` if the
+            schedule does not request it.
         policy: for a batch of one with quantized caches, the logprobs of the library's own single
             stream at the oracle's tokens, or its failure; see ``Library.policy_stream``.
     """
@@ -45,6 +49,9 @@ class Play:
     staged: bool = True
     dtypes: tuple[tuple[str, ...], ...] = ()
     policy: np.ndarray | Failure | None = None
+    engine: str = ""
+    plain: Trace | None = None
+    alone: float | None = None
 
     def row(self, trace: Trace, request_id: str, step: int) -> int | None:
         """The batch row that the request's output token ``step`` came from, where known."""

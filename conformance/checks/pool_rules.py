@@ -32,9 +32,9 @@ def check_pooled(play: Play) -> list[Finding]:
 def _of_run(play: Play, trace: Trace, caching: PrefixCaching) -> Iterator[Finding]:
     calls = [call for step in trace.steps for call in step.output.pooled]
     for verdict in (Verdict.PROTOCOL, Verdict.LEAK):
-        found = chain(_problems(calls, caching), _left_out(calls, trace, caching))
-        problems = (problem for problem in found if problem[0] is verdict)
-        for _, what, expected, got in islice(problems, 1):
+        found = chain(problems(calls, caching), _left_out(calls, trace, caching))
+        wrong = (problem for problem in found if problem[0] is verdict)
+        for _, what, expected, got in islice(wrong, 1):
             yield Finding(
                 verdict,
                 "pool_rules",
@@ -50,7 +50,8 @@ def _of_run(play: Play, trace: Trace, caching: PrefixCaching) -> Iterator[Findin
 Problem = tuple[Verdict, str, str, str]
 
 
-def _problems(calls: list[Pooled], caching: PrefixCaching) -> Iterator[Problem]:
+def problems(calls: list[Pooled], caching: PrefixCaching) -> Iterator[Problem]:
+    """What is not by the rules: the verdict, what it is, what was expected, what there is."""
     rules = Rules(caching)
     for number, call in enumerate(calls):
         found = rules.play(call)

@@ -115,7 +115,9 @@ class Rules:
     def _keep(self, call: Pooled) -> int:
         room = min(call.most, call.nbytes, self.caching.blocks * call.block_bytes)
         self._bound(call.most - room)
-        rest = (call.most - sum(self.sizes.values())) // max(1, call.block_bytes)
+        left = call.most - sum(self.sizes.values())
+        # What is held may take the room: then nothing is kept in memory.
+        rest = left // max(1, call.block_bytes) if left >= room else 0
         for block in self._blocks(call.prefix, call.least):
             if call.on_disk:
                 self.written[0].add(block)

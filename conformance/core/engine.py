@@ -52,7 +52,12 @@ class Capability(enum.StrEnum):
     WEIGHED = "weighed"  # pending() and give_up() report the memory of its caches
     PROBES = "probes"  # probe() makes invalid calls
     THREADS = "threads"  # may be driven from another thread than the loader's
+    METERED = "metered"  # all of its work is calls of the model: what they cost is counted
     COMPLETIONS = "completions"  # a server completes texts, beside chats
+    SCHEMAS = "schemas"  # a server can be asked for JSON of a schema; it may refuse
+    ADAPTERS = "adapters"  # a server puts adapters on its model on request
+    MODELS = "models"  # a server loads other models on request
+    MARKERS = "markers"  # a server takes reasoning and tool calls out of its answers' text
     SERVED = "served"  # it is a server, asked over HTTP; made with an Origin, not a model
 
 
@@ -83,6 +88,8 @@ class Engine(ABC):
         opinion: whether it is right by construction, and is run where another engine fails.
         drafters: the kinds of drafters that it brings itself, for every family.
         prefix_reuse: rules by which it reuses prefixes; what they exclude is not required.
+        own_processes: it loads the model in processes of its own, and is made with an ``Origin``.
+        packages: distributions beside the library whose versions belong to its results.
     """
 
     name: ClassVar[str]
@@ -91,12 +98,15 @@ class Engine(ABC):
     opinion: ClassVar[bool] = False
     drafters: ClassVar[tuple[str, ...]] = ()
     prefix_reuse: ClassVar[PrefixReuse] = PrefixReuse()
+    own_processes: ClassVar[bool] = False
+    packages: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:
         """Make the engine for ``model``, as its library plugin loaded it.
 
-        One with the capability ``SERVED`` gets an ``Origin``, to load the model elsewhere.
+        One with the capability ``SERVED``, or with processes of its own, gets an ``Origin``, to
+        load the model elsewhere.
         """
 
     @abstractmethod

@@ -70,7 +70,8 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     ``sampler`` and ``processors`` are the engine's own, for requests that bring none. A request
     that names the same ones is inserted without them, so that the engine's must take effect.
 
-    With ``busy`` a long request of a server engine's own is at work while others arrive.
+    With ``busy`` a long request of a server engine's own is at work while others arrive. ``words``
+    are texts of token ids in its tokenizer, in place of the usual.
     """
 
     prefill_step_size: int = 2048
@@ -83,3 +84,4 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     sampler: Sampler | None = None
     processors: tuple[Processor, ...] = ()
     busy: bool = False
+    words: tuple[tuple[str, int], ...] = ()

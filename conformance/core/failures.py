@@ -6,6 +6,7 @@ import errno
 import re
 import tempfile
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.core.errors import Unsupported
@@ -34,6 +35,22 @@ _UNWRITTEN = re.compile(
     r"\[write\] Unable to write \d+ bytes to file"
     r"|filesystem error: .*(No space left|Read-only file system|Permission denied|quota)"
 )
+# After these a device computes nothing more for the process: CUDA's errors stay, and Metal ignores
+# what is submitted later.
+_DEVICE_LOST = re.compile(
+    r"illegal (memory access|instruction|address)|misaligned address|unspecified launch failure"
+    r"|device-side assert|invalid program counter|hardware stack error|uncorrectable ECC"
+    r"|Command buffer execution failed",
+    re.I,
+)
+
+
+def device_lost(message: str) -> bool:
+    """Whether an error's message says that the device serves the process no more.
+
+    What was at work may have been an earlier case: devices report late.
+    """
+    return bool(_DEVICE_LOST.search(message))
 
 
 def machine_problem(error: BaseException | None) -> str | None:
@@ -56,6 +73,8 @@ def says_unsupported(error: BaseException) -> bool:
     Not a crash: nobody was misled. The message goes into the result; expectations must name it,
     unless the dynamic loader states it: this machine lacks a library of the system.
     """
+    if isinstance(error, FailedElsewhere):
+        return error.failure.unsupported
     if isinstance(error, (Unsupported, NotImplementedError)) or loader_error(error):
         return True
     # "'NoneType' object does not support item assignment" is Python's message, not the library's.
@@ -64,8 +83,18 @@ def says_unsupported(error: BaseException) -> bool:
     return bool(_UNSUPPORTED.search(str(error)))
 
 
+class FailedElsewhere(Exception):  # noqa: N818
+    """An exception that was raised in another process, as data."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
 def failure_of(error: BaseException, doing: str) -> Failure:
     """An exception as data: its type, text, and the last frame that is not ours."""
+    if isinstance(error, FailedElsewhere):
+        return replace(error.failure, doing=doing)
     frames = traceback.extract_tb(error.__traceback__)
     ours = str(Path(__file__).parents[1])
     library = [f for f in frames if not f.filename.startswith(ours)] or frames

@@ -1,8 +1,4 @@
-"""The library protocol: what the harness needs of a model library beside its batched engines.
-
-A library builds and loads families, decodes single streams (the oracle), and can run a model
-without a cache and with its layers perturbed (the noise).
-"""
+"""The library protocol: what the harness needs of a model library beside its batched engines."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ import numpy as np
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
+from conformance.core.properties import Property
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import ForwardCall, Stream
@@ -93,6 +90,10 @@ class Library(ABC):
             Unsupported: the library says that it cannot run this family here.
             ModelError: the model could not be built or loaded.
         """
+
+    def properties(self) -> Sequence[Property]:
+        """Those of its functions that need no model."""
+        return ()
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:  # noqa: ARG002
         """Check that a checkpoint's config and weights fit each other; the weights are not read.

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from conformance.core.library_paths import MODULES
 
 _VERSION = re.compile(r"""^__version__\s*(?::\s*str\s*)?=\s*["']([^"']+)["']""", re.M)
@@ -52,6 +54,14 @@ def source_of(package: str) -> Source | None:
         return _from_repository(installed)
     folder = origin.parent.parent.resolve()
     return Source(str(folder), _version(package, origin.parent), _described(folder, module))
+
+
+def older(package: str, least: str) -> bool:
+    """Whether a package is installed in a release below ``least``; not so of what is no release."""
+    try:
+        return Version(versions_of(package)[package]) < Version(least)
+    except (KeyError, InvalidVersion):
+        return False
 
 
 def versions_of(package: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from conformance.core.faults.active import noted
 from conformance.core.faults.declaration import Injection
 
 
@@ -73,7 +74,7 @@ def mend(
             repair.__name__,
             defects,
             summary,
-            repair,
+            noted(repair),
             single_stream,
             other_pieces,
             except_families,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
+from conformance.core.schedule import Request
+from conformance.core.trace import ForwardCall
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,9 @@ class Origin:
     """A family's model in one dtype with weights of one seed.
 
     ``model`` is what the library loaded; ``write`` puts its checkpoint into a folder, as
-    ``Library.write`` does.
+    ``Library.write`` does. ``other`` gives the family's model with weights of that seed, and the
+    single streams of requests to it. ``meter`` is the list to which an engine appends the calls of
+    the model that its own processes made.
     """
 
     model: Any
@@ -23,3 +28,13 @@ class Origin:
     dtype: str
     seed: int
     write: Callable[[Path], object]
+    other: Callable[[int], Other] | None = None
+    meter: list[ForwardCall] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another model: ``write`` as in ``Origin``; ``alone`` gives a request's single stream."""
+
+    write: Callable[[Path], object]
+    alone: Callable[[Request, EngineOptions], tuple[int, ...]]

@@ -7,6 +7,7 @@ model, an engine or an array library; a scenario makes schedules, the runner pla
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import msgspec
 
@@ -55,10 +56,28 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a server is asked: for an answer in pieces or in one, in a chat or to complete a text."""
+    """How a server is asked.
+
+    Attributes:
+        streamed: for an answer in pieces, not in one; ``chat``: in a chat, not to complete a text.
+        system: so many tokens of the prompt, its first, are the system message.
+        schema: the answer must be JSON of a schema.
+        other: the number of another model, to be loaded on request; 0 is the server's own.
+        adapter: the number of an adapter, to be loaded on request; 0 is none.
+        tools: a tool is offered.
+        unread: the client reads nothing of its answer, in pieces, until it goes away.
+        fields: others of the API, which it has as they are.
+    """
 
     streamed: bool = True
     chat: bool = True
+    system: int = 0
+    schema: bool = False
+    other: int = 0
+    adapter: int = 0
+    tools: bool = False
+    unread: bool = False
+    fields: dict[str, Any] = {}
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -128,12 +147,17 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class Weigh(enum.StrEnum):
-    """Which memory of a run is measured. Measuring takes time and extends lifetimes."""
+    """What of a run is measured beside its calls: memory, or reads of the host.
+
+    Measuring takes time and extends lifetimes.
+    """
 
     GRAPH = "graph"  # after each step, the unevaluated graph behind the live caches
     ALIVE = "alive"  # the same, and the arrays and bytes that live beside the caches
+    SAMPLED = "sampled"  # the same after each tenth step, for runs of thousands
     KEPT = "kept"  # at the end, the memory of the first request's cache, as it is
     COMPUTED = "computed"  # the same, after evaluating that cache
+    READS = "reads"  # in each step, where the host waits for an array's contents
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -141,7 +165,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``name`` is unique within its scenario. ``decode_on_other_thread`` makes the runner
     drive the engine on another thread than the one that loaded the model; ``weigh`` makes it
-    measure memory.
+    measure memory or reads. ``contracts`` names what is counted, and has a limit.
     """
 
     name: str
@@ -151,6 +175,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     options: EngineOptions = EngineOptions()
     decode_on_other_thread: bool = False
     weigh: Weigh | None = None
+    contracts: tuple[str, ...] = ()
 
     @property
     def requests(self) -> tuple[Request, ...]:

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -83,16 +84,31 @@ class _Handler:
 
 
 def _may_raise(frame: FrameType | None) -> bool:
-    """Whether an exception raised now would be seen: Python drops those of such callbacks."""
-    code = frame.f_code if frame else None
-    return code is None or not (
-        code.co_name == "__del__" or code.co_filename.startswith("<frozen importlib")
-    )
+    """Whether an exception raised now would be seen: Python drops those of such callbacks.
+
+    Not while a module is imported either, however deep: extensions that make classes there, as
+    pydantic's does of openai's, print the exception and go on.
+    """
+    if frame is not None and frame.f_code.co_name == "__del__":
+        return False
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return False
+        frame = frame.f_back
+    return True
 
 
 def end_children() -> None:
-    """End all processes that this one started, and theirs."""
+    """End all processes that this one started, and theirs.
+
+    But for the one in which ``multiprocessing`` keeps count of semaphores: it ends with this
+    process, and one that is started in its place complains of each that it does not know.
+    """
     psutil = importlib.import_module("psutil")  # not needed by a command that ends well
+    counts = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
+    spared = getattr(counts, "_pid", None)
     for child in psutil.Process().children(recursive=True):
+        if child.pid == spared:
+            continue
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()

@@ -187,6 +187,8 @@ class Step:
         pending: edges of the unevaluated graph behind the live caches after the step; ``None`` if
             the schedule does not request it or the engine does not know it.
         alive: what lives after the step; ``None`` if the schedule does not request it.
+        reads: where the host read arrays in the step, once for each read, without those of the
+            adapter; ``None`` if the schedule does not request it.
     """
 
     index: int
@@ -200,6 +202,7 @@ class Step:
     layers: tuple[CachedLayer, ...] = ()
     pending: int | None = None
     alive: Alive | None = None
+    reads: tuple[str, ...] | None = None
 
     def in_stage(self, stage: Stage) -> tuple[str, ...]:
         """The requests that were in ``stage`` when the step began."""

@@ -10,6 +10,7 @@ import enum
 
 import msgspec
 
+from conformance.core.contracts import Cost
 from conformance.core.errors import ResultError
 from conformance.core.invocation import Invocation
 from conformance.core.picture import Picture
@@ -30,6 +31,7 @@ class Verdict(enum.StrEnum):
     POLICY = "policy"
     UNSUPPORTED = "unsupported"
     VACUOUS = "vacuous"
+    COST = "cost"
     DRIFT = "drift"
     DIVERGED = "diverged"
     UNSTABLE = "unstable"
@@ -129,6 +131,8 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``cache_share`` is the size of its quantized caches divided by that of an equal schedule without
     quantization; ``quantized_share`` is the same for the quantized layers only.
+
+    ``costs`` are its counts of what contracts bound, if it is made for any.
     """
 
     name: str
@@ -142,6 +146,7 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_share: float | None = None
     quantized_share: float | None = None
     seconds: float = 0.0
+    costs: tuple[Cost, ...] = ()
 
 
 class WitnessResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -239,6 +239,8 @@ class Oracle:
         # All but the last token are cut into pieces: a larger piece than that cuts nothing.
         size = min(options.prefill_step_size, max(len(request.prompt) - 1, 1))
         plain = msgspec.structs.replace(request, request_id="", max_tokens=1, stop=(), asked=None)
+        # A server that is its own oracle knows a system message from the rest of a prompt.
+        system = request.asked.system if request.asked is not None else 0
         source = None
         if request.continues is not None and schedule is not None:
             before = schedule.request(request.continues.request_id)
@@ -246,7 +248,8 @@ class Oracle:
             # The length of a cache that is taken at the end depends on what ended the request.
             end = request.continues.after or (before.max_tokens, before.stop)
             source = (Oracle._key(before, options, schedule), end)
-        return (msgspec.json.encode(plain), size, options.max_kv_size, options.kv, source)
+        key = (msgspec.json.encode(plain), size, options.max_kv_size, options.kv, source)
+        return (*key, system) if system else key
 
 
 def cut(stream: Stream, request: Request) -> Stream:

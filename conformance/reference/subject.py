@@ -13,7 +13,7 @@ from typing import Any
 from conformance.core.engine import Capability, Engine
 from conformance.core.family import Family
 from conformance.core.library import Library
-from conformance.core.origin import Origin
+from conformance.core.origin import Origin, Other
 from conformance.core.phases import Phases
 from conformance.core.remote_code import sealed
 from conformance.core.trace import ForwardCall
@@ -74,12 +74,19 @@ class Subject:
         cache = file.cache if file is not None else _cache(library, family, dtype)
         oracle = Oracle(library, model, dtype, steps, cache=cache, meter=meter)
         write = functools.partial(library.write, family, dtype=dtype, seed=seed)
-        origin = Origin(model, family, dtype, seed, write)
+
+        def other(number: int) -> Other:
+            made = cls.load(library, family, dtype=dtype, seed=number, phases=phases)
+            assert made.origin is not None
+            return Other(made.origin.write, lambda r, o: made.oracle.solo(r, o, None).tokens)
+
+        origin = Origin(model, family, dtype, seed, write, functools.cache(other), meter)
         return cls(family, library, model, meter, oracle, phases, file=file, origin=origin)
 
     def model_for(self, engine: type[Engine]) -> Any:
         """What an engine is made with: the loaded model, or where it is from."""
-        return self.origin if Capability.SERVED in engine.capabilities else self.model
+        elsewhere = engine.own_processes or Capability.SERVED in engine.capabilities
+        return self.origin if elsewhere else self.model
 
 
 def _sealed(family: Family) -> AbstractContextManager[None]:

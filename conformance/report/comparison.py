@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from conformance.core.errors import ResultError
 from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.cost_table import moved_costs
 from conformance.report.moved import moved
 
 NOISE_FACTOR = 4.0
@@ -24,6 +25,7 @@ class Kind(enum.StrEnum):
     CHANGED = "changed verdict"
     EXPLAINED = "failing as before, now known"
     MOVED = "known, shows otherwise"
+    COST = "changed cost"
     NOISE = "changed noise"
     NEW = "new coverage"
 
@@ -59,6 +61,10 @@ class Change:
             assert self.before is not None
             assert self.after is not None
             return f"{_verdict(self.after)}: {moved(self.before, self.after)}"
+        if self.kind is Kind.COST:
+            assert self.before is not None
+            assert self.after is not None
+            return "; ".join(moved_costs(self.before, self.after))
         if self.kind is Kind.NOISE:
             assert self.before is not None
             assert self.after is not None
@@ -71,7 +77,7 @@ class Comparison:
     """All changes, worst first, then by case.
 
     Attributes:
-        changes: the differences; a case may have two, of its verdict and of its noise.
+        changes: the differences; a case may have several, of its verdict, its counts and its noise.
         same: the number of cases with an unchanged verdict.
         versions: packages whose version differs: before and after.
         missing: how many cases of the second run were planned and have no result.
@@ -148,6 +154,8 @@ def _changes(old: CaseResult, new: CaseResult, noise_factor: float) -> list[Chan
     kind = _kind(old, new)
     if kind is not None:
         found.append(Change(kind, old, new))
+    if moved_costs(old, new):
+        found.append(Change(Kind.COST, old, new))
     if old.noise and new.noise:
         factor = new.noise / old.noise
         if max(factor, 1 / factor) >= noise_factor:

@@ -10,6 +10,8 @@ from conformance.report.matrix import GLYPHS, UNEXPECTED, Cell
 
 MOST_BYTES = 65_000
 """A comment on a pull request may hold 65536 characters."""
+# Changes that leave a cell as it was, or of which there are many.
+_SAME_GLYPH = (Kind.NOISE, Kind.COST, Kind.EXPLAINED, Kind.MOVED)
 
 
 def markdown(found: Comparison) -> str:
@@ -44,7 +46,7 @@ def _cells(found: Comparison) -> Iterator[str]:
 
     Failures that are merely known now are left to the list of cases: there are often many.
     """
-    moved = [c for c in found.changes if c.kind not in (Kind.NOISE, Kind.EXPLAINED, Kind.MOVED)]
+    moved = [c for c in found.changes if c.kind not in _SAME_GLYPH]
     both = [c for c in moved if c.before and c.after]
     lanes = sorted({(c.result.engine, c.result.dtype) for c in both})
     for engine, dtype in lanes:

@@ -7,14 +7,21 @@ proven, or not run). A defect ends with the first release that is known to be ri
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.core.verdict import CaseResult, Verdict
+from conformance.core.verdict import CaseResult, Finding, Verdict
 
 Run = tuple[str, Sequence[CaseResult]]
 """A release, or whatever else names a run, and its results."""
 
+MENDED = ", known defects mended"
+"""Ends the name of a schedule as it is with the known defects of its release repaired."""
+
+# What stops a run is shown by its message; the others by the requests that are wrong.
+_BY_MESSAGE = (Verdict.CRASH, Verdict.UNSUPPORTED, Verdict.HANG, Verdict.PROTOCOL)
+_LONGEST = 100
 _UNKNOWN = (Verdict.UNSUPPORTED, Verdict.VACUOUS, Verdict.POLICY)
 
 
@@ -35,10 +42,15 @@ def state_of(verdict: Verdict | None) -> State:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One schedule of a case in one release. ``what`` is the text of its first finding."""
+    """One schedule of a case in one release. ``what`` is the text of its first finding.
+
+    ``signature`` is the same for the same defect: the requests that are wrong and from which token,
+    or the message of a failure.
+    """
 
     verdict: Verdict
     what: str = ""
+    signature: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,29 @@ class History:
     def changed(self) -> bool:
         """Whether it is known to be wrong in one release and right in another."""
         return {State.WRONG, State.RIGHT} <= set(self.states)
+
+    @property
+    def differs(self) -> bool:
+        """Whether releases differ: in its state, or wrong or refused in another way."""
+        return len({shown for shown in self._seen if shown is not None}) > 1
+
+    @property
+    def signatures(self) -> str:
+        """As ``shape``, with what is wrong, and with releases that refuse it."""
+        runs: list[tuple[str, list[str]]] = []
+        for release, shown in zip(self.releases, self._seen, strict=True):
+            if shown is None:
+                continue
+            if not runs or runs[-1][0] != shown:
+                runs.append((shown, []))
+            runs[-1][1].append(release)
+        last = len(runs) - 1
+        return "; ".join(_part(shown, names, i == last) for i, (shown, names) in enumerate(runs))
+
+    @property
+    def _seen(self) -> tuple[str | None, ...]:
+        """What each release shows; ``None`` where nothing was run, or proven."""
+        return tuple(_shown(outcome) for outcome in self.outcomes)
 
     @property
     def shape(self) -> str:
@@ -100,11 +135,30 @@ def _part(name: str, versions: list[str], last: bool) -> str:  # noqa: FBT001
     return f"{name} in {versions[0]}{between}"
 
 
-def histories(runs: Sequence[Run]) -> tuple[History, ...]:
-    """One for each schedule that was run in any of the releases, by case and schedule."""
+def _shown(outcome: Outcome | None) -> str | None:
+    if outcome is None or outcome.verdict in (Verdict.VACUOUS, Verdict.POLICY):
+        return None
+    if outcome.verdict.good:
+        return "right"
+    return f"{outcome.verdict} ({outcome.signature})" if outcome.signature else str(outcome.verdict)
+
+
+def histories(runs: Sequence[Run], *, mended: bool = False) -> tuple[History, ...]:
+    """One for each schedule that was run in any of the releases, by case and schedule.
+
+    Args:
+        mended: also one for each that was played with known defects repaired.
+    """
     releases = tuple(release for release, _ in runs)
     tables = _spread([dict(_schedules(results)) for _, results in runs])
     keys = dict.fromkeys(key for table in tables for key in table)
+    # With defects mended only what is not as released in some release says more.
+    plain = {key: [table.get(key) for table in tables] for key in keys}
+    keys = {
+        key: None
+        for key in keys
+        if not key[-1].endswith(MENDED) or (mended and plain[key] != plain.get(_as_released(key)))
+    }
     return tuple(
         History(*key, releases=releases, outcomes=tuple(table.get(key) for table in tables))
         for key in sorted(keys)
@@ -135,15 +189,53 @@ def _schedules(results: Sequence[CaseResult]) -> Iterator[tuple[Key, Outcome]]:
     for result in results:
         worst = max((s.verdict for s in result.schedules), key=_severity, default=None)
         for schedule in result.schedules:
-            what = next((f.what for f in result.evidence if f.schedule == schedule.name), "")
-            yield _key(result, schedule.name), Outcome(schedule.verdict, what)
+            own = [f for f in result.evidence if f.schedule == schedule.name and not f.mended]
+            plain = _outcome(schedule.verdict, own)
+            yield _key(result, schedule.name), plain
+            # Behind a known defect; where there is none, it is the schedule as released.
+            behind = _behind(result, schedule.name)
+            yield _key(result, f"{schedule.name}{MENDED}"), behind or plain
         if worst is None or worst.severity < result.verdict.severity:
-            what = result.evidence[0].what if result.evidence else ""
-            yield _key(result, ""), Outcome(result.verdict, what)
+            yield _key(result, ""), _outcome(result.verdict, result.evidence[:1])
+
+
+def _behind(result: CaseResult, schedule: str) -> Outcome | None:
+    """A schedule with the known defects mended, if it was played so."""
+    if result.mended is None or schedule not in result.mended.schedules:
+        return None
+    found = [f for f in result.evidence if f.schedule == schedule and f.mended]
+    return _outcome(max((f.verdict for f in found), key=_severity, default=Verdict.EXACT), found)
+
+
+def _outcome(verdict: Verdict, findings: Sequence[Finding]) -> Outcome:
+    """Of the findings of one schedule, worst first."""
+    bad = [finding for finding in findings if finding.verdict is verdict]
+    what = findings[0].what if findings else ""
+    if verdict in _BY_MESSAGE:
+        message = _message(bad[0].got or bad[0].what) if bad else ""
+        # A wrong count hides nothing: the requests beside it that are wrong count, too.
+        rest = _where(findings) if verdict is Verdict.PROTOCOL else []
+        return Outcome(verdict, what, ", ".join([message, *rest]))
+    where = _where(bad)
+    return Outcome(verdict, what, ", ".join(where) or (_message(bad[0].what) if bad else ""))
+
+
+def _where(findings: Sequence[Finding]) -> list[str]:
+    """The requests of these findings, each with the token from which it is wrong."""
+    return sorted({f"{f.request_id} from token {f.step}" for f in findings if f.request_id})
+
+
+def _message(text: str) -> str:
+    """The beginning of a message without its numbers, which hang on sizes and on line numbers."""
+    return re.sub(r"\d+", "#", " ".join(text.split()))[:_LONGEST]
 
 
 def _severity(verdict: Verdict) -> int:
     return verdict.severity
+
+
+def _as_released(key: Key) -> Key:
+    return (*key[:-1], key[-1].removesuffix(MENDED))
 
 
 def _key(result: CaseResult, schedule: str) -> Key:

@@ -33,6 +33,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [lines[0], "|---" * len(head) + "|", *lines[1:]]
 
 
+def between(text: str, begin: str, end: str, body: str) -> str:
+    """``text`` with ``body`` between its marks; without both marks, ``body`` alone."""
+    before, begun, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
+    return f"{before}{begin}\n\n{body}\n\n{end}{after}" if begun and ended else f"{body}\n"
+
+
 def limited(lines: Sequence[str], most_bytes: int) -> str:
     """The first lines that fit into that many bytes of UTF-8, and how many are left out."""
     kept: list[str] = []

@@ -13,6 +13,7 @@ GLYPHS = {
     Verdict.POLICY: "p",
     Verdict.UNSUPPORTED: "-",
     Verdict.VACUOUS: "V",
+    Verdict.COST: "$",
     Verdict.DRIFT: "~",
     Verdict.DIVERGED: "X",
     Verdict.UNSTABLE: "U",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conformance.core.engine import Engine
     from conformance.core.family import Family
     from conformance.core.faults import Fault
@@ -57,3 +59,8 @@ def conformance_faults() -> Iterable[Fault]:  # type: ignore[empty-body]
 @hookspec
 def conformance_mends() -> Iterable[Mend]:  # type: ignore[empty-body]
     """Repairs of known defects: with them, a case that a defect spoils must be right."""
+
+
+@hookspec
+def conformance_expectations() -> Iterable[Path]:  # type: ignore[empty-body]
+    """Folders of files that name the known defects of its engines, beside the project's own."""

@@ -12,15 +12,16 @@ from typing import Any, TypeVar
 
 import pluggy
 
-from conformance.core.engine import Capability, Engine, equipped
+from conformance.core.engine import Engine, equipped
 from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError, PluginError
 from conformance.core.family import Family, load_family
 from conformance.core.faults import Fault
 from conformance.core.library import Library
+from conformance.core.library_source import versions_of
 from conformance.core.mends import Mend
 from conformance.core.nearest import did_you_mean
-from conformance.core.prefix_reuse import PrefixReuse
+from conformance.run.engine_classes import engine_problem
 from conformance.run.hosting import error_text, hook_manager, origin
 from conformance.scenarios import Scenario
 
@@ -49,6 +50,15 @@ class Registry:
     faults: Mapping[str, Fault]
     plugins: tuple[Plugin, ...]
     mends: Mapping[str, Mend] = field(default_factory=dict)
+    expectations: tuple[Path, ...] = ()
+
+    def versions_of(self, engine: str) -> dict[str, str]:
+        """What made an engine's results: versions of its library, and of packages of its own."""
+        kind = self.engines[engine]
+        found = dict(self.libraries[kind.library].versions())
+        for package in kind.packages:
+            found |= versions_of(package)
+        return found
 
     def mend_of(self, defect: str) -> Mend | None:
         """The mend of the known defect with that id."""
@@ -148,6 +158,7 @@ def _registry(manager: pluggy.PluginManager, family_files: tuple[Path, ...]) -> 
         ),
         faults=_unique("fault", faults, key=lambda fault: fault.key),
         mends=_unique("mend", mends, key=lambda mend: mend.key),
+        expectations=_folders(manager),
         plugins=tuple(Plugin(name, origin(p)) for name, p in manager.list_name_plugin()),
     )
 
@@ -196,6 +207,19 @@ def _collect(manager: pluggy.PluginManager, hook: str, kind: type[T]) -> list[tu
     return found
 
 
+def _folders(manager: pluggy.PluginManager) -> tuple[Path, ...]:
+    """The folders of known defects."""
+    found = _call_each(manager, "conformance_expectations")
+    for plugin, folders in found:
+        for folder in folders:
+            if not (isinstance(folder, Path) and folder.is_dir()):
+                raise PluginError(
+                    f"plugin {plugin!r}: conformance_expectations() must return paths of folders, "
+                    f"returned {folder!r}"
+                )
+    return tuple(folder for _, folders in found for folder in folders)
+
+
 def _collect_engines(manager: pluggy.PluginManager) -> list[tuple[str, type[Engine]]]:
     hook = "conformance_engines"
     found: list[tuple[str, type[Engine]]] = []
@@ -206,7 +230,7 @@ def _collect_engines(manager: pluggy.PluginManager) -> list[tuple[str, type[Engi
                     f"plugin {plugin!r}: {hook}() must return subclasses of Engine, "
                     f"returned {item!r}"
                 )
-            problem = _engine_problem(item)
+            problem = engine_problem(item)
             if problem:
                 raise PluginError(f"plugin {plugin!r}: {hook}(): class {item.__name__} {problem}")
             _check_name(plugin, hook, item)
@@ -219,24 +243,6 @@ def _collect_engines(manager: pluggy.PluginManager) -> list[tuple[str, type[Engi
                 f"{', '.join(sorted(own)) or 'none'}"
             )
     return found
-
-
-def _engine_problem(engine: type[Engine]) -> str:
-    """What is wrong with an engine class; empty if nothing."""
-    for attribute in ("name", "library", "capabilities"):
-        if not hasattr(engine, attribute):
-            return f"has no attribute {attribute!r}"
-    if engine.__abstractmethods__:
-        return f"has no method {min(engine.__abstractmethods__)!r}"
-    capabilities: object = engine.capabilities
-    if not isinstance(capabilities, frozenset):
-        return "must declare its capabilities as a frozenset"
-    for capability in capabilities:
-        if not isinstance(capability, Capability):
-            return f"declares an unknown capability: {capability!r}"
-    if not isinstance(engine.prefix_reuse, PrefixReuse):
-        return "must declare prefix_reuse as a PrefixReuse"
-    return ""
 
 
 def _call_each(manager: pluggy.PluginManager, hook: str) -> list[tuple[str, list[Any]]]:

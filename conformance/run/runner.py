@@ -6,9 +6,7 @@ call ``engine.step()``, record its output and its model calls.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from conformance.core.engine import Engine, Submission
@@ -26,7 +24,6 @@ from conformance.core.schedule import (
     Weigh,
 )
 from conformance.core.trace import (
-    Alive,
     ForwardCall,
     KeptCache,
     Mode,
@@ -35,9 +32,8 @@ from conformance.core.trace import (
     StepOutput,
     Trace,
 )
+from conformance.run.measuring import Measuring
 
-# What is measured after each step, the graph behind the caches with it.
-_EACH_STEP = (Weigh.GRAPH, Weigh.ALIVE)
 # Steps after the end of the last request, in which the engine must produce nothing more.
 _EPILOGUE_STEPS = 2
 
@@ -103,6 +99,7 @@ class Run:
         self.steps: list[Step] = []
         self._removed_from: dict[str, Stage] = {}
         self._doing = "making the engine"
+        self._measuring = Measuring(schedule.weigh)
 
     def play(self) -> Trace:
         """Record the run; an exception in the engine ends it and is part of the record."""
@@ -110,7 +107,7 @@ class Run:
         counted = None
         try:
             engine = self._engine_class(self._model, self._schedule.options)
-            with self._counting():
+            with self._measuring.on():
                 out_of_steps = self._loop(engine)
             held, counted = engine.cache_bytes(), engine.counted()
             kept = self._weigh(engine)
@@ -159,7 +156,9 @@ class Run:
         before, rows = dict(self.stages), dict(engine.rows())
         mark = len(self._meter)
         self._doing = f"step {index}"
+        self._measuring.reads()  # those of before belong to no step
         output = engine.step()
+        reads = self._measuring.reads()
         self._note(output)
         held = engine.cache_bytes()
         self.steps.append(
@@ -173,27 +172,13 @@ class Run:
                 removed_from=self._removed_from,
                 rows=rows,
                 layers=tuple(engine.layers()),
-                pending=engine.pending() if self._schedule.weigh in _EACH_STEP else None,
-                alive=self._alive(held or 0),
+                pending=engine.pending() if self._measuring.after(index) else None,
+                alive=self._measuring.alive(index, held or 0),
+                reads=reads,
             )
         )
         self._removed_from = {}
         self._look(engine)
-
-    # mlx is imported where it counts: to judge a foreign trace needs no mlx.
-    def _counting(self) -> AbstractContextManager[None]:
-        if self._schedule.weigh is not Weigh.ALIVE:
-            return contextlib.nullcontext()
-        from conformance.backend.memory import only_new_objects  # noqa: PLC0415
-
-        return only_new_objects()
-
-    def _alive(self, cache_bytes: int) -> Alive | None:
-        if self._schedule.weigh is not Weigh.ALIVE:
-            return None
-        from conformance.backend.memory import alive  # noqa: PLC0415
-
-        return alive(cache_bytes)
 
     def _look(self, engine: Engine) -> None:
         ended = self._ended()

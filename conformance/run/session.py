@@ -11,6 +11,8 @@ from collections.abc import Collection
 import msgspec
 
 from conformance.backend.one_cpu import on_one_cpu
+from conformance.backend.random_state import drawing_kept
+from conformance.core.engine import Engine
 from conformance.core.errors import MachineError, ModelError
 from conformance.core.failures import failure_of, machine_problem, says_unsupported
 from conformance.core.faults.traits import code_traits
@@ -89,7 +91,7 @@ class Session:
             mark = len(subject.meter)
             self.phases.read(subject.meter)
             leaks = ThreadLeaks()
-            with on_one_cpu():
+            with on_one_cpu(), drawing_kept():
                 outcome = self._with_leaks(self._judged(subject, case, until, only), leaks)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
             self._keep(subject)
@@ -192,7 +194,7 @@ class Session:
         self, case: CaseId, outcome: Outcome, *, seconds: float, forward_seconds: float
     ) -> CaseResult:
         engine = self.registry.engines[case.engine]
-        versions, device = self._environment(engine.library)
+        versions, device = self._environment(engine)
         return result_of(
             case,
             outcome,
@@ -203,11 +205,11 @@ class Session:
             forward_seconds=forward_seconds,
         )
 
-    def _environment(self, library: str) -> tuple[dict[str, str], str]:
-        if library not in self._facts:
-            source = self.registry.libraries[library]
-            self._facts[library] = (source.versions(), source.device())
-        return self._facts[library]
+    def _environment(self, engine: type[Engine]) -> tuple[dict[str, str], str]:
+        if engine.name not in self._facts:
+            device = self.registry.libraries[engine.library].device()
+            self._facts[engine.name] = (self.registry.versions_of(engine.name), device)
+        return self._facts[engine.name]
 
 
 def _failed(error: Exception) -> Outcome:

@@ -21,7 +21,8 @@ from conformance.core.family import Family
 from conformance.core.schedule import Schedule
 from conformance.core.tier_names import FULL, TIERS
 
-FILE = "tiers.json"
+FILE, SERVED_FILE = "tiers.json", "served.json"
+_SERVED = "served_"  # how scenarios of servers begin
 # The rung that unequal rows in one prefill make the hardest for a model's own code.
 _TWICE = "ragged"
 
@@ -35,7 +36,7 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         killed: pairs of a fault and a family that its schedules catch.
         of: pairs that the full ladder catches.
-        share: its part of the full ladder's seconds.
+        share: its part of the full ladder's seconds, without what was added since.
         left_out: schedules that no family plays.
         of_kinds: schedules that only the families that represent a kind play (``Facts.quick``).
     """
@@ -52,6 +53,7 @@ class TierData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         date: of the choice, as 2026-11-22.
+        extended: when schedules were added that catch newer faults; empty if never.
         versions: of the packages whose families were run.
         tiers: by tier and library.
     """
@@ -59,6 +61,25 @@ class TierData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     date: str
     versions: dict[str, str]
     tiers: dict[str, dict[str, Choice]]
+    extended: str = ""
+
+
+class ServedChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What servers play unless all of it is to be played: starting one takes seconds.
+
+    Attributes:
+        families: of each library one of each kind that is served in another way.
+        of_first: scenarios that the first of them alone plays: they test the server, not the model.
+    """
+
+    families: dict[str, tuple[str, ...]]
+    of_first: tuple[str, ...]
+
+    def plays(self, family: Family, scenario: str) -> bool:
+        """Whether the family plays the scenario on a server."""
+        chosen = self.families.get(family.facts.library, (family.name,))
+        first = chosen[:1] if scenario in self.of_first else chosen
+        return family.name in first
 
 
 @dataclass(frozen=True)
@@ -74,6 +95,8 @@ class Tier:
 
     def plays(self, family: Family, scenario: str) -> bool:
         """Whether the family plays any of the scenario."""
+        if self.name != FULL and scenario.startswith(_SERVED):
+            return read_served().plays(family, scenario)
         return "*" not in self._without(family, scenario)
 
     def kept(
@@ -125,3 +148,10 @@ def read_tiers() -> TierData:
     """The data in the installed package."""
     file = resources.files("conformance.run") / FILE
     return msgspec.json.decode(file.read_bytes(), type=TierData)
+
+
+@functools.cache
+def read_served() -> ServedChoice:
+    """The choice in the installed package."""
+    file = resources.files("conformance.run") / SERVED_FILE
+    return msgspec.json.decode(file.read_bytes(), type=ServedChoice)

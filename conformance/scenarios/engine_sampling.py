@@ -176,7 +176,7 @@ def _of_one_token(brief: Brief) -> Schedule:
     """Penalties, each of one, over prompts of one token: there is no history before the first."""
     penalties = (
         {"presence_penalty": 1.0},
-        {"repetition_penalty": 1.4, "repetition_context_size": 12},
+        {"repetition_penalty": 0.6, "repetition_context_size": 12},
         {"frequency_penalty": 1.0},
     )
     rows = [
@@ -224,21 +224,21 @@ def _two_into_prefill(brief: Brief) -> Schedule:
 def _compared(brief: Brief) -> list[Schedule]:
     """What the library's sampler draws for rows that share it, filter by filter and all in one.
 
-    Temperatures are high, so that unlikely tokens are drawn unless a filter removes them.
+    Temperatures are high: unlikely tokens are drawn unless a filter removes them. The largest XTC
+    threshold removes none: no two tokens have more than half each.
     """
     low, high = brief.tokens
-    nucleus = {"top_p": 0.6}
-    share = {"min_p": 1.0, "min_tokens_to_keep": 5}
+    nucleus = {"top_p": 0.6, "xtc_probability": 1.0, "xtc_threshold": 0.5}
+    share = {"min_p": 1.0, "min_tokens_to_keep": 2}
     least = {"min_p": 0.2}
-    likeliest = {"top_k": 7}
-    special = [low + 1, high - 2]
-    sometimes = {"xtc_probability": 0.5, "xtc_threshold": 0.02, "xtc_special_tokens": special}
+    special = {"xtc_special_tokens": [*range(low, high, 2)]}
+    sometimes = {"xtc_probability": 0.5, "xtc_threshold": 0.02} | special
     chains: dict[str, dict[str, Any]] = {
         "warm": {},
         "nucleus": nucleus,
         "share": share,
         "least": least,
-        "likeliest": likeliest,
+        "likeliest": (likeliest := {"top_k": 7}),
         "without_likely": sometimes,
         "chain": {"top_p": 0.95} | least | sometimes | likeliest | {"xtc_threshold": 0.0},
     }

@@ -50,7 +50,7 @@ def _decoding(brief: Brief) -> Schedule:
 def _lasting(brief: Brief) -> Schedule:
     """A request that decodes for long: what lives beside its cache stays the same."""
     only = text_request(brief, "only", TWO, max_tokens=STEPS + 1)
-    return Schedule("lasting", (together(only),), weigh=Weigh.ALIVE)
+    return Schedule("lasting", (together(only),), weigh=Weigh.ALIVE, contracts=("arrays",))
 
 
 def _ended(brief: Brief, name: str, weigh: Weigh) -> Schedule:

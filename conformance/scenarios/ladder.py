@@ -5,6 +5,7 @@ from __future__ import annotations
 from conformance.scenarios import (
     batch,
     cancel,
+    cost,
     join,
     kept,
     media,
@@ -48,4 +49,5 @@ LADDER: tuple[Scenario, ...] = (
     batch.WIDE,
     request_options.INVALID,
     batch.THREADS,
+    *cost.COSTS,
 )

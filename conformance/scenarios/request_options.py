@@ -132,7 +132,8 @@ def _sampled(brief: Brief) -> list[Schedule]:
     biased = Processor("library", {"logit_bias": bias})
     counting = Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3})
     seeded = [Sampler("seeded", {"temperature": 0.8, "seed": seed}) for seed in (1, 2, 3)]
-    chain = Sampler("library", {"temp": 0.7, "top_p": 0.95, "min_p": 0.02, "top_k": 1})
+    # A least share of 1 leaves the likeliest token alone, which has just that share.
+    chain = Sampler("library", {"temp": 0.7, "top_p": 0.95, "min_p": 1.0, "top_k": 1})
     rows = [
         text_request(brief, "plain", MEDIUM, max_tokens=6),
         text_request(brief, "seeded", LONG, max_tokens=3, sampler=seeded[0]),

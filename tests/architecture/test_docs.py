@@ -19,6 +19,7 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 
+ENGINES = r"mlx_v?lm(_server|_batch_generate)?|vllm_mlx|rapid_mlx|mlx_omni_server|my_\w+"
 LINES_MAX = {"README.md": 110, "ARCHITECTURE.md": 120, "CONTRIBUTING.md": 60}
 
 
@@ -57,7 +58,7 @@ def lost_paths(text, root):
     return [
         name
         for name in names
-        if not re.match(r"(mlx_lm|mlx_vlm|my_\w+)/", name)
+        if not re.match(rf"({ENGINES})/", name)
         and not any(_kept(place / name, root) for place in places)
     ]
 

@@ -41,6 +41,7 @@ PLACES = {
     "mutmut": "tools/mutants",
     "libcst": "tools/mutants",
     "coverage": "tools/mutants",
+    "distributed": "app/cluster",
     "torch": "tools/golden/transformers_check",
     "transformers": "tools/golden/transformers_check plugins",
 }

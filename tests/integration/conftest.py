@@ -70,7 +70,7 @@ def start(environment, tmp_path):
         given = {**environment, **variables}
         # Without the toy plugin the libraries are imported, which takes longer than most commands.
         run = run_python if given.get("PYTHONPATH") == "" else start_python
-        process = run(arguments, cwd=tmp_path, env=given, timeout=100)
+        process = run(arguments, cwd=tmp_path, env=given, timeout=300)
         return Finished(process, tmp_path)
 
     return call

@@ -20,6 +20,7 @@ from conformance.checks.expectations import Defect, load_expectations
 from conformance.core.errors import NoScriptError
 from conformance.core.verdict import Verdict
 from conformance.scenarios import LADDER
+from conformance.scenarios.served import SERVED_SCENARIOS
 from conformance.tools.explore.replay import CORPUS
 from conformance.tools.repro import trying
 from conformance.tools.repro.known_scripts import written
@@ -30,7 +31,8 @@ DEFECTS = load_expectations().defects
 BY_HAND = [entry for entry in DEFECTS if entry.by_hand]
 WRITTEN = [entry for entry in DEFECTS if not entry.script]
 FOUND = found_before()
-LIBRARIES = {"mlx", "mlx_lm", "mlx_vlm"}
+# With what they themselves require, which whoever has them has.
+LIBRARIES = {"mlx", "mlx_lm", "mlx_vlm", "transformers", "tokenizers", "PIL"}
 PLACE = re.compile(r"(?P<package>\w+)/(?P<path>[\w/-]+\.py):(?P<line>\d+)")
 
 
@@ -38,7 +40,8 @@ def unpaired(root, defects):
     """Entries whose script is not there, and scripts that no entry names."""
     there = {str(path.relative_to(root)) for path in (root / "docs" / "defects").rglob("*.py")}
     # Those of cache classes have entries of their own: tests/integration/cli/test_caches.py.
-    there = {name for name in there if not name.startswith("docs/defects/caches/")}
+    apart = ("docs/defects/caches/", "docs/defects/functions/")  # entries in files of their own
+    there = {name for name in there if not name.startswith(apart)}
     by_hand = [entry for entry in defects if entry.by_hand]
     named = {entry.script for entry in by_hand}
     missing = [f"{e.id}: there is no {e.script}" for e in by_hand if e.script not in there]
@@ -140,7 +143,7 @@ def test_each_script_has_an_entry_and_each_entry_a_script():
 
 
 def test_entries_name_scenarios_that_there_are():
-    known = {scenario.name for scenario in (*LADDER, CORPUS)}
+    known = {scenario.name for scenario in (*LADDER, CORPUS, *SERVED_SCENARIOS)}
     assert {name for entry in DEFECTS for name in (*entry.verdicts, *entry.other_seeds)} <= known
 
 

@@ -28,12 +28,18 @@ class Trials:
         self.right = functools.cache(self._right)
         self._traits = functools.cache(self._traits_of)
 
-    def wrong(self, family, scenario, inject, until=None):
+    def wrong(self, family, scenario, inject, until=None, only=()):
         """The result with the fault in place, and how often it took effect."""
         hits = Hits()
         case = self._case(family, scenario)
-        result = self._session(family).run(case, around=lambda _: inject(hits), until=until)
+        result = self._session(family).run(
+            case, around=lambda _: inject(hits), until=until, only=only
+        )
         return result, hits.count
+
+    def played(self, family, scenario, only):
+        """The result of some schedules, without a fault."""
+        return self._session(family).run(self._case(family, scenario), only=only)
 
     def tried(self, fault):
         """The first scenario that the fault names, without it and with it until it is caught."""

@@ -19,15 +19,14 @@ FEW = (
     ("mlx_lm/B6.mask-without-padding", "llama"),
     ("mlx_vlm/B18.padding-of-a-rotating-join-seen", "gemma3"),
     ("mlx_vlm/C2.image-of-another-row", "gemma3"),
+    ("mlx_vlm/E6.rejected-drafts-stay", "gemma4"),
     ("reference_mixed/E3.plan-of-all-rows", "llama"),
 )
 # What is known to be named wrongly, and why.
 _READ = "the attention is named before the cache that it reads"
 MISSED = {
     "mlx_vlm/A9.padding-of-one-side-of-a-join": "raises in the model, whose masks it breaks",
-    "mlx_vlm/B12.rope-deltas-filtered-by-place": "qwen3_vl's images are wrong without it",
-    "mlx_vlm/F4.block-freed-while-held": "qwen3_vl's images are wrong without it",
-    "mlx_vlm/E6.rejected-drafts-stay": "what is said of drafted tokens is wrong without it",
+    "mlx_vlm/F4.block-freed-while-held": "the row's position differs before its cache does",
     "mlx_vlm/D4.plain-rows-merged": "its caches are of the class that they should not be",
     "mlx_vlm/B21.tuple-out-of-step": _READ,
     "mlx_vlm/B21.quantized-twice": _READ,

@@ -29,6 +29,7 @@ FAMILIES = tuple(
 SCENARIOS = ("before", "wild", "after")
 SECONDS = 30
 NOW = []
+LOST = []
 
 
 def aborts():
@@ -62,6 +63,11 @@ def leaves():
     threading.Thread(target=time.sleep, args=[SECONDS], name="forgotten").start()
 
 
+def loses():
+    """A device's error after which nothing can be computed in this process."""
+    LOST.append(True)
+
+
 class Wild(ToyModel):
     name = ""
 
@@ -69,6 +75,8 @@ class Wild(ToyModel):
         if NOW == ["wild"]:
             NOW.clear()
             globals().get(self.name, int)()
+        if LOST:
+            raise RuntimeError("cudaGraphLaunch failed: an illegal memory access was encountered")
         return super().__call__(*arguments, **more)
 
 

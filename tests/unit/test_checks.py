@@ -161,6 +161,11 @@ def growing_graph(script):
         moment.pending = 10 * index
 
 
+def positions_wasted(script):
+    script.schedule = msgspec.structs.replace(script.schedule, contracts=("positions",))
+    script.free.moments[0].forwards = [ForwardCall(3, 8)]
+
+
 def bytes_held(script):
     script.forced.held = 512
 
@@ -312,6 +317,7 @@ FIRES = {
     ghost_row: {("leak", V.LEAK)},
     buffers_kept: {("leak", V.LEAK)},
     growing_graph: {("leak", V.LEAK)},
+    positions_wasted: {("contract_counts", V.COST)},
     bytes_held: {("leak", V.LEAK)},
     accepted: {("probe", V.PROTOCOL)},
     refused_unclearly: {("probe", V.PROTOCOL)},

@@ -33,7 +33,14 @@ EXPLAIN_SECONDS = 60.0
 _SHARE = 0.5
 _LOOK_SECONDS = 0.1
 # What has no place in a model's pass, or would hang once more.
-_ASIDE = {Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS, Verdict.LEAK, Verdict.HANG}
+_ASIDE = {
+    Verdict.POLICY,
+    Verdict.UNSUPPORTED,
+    Verdict.VACUOUS,
+    Verdict.COST,
+    Verdict.LEAK,
+    Verdict.HANG,
+}
 
 
 def with_explanations(

@@ -9,24 +9,24 @@ from pathlib import Path
 import click
 import msgspec
 
+from conformance.app.cli.cluster_option import Helpers, cluster_option, helpers
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.explore_families import chosen_pairs, expectations, registry
 from conformance.app.cli.explore_output import lines, summary
 from conformance.app.cli.false_alarms import look_for_false_alarms
 from conformance.app.cli.numbers import MINUTES, SEED
 from conformance.app.cli.options import (
-    cores,
     globs,
     jobs_option,
     json_lines,
     library_path_option,
 )
 from conformance.app.cli.outputs import writable
-from conformance.app.cli.parallel import as_they_come
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
 from conformance.run.selection import DTYPES
+from conformance.tools.explore.causes import Causes
 from conformance.tools.explore.corpus import entry_of, write_entry
 from conformance.tools.explore.exclusions import left_out, verdicts
 from conformance.tools.explore.results import Explored, ExploreUnit
@@ -79,6 +79,7 @@ _EXAMPLES = 400
     help="Keep what is found in this folder.",
 )
 @json_lines("Write one JSON line for each family, with what was found.")
+@cluster_option
 @jobs_option()
 @library_path_option
 @click.pass_context
@@ -98,6 +99,7 @@ def command(
     corpus: Path | None,
     json_file: Path | None,
     jobs: int | None,
+    cluster: str | None,
 ) -> None:
     """Search for schedules that show a defect, and make each as small as can be.
 
@@ -113,6 +115,7 @@ def command(
     if false_alarms:
         exploring: dict[str, object] = {"--minutes": minutes, "--examples": examples}
         exploring |= {"--fault": fault, "--known": known, "--corpus": corpus}
+        exploring |= {"--cluster": cluster}
         _refuse(exploring, "does not go with --false-alarms")
         pairs = chosen_pairs(engines or ("mlx_lm",), families)
         ways = [(*pair, dtype) for dtype in dtypes or DTYPES for pair in pairs]
@@ -127,22 +130,24 @@ def command(
     engines = engines or ((fault.partition("/")[0],) if fault else ("mlx_lm",))
     hint = "; --known takes all"
     pairs = chosen_pairs(engines, families, known=known or bool(fault), hint=hint)
-    workers = min(jobs or cores(), len(pairs))
-    units = [
-        ExploreUnit(
-            engine,
-            family,
-            dtype,
-            seed,
-            examples or (sys.maxsize if minutes else _EXAMPLES),
-            seconds=minutes * 60 * workers / len(pairs) if minutes else None,
-            fault=fault or "",
-            known=verdicts(expectations(), engine, family) if known and not fault else (),
-            without=() if known or fault else left_out(expectations(), engine, family),
-        )
-        for engine, family in pairs
-    ]
-    found = _explore_all(units, corpus, jobs)
+    with helpers(cluster, jobs) as shared:
+        rounds, seconds = shares(len(pairs), shared.count, minutes)
+        units = [
+            ExploreUnit(
+                engine,
+                family,
+                dtype,
+                seed + number,
+                examples or (sys.maxsize if minutes else _EXAMPLES),
+                seconds=seconds,
+                fault=fault or "",
+                known=verdicts(expectations(), engine, family) if known and not fault else (),
+                without=() if known or fault else left_out(expectations(), engine, family),
+            )
+            for number in range(rounds if cluster else 1)
+            for engine, family in pairs
+        ]
+        found = _explore_all(units, corpus, shared)
     if target:
         write_lines(target, (msgspec.json.encode(item).decode() for item in found))
     ctx.exit(1 if any(item.bad for item in found) else 0)
@@ -159,16 +164,28 @@ def _refuse(options: Mapping[str, object], why: str) -> None:
             raise ConformanceError(f"{option} {why}")
 
 
-def _explore_all(units: list[ExploreUnit], corpus: Path | None, jobs: int | None) -> list[Explored]:
-    """Explore, and print what is found of each family as soon as it is there."""
-    console, found = new_console(), []
+def shares(pairs: int, workers: int, minutes: float | None) -> tuple[int, float | None]:
+    """How many seeds each pair of engine and family gets, and the seconds of each.
+
+    With more workers than pairs each pair is explored from several seeds at once, in all the time.
+    """
+    if minutes is None:
+        return 1, None
+    rounds = max(1, workers // pairs)
+    return rounds, minutes * 60 * min(1.0, workers / pairs)
+
+
+def _explore_all(units: list[ExploreUnit], corpus: Path | None, shared: Helpers) -> list[Explored]:
+    """Explore, and print what is found of each family as soon as it is there, each cause once."""
+    console, found, causes = new_console(), [], Causes()
     with console.status("exploring") as status:
-        for _, more in as_they_come(_work, units, jobs=jobs, on_crash=_crashed):
+        for _, given in shared.as_they_come(_work, units, on_crash=_crashed):
+            more = causes.new(given)
             found.append(more)
             for line in lines(more):
                 console.print(line, soft_wrap=True)
             _keep(more, corpus)
-            status.update(f"{len(found)} of {len(units)} families")
+            status.update(f"{len(found)} of {len(units)} families and seeds")
     for line in summary(found):
         console.print(line, soft_wrap=True)
     return found

@@ -41,6 +41,11 @@ def writable(path: Path, option: str) -> Path:
     return path
 
 
+def places(*wanted: tuple[Path | None, str]) -> list[Path | None]:
+    """Each path, made by ``writable`` if there is one, with the option that names it."""
+    return [writable(path, option) if path else None for path, option in wanted]
+
+
 def reads(paths: Iterable[Path]) -> None:
     """Note files that the command reads: ``writable`` then refuses them."""
     context = click.get_current_context(silent=True)

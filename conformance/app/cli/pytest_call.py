@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ _ENVIRONMENT = {
 
 
 def call_pytest(
-    settings: Settings, *, workers: int, exitfirst: bool, plugin: object
+    settings: Settings, *, workers: int, exitfirst: bool, plugins: Sequence[object] = ()
 ) -> tuple[int, str]:
     """Run the suite; the exit code, and what pytest itself printed.
 
@@ -31,13 +31,13 @@ def call_pytest(
         settings: what to run and how to judge it.
         workers: processes; 0 runs all cases in this one.
         exitfirst: stop at the first item that fails.
-        plugin: an object with pytest hooks, for this process only.
+        plugins: objects with pytest hooks, for this process only.
     """
     terminal = TerminalCapture()
     arguments = [*_pytest_options(workers, exitfirst=exitfirst), *_suite_options(settings)]
     with _environment(_ENVIRONMENT):
         try:
-            code = pytest.main(arguments, plugins=[terminal, plugin])
+            code = pytest.main(arguments, plugins=[terminal, *plugins])
         except KeyboardInterrupt:  # where pytest does not expect it: as it begins or ends
             end_children()
             code = pytest.ExitCode.INTERRUPTED

@@ -16,8 +16,9 @@ from conformance.app.cli.options import (
     family_files_option,
     power_files_option,
 )
-from conformance.app.cli.outputs import reads, report_place, writable
+from conformance.app.cli.outputs import places, reads, report_place, writable
 from conformance.app.cli.printing import say, say_command
+from conformance.app.cli.tables import write_tables
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.verdict import CaseResult, RunHeader
@@ -137,6 +138,15 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Pages: add the scripts of this folder that `conformance repro --out` wrote; a case's "
     "page says how they are named. Those of known defects serve all of their cases: docs/defects.",
 )
+@click.option(
+    "--servers",
+    "servers_file",
+    type=_FILE,
+    metavar="FILE",
+    help="Write what each server does as a table in Markdown; into a file with the marks of such a "
+    "table, between them.",
+)
+@click.option("--costs", "costs_file", type=_FILE, help="The same of what work costs each engine.")
 @family_files_option
 @click.pass_context
 def command(
@@ -159,6 +169,8 @@ def command(
     explained: Path | None,
     explain_seconds: float,
     scripts: Path | None,
+    servers_file: Path | None,
+    costs_file: Path | None,
     family_files: tuple[Path, ...],
 ) -> None:
     """Summarize result files of `conformance run --json` for CI, or write them as pages.
@@ -170,12 +182,12 @@ def command(
     conformance report results.jsonl --annotations --junit junit.xml
     conformance report today.jsonl --against yesterday.jsonl --html report
     """  # noqa: D301
-    if to is None and (step := os.environ.get(STEP_SUMMARY)):
-        to = Path(step)
+    to = to or (Path(step) if (step := os.environ.get(STEP_SUMMARY)) else None)
     json_file = writable(json_file, "--json") if json_file else None  # it may be one of the files
     reads((*files, *against, *power_files, *mutant_files, *releases))
-    to = writable(to, "--to") if to else None
-    junit = writable(junit, "--junit") if junit else None
+    to, junit, servers_file, costs_file = places(
+        (to, "--to"), (junit, "--junit"), (servers_file, "--servers"), (costs_file, "--costs")
+    )
     _check_pages(folder, power_files, mutant_files, releases, scripts)
     header, results = _joined(files)
     missing = max(header.planned - len(results), 0) if header else 0
@@ -183,27 +195,24 @@ def command(
     found = compare(old, results, missing=missing) if old else None
     stale = _stale(results, expectations) if whole else ()
     explanations = read_explanations(explained) if explained else {}
-    ladder = tuple(s.name for s in LADDER)
+    scenarios = {scenario.name: scenario for scenario in LADDER}
     outcome = with_explanations(
-        Outcome(results, ladder, stale, missing=missing, explanations=explanations),
-        {scenario.name: scenario for scenario in LADDER},
+        Outcome(results, tuple(scenarios), stale, missing=missing, explanations=explanations),
+        scenarios,
         seconds=explain_seconds,
         jobs=cores(),
         options=[part for file in family_files for part in ("--family-file", str(file))],
     )
-    if annotated:
-        for line in error_annotations(outcome.cascades, stale):
-            say_command(line)
+    for line in error_annotations(outcome.cascades, stale) if annotated else ():
+        say_command(line)
     if junit:
         write_lines(junit, junit_xml(outcome).splitlines())
     if json_file:
         write_results(json_file, results, header)
+    write_tables(servers_file, costs_file, results)
     if badge_folder:
         _write_badge(badge_folder, badge(results, label, missing))
-    if to is not None:
-        _append_summary(outcome, found, to)
-    elif folder is None:
-        say(job_summary(outcome, found), nl=False)
+    _summarize(outcome, found, to, said=folder is None)
     if folder is not None:
         ordered = merged([results])
         material = Material(
@@ -274,6 +283,14 @@ def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, .
 def _write_badge(folder: Path, shown: Badge) -> None:
     write_lines(folder / "badge.svg", svg(shown).splitlines())
     write_lines(folder / "badge.json", endpoint_json(shown).splitlines())
+
+
+def _summarize(outcome: Outcome, found: Comparison | None, to: Path | None, *, said: bool) -> None:
+    """Add the summary to the file, if there is one; else say it, if it is to be said."""
+    if to is not None:
+        _append_summary(outcome, found, to)
+    elif said:
+        say(job_summary(outcome, found), nl=False)
 
 
 def _append_summary(outcome: Outcome, found: Comparison | None, to: Path) -> None:

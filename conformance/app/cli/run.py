@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.auto_explain import EXPLAIN_SECONDS
+from conformance.app.cli.cluster_option import cluster_option
 from conformance.app.cli.numbers import GIGABYTES, SECONDS, SEED
 from conformance.app.cli.options import (
     EXISTING_FILE,
@@ -129,6 +130,7 @@ from conformance.tools.checkpoints.given import Given
     help="Compare a checkpoint's single streams and batches with its golden in this folder of "
     "yours; the first run writes it.",
 )
+@cluster_option
 @server_options
 @checkpoint_options
 @mends_option
@@ -156,6 +158,7 @@ def command(
     timeout: float,
     memory: float | None,
     no_oracle_cache: bool,
+    cluster: str | None,
     family_files: tuple[Path, ...],
     plugins: tuple[str, ...],
     expectations: Path | None,
@@ -206,5 +209,6 @@ def command(
         explain_seconds=seconds if explain_seconds is None else explain_seconds,
         began=began,
         base=base,
+        cluster=cluster,
     )
     ctx.exit(run())

@@ -47,6 +47,7 @@ def command(
     registry = build_registry(
         load_plugins(plugins),
         family_files=tuple(path.absolute() for path in family_files),
+        engines=engines,
     )
     more = [text for name in plugins for text in ("-p", name)]
     more += [text for path in family_files for text in ("--family-file", str(path))]

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from conformance.app.cli.auto_explain import with_explanations
+from conformance.app.cli.cluster_option import on_cluster
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores
 from conformance.app.cli.output_options import Output
@@ -45,6 +46,7 @@ class SuiteRun:
         explain_seconds: for the explanation of the lowest new failure of each family.
         began: when, by ``time.perf_counter``.
         base: an earlier run that this one is held to, in place of the known defects.
+        cluster: address of the scheduler whose workers play the cases; ``None``: this machine.
     """
 
     settings: Settings
@@ -56,6 +58,7 @@ class SuiteRun:
     explain_seconds: float
     began: float = dataclasses.field(default_factory=time.perf_counter)
     base: Base | None = None
+    cluster: str | None = None
 
     def __call__(self) -> int:
         """Play the cases, or take their kept results; the exit code."""
@@ -74,12 +77,17 @@ class SuiteRun:
         console = new_console()
         progress = Progress(console, self.output.verbosity, plan.reused, self.base)
         with case_file(plan.play) as file:
-            code, text = call_pytest(
-                self._settings(file),
-                workers=0 if self.jobs == 1 else workers,
-                exitfirst=self.exitfirst,
-                plugin=progress,
-            )
+            given = self._settings(file)
+            if self.cluster is not None:
+                played = on_cluster(self.cluster, given, progress, exitfirst=self.exitfirst)
+            else:
+                played = call_pytest(
+                    given,
+                    workers=0 if self.jobs == 1 else workers,
+                    exitfirst=self.exitfirst,
+                    plugins=[progress],
+                )
+        code, text = played
         end, outcome = progress.end(), progress.outcome()
         if end is None or not end.whole or not end.done:
             say(text, err=True)

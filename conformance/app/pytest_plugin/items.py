@@ -25,6 +25,7 @@ from conformance.app.pytest_plugin.worker_crashes import (
 )
 from conformance.backend.one_cpu import on_one_cpu
 from conformance.core.errors import ConformanceError
+from conformance.core.failures import device_lost
 from conformance.core.verdict import CaseId, CaseResult, encode
 from conformance.report import failure_message, properties
 from conformance.run.coverage import account
@@ -125,10 +126,17 @@ class CaseItem(SuiteItem):
             raise Unexpected(message) from error
 
     def _released(self) -> CaseResult:
-        """The case without any mend; in a process of its own if it is known to end that."""
+        """The case without any mend; in a process of its own if it is known to end that.
+
+        So, too, if the device is lost, which may be an earlier case's doing.
+        """
         if ends_process(self.setup_, self.case):
             return played_apart(self.setup_, self.case, self.config)
-        return self.setup_.session.run(self.case)
+        result = self.setup_.session.run(self.case)
+        if any(device_lost(finding.got) for finding in result.evidence):
+            self._taint()
+            return played_apart(self.setup_, self.case, self.config)
+        return result
 
     def _record_modules(self, result: CaseResult) -> None:
         """Report what the case hung on, so that its result may be used again."""

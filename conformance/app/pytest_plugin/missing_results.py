@@ -104,7 +104,7 @@ def _result(setup: Setup, case: CaseId, finding: Finding, seconds: float) -> Cas
         noise=None,
         first_bad_step=None,
         evidence=(finding,),
-        versions=library.versions(),
+        versions=setup.registry.versions_of(case.engine),
         device=library.device(),
         seconds=seconds,
     )

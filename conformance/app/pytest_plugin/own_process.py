@@ -26,12 +26,12 @@ from conformance.app.pytest_plugin.missing_results import crashed
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.app.pytest_plugin.worker_crashes import condense
+from conformance.backend.device import device_name
 from conformance.core.errors import ConformanceError
 from conformance.core.processes import describe_exit, end_tree, end_with_parent
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.run.hosting import brings_hooks, load_plugins
 
-FORKS = sys.platform == "linux"
 _SERVER = "from conformance.app.pytest_plugin.own_process import serve; serve({folder!r}, {parent})"
 # In the folder of the server: what is asked for all cases, and what it printed.
 _SETTINGS, _PRINTED = "settings", "printed"
@@ -44,7 +44,7 @@ def ends_process(setup: Setup, case: CaseId) -> bool:
     """Whether a known defect ends the process that plays the case as released."""
     if setup.expectations is None or setup.settings.checkpoint is not None:
         return False
-    versions = setup.registry.libraries[setup.library_of(case)].versions()
+    versions = setup.registry.versions_of(case.engine)
     return any(entry.ends(case, versions) for entry in setup.expectations.defects)
 
 
@@ -155,7 +155,7 @@ def serve(folder: str, parent: int) -> None:
     os.dup2(2, 1)  # what libraries print is no answer
     settings, names = pickle.loads((Path(folder) / _SETTINGS).read_bytes())
     setup = make_setup(settings, load_plugins(names))
-    if not FORKS:
+    if not _forks():
         end_with_parent(parent)
         _play(setup, Path(os.read(0, 4096).decode().rstrip("\n")))
         return
@@ -167,6 +167,11 @@ def serve(folder: str, parent: int) -> None:
             _play(setup, Path(asked.decode().rstrip("\n")))
             os._exit(0)
         os.write(answers, f"{_exit_code(child)}\n".encode())
+
+
+def _forks() -> bool:
+    """Not where threads of the system's libraries run after imports, nor with CUDA's context."""
+    return sys.platform == "linux" and device_name().startswith("cpu")
 
 
 def _exit_code(child: int) -> int:

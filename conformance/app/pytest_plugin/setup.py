@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -283,17 +282,18 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
             raise ConformanceError("--model is a family of its own: leave --family out")
         opened = open_checkpoint(registry, given.checkpoint, given.engines, selection.dtypes)
         registry, notes = opened.registry, opened.notes
-        selection = dataclasses.replace(
+        selection = replace(
             selection,
             engines=opened.engines,
             families=(opened.name,),
             dtypes=selection.dtypes or (opened.dtype,),
         )
+    known = given.expectations, registry.expectations
     return Setup(
         settings=given,
         registry=registry,
-        selection=dataclasses.replace(selection, dtypes=selection.dtypes or ("float32",)),
-        expectations=load_expectations(given.expectations) if given.use_expectations else None,
+        selection=replace(selection, dtypes=selection.dtypes or ("float32",)),
+        expectations=load_expectations(*known) if given.use_expectations else None,
         notes=notes,
     )
 

@@ -50,6 +50,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             plays none of them is not concerned.
         other_seeds: scenarios that are right with seed 0, and may show it with the weights and
             prompts of another; with any numeric verdict.
+        by_time: it hangs on the moment at which threads or clients do something: its cases may also
+            be right.
         ends_process: its cases end the process that plays them: as released, each is played in one
             of its own.
         functions: digests of the upstream functions that it was diagnosed in, and of the whole
@@ -76,6 +78,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     verdicts: dict[str, Verdict | tuple[Verdict, ...]] = {}
     schedules: dict[str, tuple[str, ...]] = {}
     other_seeds: tuple[str, ...] = ()
+    by_time: bool = False
     ends_process: bool = False
     functions: dict[str, str] = {}
     unchanged_in: str = ""
@@ -157,6 +160,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """
         return (
             not result.left_out
+            and not self.by_time
             and self.fixed(result)
             and matches(result.family, self.families)
             and self.released(result.versions)

@@ -27,19 +27,24 @@ _NOT_OF_FILES = ("functions", "unchanged_in", "changed_in", "hidden_in")
 E = TypeVar("E", Defect, Refusal)
 
 
-def load_expectations(folder: Path | None = None) -> Expectations:
+def load_expectations(folder: Path | None = None, also: Sequence[Path] = ()) -> Expectations:
     """The entries of all ``*.toml`` of a folder; by default of the project's own ``expectations/``.
 
+    Args:
+        also: folders of plugins, whose entries may name those of the first one.
+
     Raises:
-        ExpectationError: the folder or a file is not valid; names the file, the entry, the field.
+        ExpectationError: a folder or a file is not valid; names the file, the entry, the field.
     """
     folder = OWN if folder is None else folder
     if not folder.is_dir():
         raise ExpectationError(f"{folder}: there is no such folder of expectations")
-    files = [_load_file(path) for path in sorted(folder.glob("*.toml"))]
+    folders = (folder, *also)
+    files = [_load_file(path) for each in folders for path in sorted(each.glob("*.toml"))]
     defects = [entry for file in files for entry in file.defects]
+    recorded = {k: digests for each in folders for k, digests in recorded_functions(each).items()}
     found = Expectations(
-        followed(defects, recorded_functions(folder)),
+        followed(defects, recorded),
         tuple(entry for file in files for entry in file.refusals),
     )
     ids = [e.id for e in found.defects] + [r.id for r in found.refusals]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TypeAlias, TypeVar
 
+from conformance.core.faults.active import noted
 from conformance.core.faults.patching import Patch
 
 T = TypeVar("T")
@@ -136,7 +137,7 @@ def fault(
             engine,
             needs,
             kills,
-            inject,
+            noted(inject),
             crash=crash,
             priced=priced,
             where=where,
@@ -145,10 +146,21 @@ def fault(
     return declare
 
 
-def declared_in(package: str, kind: type[T]) -> tuple[T, ...]:
-    """What the modules of an imported package declare of a kind, each module's in their order."""
+def declared_in(package: str, kind: type[T], *, partly: bool = False) -> tuple[T, ...]:
+    """What the modules of an imported package declare of a kind, each module's in their order.
+
+    Args:
+        partly: leave out modules that cannot be imported: a release that is older than what the
+            project supports does not have all that they change.
+    """
     names = (found.name for found in pkgutil.iter_modules(sys.modules[package].__path__))
-    modules = [importlib.import_module(f"{package}.{name}") for name in names]
+    modules = []
+    for name in names:
+        try:
+            modules.append(importlib.import_module(f"{package}.{name}"))
+        except (ImportError, AttributeError):
+            if not partly:
+                raise
     return tuple(
         value for module in modules for value in vars(module).values() if isinstance(value, kind)
     )

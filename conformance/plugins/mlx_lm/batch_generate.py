@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import io
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from mlx_lm.generate import batch_generate
+from mlx_lm.generate import BatchGenerator, BatchResponse, batch_generate
 
 from conformance.core.counted import Clock, Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Stage
-from conformance.core.trace import FinishReason, StepOutput, TokenEvent
+from conformance.core.trace import Claim, FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.counting import counted
+from conformance.plugins.mlx_lm.legacy.accepted import accepted
 
+# By what asks for them: results that releases have by and by.
+_RESULTS = {
+    "return_prompt_caches": "caches",
+    "return_token_ids": "token_ids",
+    "return_logprobs": "logprobs",
+}
 # The function uses a tokenizer only for its stop tokens and to decode its output.
 _TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(map(str, tokens)))
 
@@ -33,6 +43,7 @@ class MlxLmBatchGenerate(Engine):
             Capability.PREFIX,
             Capability.THREADS,
             Capability.DEFAULTS,
+            Capability.METERED,
         }
     )
 
@@ -55,17 +66,14 @@ class MlxLmBatchGenerate(Engine):
             return StepOutput()
         requests = [s.request for s in submissions]
         caches = [s.prefix for s in submissions]
+        claims = () if self._caches else self._unasked()
         response: Any
-        with self._clock.measured():
-            response = batch_generate(
+        with self._clock.measured(), contextlib.redirect_stdout(io.StringIO()) as printed:
+            response = _call(
                 self._model,
-                _TOKENIZER,
                 [list(r.prompt) for r in requests],
                 prompt_caches=caches if any(c is not None for c in caches) else None,
-                max_tokens=[r.max_tokens for r in requests],
-                return_prompt_caches=True,
-                return_token_ids=True,
-                return_logprobs=True,
+                max_tokens=_number_or_list([r.max_tokens for r in requests]),
                 prefill_step_size=self._options.prefill_step_size,
                 prefill_batch_size=self._options.prefill_batch_size,
                 completion_batch_size=self._options.completion_batch_size,
@@ -76,21 +84,35 @@ class MlxLmBatchGenerate(Engine):
         if hasattr(before, "__iadd__"):
             self._stats += before
         events = []
-        outputs = zip(requests, response.token_ids, response.logprobs, strict=True)
-        for request, tokens, logprobs in outputs:
+        for request, tokens, logprobs in zip(requests, *_outputs(response), strict=True):
             last = len(tokens) - 1
             events += [
                 TokenEvent(
                     request_id=request.request_id,
                     token=int(token),
-                    token_logprob=float(logprob),
+                    token_logprob=None if logprob is None else float(logprob),
                     finish_reason=FinishReason.LENGTH if index == last else None,
                 )
                 for index, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True))
             ]
-        for request, cache in zip(requests, response.caches, strict=True):
+        given = getattr(response, "caches", None) or [None] * len(requests)
+        for request, cache in zip(requests, given, strict=True):
             self._caches[request.request_id] = cache
-        return StepOutput(tuple(events), {r.request_id: len(r.prompt) for r in requests})
+        claims += _beside(response, printed.getvalue())
+        processed = {r.request_id: len(r.prompt) for r in requests}
+        return StepOutput(tuple(events), processed, claims=claims)
+
+    def _unasked(self) -> tuple[Claim, ...]:
+        """What a call without requests gives of what is only given if asked for: nothing."""
+        if not compat.prefills_in_pieces():
+            return ()
+        response: Any
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            response = batch_generate(self._model, _TOKENIZER, [])
+        names = ("caches", "token_ids", "logprobs")
+        given = [name for name in names if getattr(response, name, None) is not None]
+        given += ["text on the terminal"] if printed.getvalue() else []
+        return (_claim("results that were not asked for", ", ".join(given), ""),)
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """Only before the call: the function cannot be interrupted."""
@@ -111,3 +133,44 @@ class MlxLmBatchGenerate(Engine):
     def extract(self, request_id: str) -> Any:
         """The cache that the call returned for that request."""
         return self._caches[request_id]
+
+
+def _call(model: Any, prompts: list[list[int]], **wanted: Any) -> Any:
+    """One call of the function, with all results asked for that this release can give.
+
+    Raises:
+        Unsupported: this release does not take one of the arguments.
+    """
+    fields = {field.name for field in dataclasses.fields(BatchResponse)}
+    results: dict[str, Any] = {n: True for n, field in _RESULTS.items() if field in fields}
+    names = {"max_tokens", *(("prompt_caches",) if "caches" in fields else ())}
+    own = {n: wanted[n] for n in names}
+    passed_on = accepted(BatchGenerator, {n: v for n, v in wanted.items() if n not in names})
+    return batch_generate(model, _TOKENIZER, prompts, **own, **results, **passed_on)
+
+
+def _outputs(response: Any) -> tuple[list[list[int]], list[list[Any]]]:
+    """Tokens and their logprobs; up to 0.31.3 the tokens of the texts, and no logprobs."""
+    if hasattr(response, "token_ids"):
+        return response.token_ids, response.logprobs
+    tokens = [[int(word) for word in text.split()] for text in response.texts]
+    return tokens, [[None] * len(row) for row in tokens]
+
+
+def _number_or_list(numbers: list[int]) -> int | list[int]:
+    """One number where it is the same for all: the function takes both."""
+    return numbers[0] if len(set(numbers)) == 1 else numbers
+
+
+def _beside(response: Any, printed: str) -> tuple[Claim, ...]:
+    """What a response has beside tokens and caches."""
+    texts = [_TOKENIZER.decode(tokens) for tokens in _outputs(response)[0]]
+    return (
+        _claim("texts", str(response.texts), str(texts)),
+        _claim("text on the terminal", printed, ""),
+        _claim("statistics", "none" if response.stats is None else "some", "some"),
+    )
+
+
+def _claim(what: str, said: str, found: str) -> Claim:
+    return Claim(what, said or "none", found or "none", said == found)

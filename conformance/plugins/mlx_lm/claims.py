@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from conformance.backend.cache_entries import leaves
@@ -20,6 +22,8 @@ class Claims:
     def __init__(self, generator: Any) -> None:
         self._generator = generator
         self._made: list[Claim] = []
+        # For each request, how many of its tokens have been fed where a piece of its prompt ends.
+        self._ends: dict[int, set[int]] = {}
 
     def taken(self) -> tuple[Claim, ...]:
         """The claims since this was called before."""
@@ -32,9 +36,32 @@ class Claims:
         held = sum(int(a.nbytes) for a in arrays(compat.live_caches(self._generator)) if a.ndim > 1)
         self._add("bytes of live caches", said, held, held)
         each = list(leaves(compat.live_caches(self._generator)))
-        empty = sum(bool(cache.empty()) for cache in each)
+        empty = sum(compat.holds_nothing(cache) for cache in each)
         without = sum(not any(a.ndim > 1 for a in arrays(cache)) for cache in each)
         self._add("caches that hold nothing", empty, without, without)
+
+    def step(self, stats: Any, seconds: float, *, prompts: int, tokens: int) -> None:
+        """What the statistics of one step say; nothing of a release without them.
+
+        A count that is set where it should grow is right at the end, and wrong from step to step.
+
+        Args:
+            seconds: that the step took.
+            prompts: tokens of prompts that it fed, without those that decoding begins with.
+            tokens: that it produced.
+        """
+        if not hasattr(stats, "decode_time"):
+            return
+        self._add("prompt tokens of a step", stats.prompt_tokens, prompts, prompts)
+        self._add("tokens of a step", stats.generation_tokens, tokens, tokens)
+        steps = getattr(stats, "generation_steps", bool(tokens))
+        self._add("steps of decoding in a step", steps, bool(tokens), bool(tokens))
+        self._add("seconds of decoding in a step", stats.decode_time, 0.0, seconds * bool(tokens))
+        self._add("seconds of prefill in a step", stats.prompt_time, 0.0, seconds)
+
+    def removed(self, returned: Any) -> None:
+        """Caches come back from ``remove`` only where they are asked for."""
+        self._add("caches of removed rows, unasked", len(returned or ()), 0, 0)
 
     def rows(self, options: EngineOptions) -> None:
         """No more prompts and rows at once than the generator was made for."""
@@ -42,6 +69,17 @@ class Claims:
         most = max(options.prefill_batch_size, options.completion_batch_size)
         self._add("prompts at once", at[Stage.PREFILL], 0, options.prefill_batch_size)
         self._add("rows at once", at[Stage.DECODE], 0, most)
+
+    def inserted(self, uid: int, pieces: Sequence[Sequence[int]]) -> None:
+        """The pieces of a prompt; its last token is one by itself."""
+        ends = list(accumulate(len(piece) for piece in pieces if piece))
+        self._ends[uid] = {*ends, ends[-1] - 1} if ends else set()
+
+    def piece(self, response: Any) -> None:
+        """Whether a piece ends with what was fed, before all of the prompt is done."""
+        if hasattr(response, "end_of_segment"):
+            right = response.progress[0] in self._ends.get(response.uid, ())
+            self._add("ends of a piece of a prompt", bool(response.end_of_segment), right, right)
 
     def ends(self, response: Any) -> None:
         """Where a prompt ends, its last piece ends, and all of it is done."""

@@ -1,6 +1,6 @@
 """What differs between mlx-lm releases in the batch generator. All such knowledge lives here.
 
-Covered: 0.31.1 to the newest. The generator was written anew in 0.31.2; the one before is adapted
+Covered: 0.28.0 to the newest. The generator was written anew in 0.31.2; the one before is adapted
 by ``legacy``. How stop sequences are passed is looked up at run time.
 """
 
@@ -14,9 +14,11 @@ from typing import Any
 from mlx_lm.generate import BatchGenerator
 
 from conformance.backend.cache_entries import leaves
+from conformance.backend.weighing import arrays
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage
+from conformance.core.token_choice import Processor
 from conformance.plugins.mlx_lm.legacy import renamed
 from conformance.plugins.mlx_lm.legacy.whole_prompt_generator import WholePromptGenerator
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
@@ -25,6 +27,11 @@ from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 def prefills_in_pieces() -> bool:
     """Whether this release's generator is the one that was written in 0.31.2."""
     return hasattr(BatchGenerator, "insert_segments")
+
+
+def samples_rows() -> bool:
+    """Whether requests can bring samplers of their own, by which tokens are forced: from 0.30.2."""
+    return "samplers" in inspect.signature(BatchGenerator.insert).parameters
 
 
 def make_generator(model: Any, options: EngineOptions) -> Any:
@@ -48,6 +55,13 @@ def defaults(options: EngineOptions) -> dict[str, Any]:
     if options.processors:
         made["logits_processors"] = make_processors(options.processors)
     return made
+
+
+def processors_argument(rows: Sequence[tuple[Processor, ...]]) -> list[Any]:
+    """The processors of each row for ``insert``; ``None`` for none, where that may be given."""
+    module = importlib.import_module("mlx_lm.generate")
+    none: Any = None if hasattr(module, "_normalize_logits_processors") else []
+    return [make_processors(row) or none for row in rows]
 
 
 def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any]:
@@ -116,8 +130,24 @@ def cache_bytes(generator: Any) -> int:
 
 
 def nbytes(cache: Any) -> int:
-    """Bytes of a cache by its own count; 0 of one that holds nothing yet."""
-    return sum(int(leaf.nbytes) for leaf in leaves([cache]) if not leaf.empty())
+    """Bytes of a cache by its own count; 0 of one that holds nothing yet.
+
+    Before 0.30.4 caches do not say whether they hold something, and before 0.31 not how much.
+    """
+    return sum(_own_bytes(leaf) for leaf in leaves([cache]) if not holds_nothing(leaf))
+
+
+def _own_bytes(leaf: Any) -> int:
+    own = getattr(leaf, "nbytes", None)
+    held = (int(array.nbytes) for array in arrays(leaf) if array.ndim > 1)
+    return int(own) if own is not None else sum(held)
+
+
+def holds_nothing(leaf: Any) -> bool:
+    """Whether a cache says that it is empty; before 0.30.4 whether it has no array of rows."""
+    if hasattr(leaf, "empty"):
+        return bool(leaf.empty())
+    return not any(array.ndim > 1 for array in arrays(leaf))
 
 
 def digest(generator: Any) -> dict[str, Any]:

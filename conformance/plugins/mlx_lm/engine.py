@@ -30,7 +30,7 @@ from conformance.plugins.mlx_lm.claims import Claims
 from conformance.plugins.mlx_lm.counting import Counting
 from conformance.plugins.mlx_lm.prefix_caching import PrefixCache, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
-from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
+from conformance.plugins.mlx_lm.sampling import make_sampler
 
 
 class MlxLmEngine(Engine):
@@ -46,6 +46,7 @@ class MlxLmEngine(Engine):
         Capability.SPECULATIVE,
         Capability.POOLED,
         Capability.TENANTS,
+        *(() if compat.samples_rows() else (Capability.FORCED,)),
     }
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
@@ -100,23 +101,26 @@ class MlxLmEngine(Engine):
         # Once one request of a call has processors, the others of that call get the generator's
         # own no more (mlx_lm/generate.py:859), so these are given to them.
         if any(own_processors(r, self._options) for r in requests):
-            options["logits_processors"] = [make_processors(r.processors) for r in requests]
+            options["logits_processors"] = compat.processors_argument(
+                [r.processors for r in requests]
+            )
         if any(s.prefix is not None for s in submissions):
             prefixes: list[tuple[Any, Any]] = [s.prefix or (None, []) for s in submissions]
             options["caches"] = [cache for cache, _ in prefixes]
             options["all_tokens"] = [list(tokens) for _, tokens in prefixes]
         options |= compat.stop_argument([r.stop for r in requests])
+        pieces = [start.segments] if start is not None else [_pieces(r) for r in requests]
         if start is not None:
             options |= {"caches": [start.cache], "all_tokens": [start.tokens]}
-            uids = self._generator.insert_segments([start.segments], **options)
+            uids = self._generator.insert_segments(pieces, **options)
         elif any(r.segments for r in requests):
-            pieces = [_pieces(r) for r in requests]
             uids = self._generator.insert_segments(pieces, **options)
         else:
             uids = self._generator.insert([list(r.prompt) for r in requests], **options)
-        for uid, request in zip(uids, requests, strict=True):
+        for uid, request, own in zip(uids, requests, pieces, strict=True):
             self._ids[uid] = request.request_id
             self._progress[uid] = 0
+            self._claims.inserted(uid, own)
         return list(uids)
 
     def step(self) -> StepOutput:
@@ -124,6 +128,7 @@ class MlxLmEngine(Engine):
         with self._counting.measured():
             prompt_responses, responses = self._generator.next()
         processed: dict[str, int] = {}
+        before_decoding = 0
         for response in prompt_responses:
             done = response.progress[0]
             name = self._name(response.uid)
@@ -131,6 +136,9 @@ class MlxLmEngine(Engine):
             processed[name] = processed.get(name, 0) + more
             if getattr(response, "end_of_prompt", False):
                 self._claims.ends(response)
+            else:
+                before_decoding += more
+                self._claims.piece(response)
             self._progress[response.uid] = done
         reused = {
             self._name(r.uid): count
@@ -141,6 +149,7 @@ class MlxLmEngine(Engine):
             self._prefix_cache.store_segments(self._generator, prompt_responses)
             self._prefix_cache.store_finished(responses)
             self._claims.live_bytes()
+        self._claims.step(*self._counting.last, prompts=before_decoding, tokens=len(responses))
         self._claims.rows(self._options)
         for sampler in self._shared_samplers.values():
             self._claims.drawn(sampler)
@@ -152,7 +161,7 @@ class MlxLmEngine(Engine):
     def remove(self, request_ids: Sequence[str]) -> None:
         """One call of ``remove`` with all their uids."""
         uids = [self._uid(name) for name in request_ids]
-        self._generator.remove(uids)
+        self._claims.removed(self._generator.remove(uids))
         if self._prefix_cache is not None:
             self._prefix_cache.forget(uids)
 
@@ -193,6 +202,8 @@ class MlxLmEngine(Engine):
         """Of the finishing response."""
         caches, _ = self._finished_caches[request_id]
         self._finished_caches.clear()
+        if caches is None:
+            raise Unsupported("this mlx-lm's BatchGenerator does not support giving caches back")
         return weigh(request_id, caches, computed=computed)
 
     def extract(self, request_id: str) -> Any:

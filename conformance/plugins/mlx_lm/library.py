@@ -24,11 +24,13 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError
 from conformance.core.family import Family
 from conformance.core.library import Coverage, Description, Library, Outline, Solo
+from conformance.core.properties import Property
 from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import ForwardCall, Stream
 from conformance.plugins.mlx_lm import checkpoints, inventory, loading, quantization
 from conformance.plugins.mlx_lm.code_traits import code_traits
+from conformance.plugins.mlx_lm.properties import properties
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 
@@ -62,6 +64,10 @@ class MlxLm(Library):
     def code_traits(self, model: Any) -> frozenset[str]:
         """See ``Library.code_traits``."""
         return code_traits(model)
+
+    def properties(self) -> Sequence[Property]:
+        """See ``Library.properties``."""
+        return properties()
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:
         """See ``Library.check``."""

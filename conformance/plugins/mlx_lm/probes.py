@@ -9,6 +9,7 @@ import mlx.core as mx
 from mlx_lm import sample_utils
 from mlx_lm.generate import BatchGenerator
 
+from conformance.backend.random_state import can_draw, drawing_kept
 from conformance.core.invalid_call import watched
 from conformance.core.trace import ProbeResult
 from conformance.plugins.mlx_lm.compat import digest
@@ -62,22 +63,10 @@ PROBES: Mapping[str, Callable[[BatchGenerator], object]] = {
 
 def probe(generator: BatchGenerator, kind: str) -> ProbeResult:
     """Make the invalid call ``kind`` on a working generator; what it changed is in the result."""
-    try:
+    with drawing_kept():  # a spoilt state has been seen by then
         return watched(kind, lambda: PROBES[kind](generator), lambda: _state(generator))
-    finally:
-        if not _can_draw():  # it has been seen; what follows draws random numbers, too
-            mx.random.seed(0)
 
 
 def _state(generator: BatchGenerator) -> dict[str, Any]:
-    drawn = "can be drawn" if _can_draw() else "can be drawn no more"
+    drawn = "can be drawn" if can_draw() else "can be drawn no more"
     return digest(generator) | {"random numbers": drawn}
-
-
-def _can_draw() -> bool:
-    """Whether the state that all samplers share holds what can be computed."""
-    try:
-        mx.eval(mx.random.state)
-    except RuntimeError:
-        return False
-    return True

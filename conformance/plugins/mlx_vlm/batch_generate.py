@@ -46,6 +46,7 @@ class MlxVlmBatchGenerate(Engine):
             Capability.THREADS,
             Capability.MEDIA,
             Capability.DEFAULTS,
+            Capability.METERED,
         }
     )
 
@@ -76,7 +77,10 @@ class MlxVlmBatchGenerate(Engine):
         for request, prompt in zip(requests, prompts, strict=True):
             self._check(request, prompt)
         rows = [_Row(s.request, s.forced) for s in submissions]
-        recorder = _Recorder(_groups(rows), make_sampler(self._options.sampler) or _greedy)
+        recorder = _Recorder(
+            _groups(rows, sort=compat.unpads_together()),
+            make_sampler(self._options.sampler) or _greedy,
+        )
         processors = make_processors(self._options.processors)
         images = [draw(media) for r in requests for media in r.media]
         stopping = _tokenizer(self._loaded.processor).stopping_criteria
@@ -178,32 +182,41 @@ class _Row:
 class _Recorder:
     """The call's one sampler: records the logprobs of each row, chooses or forces tokens.
 
-    The function decodes one group after the other, each with all its rows from the start, sorted by
-    length; a row leaves when it has ``max_tokens`` tokens.
+    The function decodes one group after the other. Rows begin together, or join those that decode;
+    a row leaves when it has ``max_tokens`` tokens.
     """
 
     def __init__(self, groups: list[list[_Row]], choose: SamplerFn) -> None:
         self._groups = groups
         self._choose = choose
         self._rows: list[_Row] = []
+        self._coming: list[_Row] = []
 
     def sample_target(
         self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
     ) -> mx.array:
         """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` are indices of output tokens."""
         del row_ids
-        at = positions[0]
-        if at == 0:
-            self._rows = self._groups.pop(0)
-        rows = [row for row in self._rows if row.request.max_tokens >= at]
+        rows = self._begun(len(positions)) if positions[0] == 0 else self._decoding()
         table = np.array(logprobs.astype(mx.float32))
         chosen = np.array(self._choose(logprobs))
-        for index, row in enumerate(rows):
+        for index, (row, at) in enumerate(zip(rows, positions, strict=True)):
             row.logprobs.append(table[index])
             if row.forced:
                 chosen[index] = row.forced[min(at, len(row.forced) - 1)]
             row.tokens.append(int(chosen[index]))
         return mx.array(chosen.astype(np.uint32))
+
+    def _begun(self, count: int) -> list[_Row]:
+        """The next rows of the group, or of the next one."""
+        if not self._coming:
+            self._rows, self._coming = [], self._groups.pop(0)
+        new, self._coming = self._coming[:count], self._coming[count:]
+        self._rows += new
+        return new
+
+    def _decoding(self) -> list[_Row]:
+        return [row for row in self._rows if row.request.max_tokens >= len(row.tokens)]
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         del logprobs
@@ -219,11 +232,18 @@ def _tokenizer(processor: Any) -> Any:
     return getattr(processor, "tokenizer", processor)
 
 
-def _groups(rows: list[_Row]) -> list[list[_Row]]:
-    """As the function groups them: images of one size together, then those without; by length."""
+def _groups(rows: list[_Row], *, sort: bool) -> list[list[_Row]]:
+    """As the function groups them: images of one size together, then those without.
+
+    Args:
+        sort: by length, as the generator does; not where it gets prompts with their padding, which
+            have one length.
+    """
     groups: dict[tuple[int, ...], list[_Row]] = {}
     for row in rows:
         groups.setdefault(_size(row.request), []).append(row)
+    if not sort:
+        return list(groups.values())
     return [sorted(group, key=lambda row: len(row.request.prompt)) for group in groups.values()]
 
 

@@ -21,6 +21,7 @@ from mlx_vlm import utils
 
 from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
+from conformance.core.library_source import older
 from conformance.core.schedule import Stage
 from conformance.plugins.mlx_vlm.legacy import processors
 from conformance.plugins.mlx_vlm.legacy.whole_prompt_generator import WholePromptGenerator
@@ -73,16 +74,43 @@ def sampler_of(arguments: Mapping[str, float | int]) -> Any:
 
 
 def model_package(config: dict[str, Any], folder: Path) -> Any:
-    """The library's package for a config; ``model_file`` in it is read from ``folder``."""
+    """The library's package for a config; ``model_file`` in it is read from ``folder``.
+
+    Raises:
+        Unsupported: this release has no model of its own for it, and takes mlx-lm's.
+    """
     find = utils.get_model_and_args
     knows_files = "model_path" in inspect.signature(find).parameters
     package, _ = find(config=config, **({"model_path": folder} if knows_files else {}))
+    if package.__name__.endswith(".text_only"):
+        kind = config.get("model_type")
+        raise Unsupported(f"this mlx-vlm does not support {kind} by a model of its own")
     return package
 
 
 def embeds_together() -> bool:
     """Whether this release's generator takes the embeddings of a whole batch: up to 0.4."""
     return "prompt_kwargs" not in inspect.signature(generation().BatchGenerator.insert).parameters
+
+
+def with_end_of_text(config: dict[str, Any]) -> dict[str, Any]:
+    """A config as this release can load it: from 0.6.4 to 0.7 one without stop tokens is refused.
+
+    Which token it is does not matter: engines and single streams get their stop tokens. It must not
+    be 0, which those releases take for none.
+    """
+    if not older("mlx-vlm", "0.7.10"):
+        return config
+    return {**config, "eos_token_id": config.get("eos_token_id") or 1}
+
+
+def unpads_together() -> bool:
+    """Whether the padding of prompts embedded together is taken off before they are sorted.
+
+    Before 0.7.0 the generator gets them with it, all of one length, so that its sorting by length
+    keeps their order.
+    """
+    return hasattr(generation(), "_unpad_batch_prompts")
 
 
 def make_generator(model: Any, processor: Any, options: EngineOptions, **more: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,8 +20,10 @@ from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
 from conformance.core.engine_options import EngineOptions
+from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.library import Coverage, Description, Library, Outline, Solo
+from conformance.core.properties import Property
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import ForwardCall, Stream
@@ -84,6 +87,15 @@ class MlxVlm(Library):
     def code_traits(self, model: LoadedModel) -> frozenset[str]:
         """See ``Library.code_traits``."""
         return code_traits(model)
+
+    def properties(self) -> Sequence[Property]:
+        """See ``Library.properties``; a release that lacks some of the functions has none."""
+        try:
+            own = importlib.import_module("conformance.plugins.mlx_vlm.properties")
+        except Unsupported:
+            return ()
+        found: list[Property] = own.properties()
+        return found
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:
         """See ``Library.check``."""

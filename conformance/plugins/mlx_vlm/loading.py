@@ -88,6 +88,7 @@ def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> 
         source = Path(family.path).parent / family.facts.model_file
         shutil.copyfile(source, folder / source.name)
         config["model_file"] = source.name
+    config = compat.with_end_of_text(config)
     text = json.dumps(config, indent=2)
     (folder / "config.json").write_text(text, encoding="utf-8")
     with library_errors(family, "building"):

@@ -10,8 +10,10 @@ from conformance.core.errors import ReportError
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import CaseResult
 from conformance.report.cascades import Cascade, cascades
+from conformance.report.cost_table import CostTable, cost_table
 from conformance.report.explanation import Explanation
 from conformance.report.mutants import MutantResult
+from conformance.report.servers import Compatibility, compatibility
 from conformance.report.trials import Trial
 
 Run = tuple[str, tuple[CaseResult, ...]]
@@ -48,6 +50,16 @@ class Material:
     def cascades(self) -> tuple[Cascade, ...]:
         """The unexpected cases by their causes, the most important first."""
         return cascades(self.results, self.inventory.scenarios, self.explanations)
+
+    @functools.cached_property
+    def costs(self) -> CostTable | None:
+        """What work costs by engine, if it was counted."""
+        return cost_table(self.results)
+
+    @functools.cached_property
+    def servers(self) -> Compatibility | None:
+        """Servers by what they do, if any was asked."""
+        return compatibility(self.results, self.inventory)
 
 
 def merged(files: Iterable[Iterable[CaseResult]]) -> tuple[CaseResult, ...]:

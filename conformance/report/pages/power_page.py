@@ -103,7 +103,6 @@ def render_power(
         matrices=found,
         outcomes=tuple(Outcome),
         verdicts=[(v, GLYPHS[v]) for v in Verdict if v.value in verdicts],
-        costs=bool(verdicts - {verdict.value for verdict in Verdict}),
         survivors=[trial for trial in trials if trial.outcome is Outcome.SURVIVED],
         hidden=_reasons(trials, Outcome.HIDDEN),
     )
@@ -149,9 +148,7 @@ def _cell(trial: Trial) -> Cell:
     kill = trial.kills[0]
     ratio = "" if kill.ratio is None else f", {kill.ratio:.3g} times the noise"
     text = f"{kill.scenario}: {kill.verdict} ({', '.join(kill.checks)}{ratio})"
-    known = kill.verdict in list(Verdict)
-    mark = GLYPHS[Verdict(kill.verdict)] if known else MARKS[trial.outcome]
-    return Cell(mark, trial.outcome, text)
+    return Cell(GLYPHS[Verdict(kill.verdict)], trial.outcome, text)
 
 
 def _reasons(trials: Sequence[Trial], outcome: Outcome) -> list[tuple[str, list[Trial]]]:

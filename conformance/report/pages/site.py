@@ -12,10 +12,12 @@ from conformance.report.cascades import by_case
 from conformance.report.explanation import encode
 from conformance.report.pages import (
     comparison_page,
+    costs_page,
     matrix_page,
     mutants_page,
     overview,
     power_page,
+    servers_page,
     trend_page,
 )
 from conformance.report.pages.case_page import render_case
@@ -72,6 +74,10 @@ def _files(material: Material) -> Iterator[tuple[str, str]]:
                 **common,
             )
             yield case_href(result.case), page
+    if material.costs:
+        yield costs_page.HERE, costs_page.render_costs(material.costs, environment, **common)
+    if material.servers:
+        yield from servers_page.render_servers(material.servers, environment, **common)
     if material.trials:
         yield power_page.HERE, power_page.render_power(material.trials, environment, **common)
     if material.mutants:
@@ -99,6 +105,10 @@ def _files(material: Material) -> Iterator[tuple[str, str]]:
 def navigation(material: Material) -> tuple[Page, ...]:
     """The pages of the report, without those of cases."""
     pages = [Page(overview.HERE, "Overview"), Page(matrix_page.HERE, "Matrix")]
+    if material.costs:
+        pages.append(Page(costs_page.HERE, "Costs"))
+    if material.servers:
+        pages.append(Page(servers_page.HERE, "Servers"))
     if material.trials:
         pages.append(Page(power_page.HERE, "Faults"))
     if material.mutants:

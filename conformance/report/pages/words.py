@@ -18,6 +18,7 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.POLICY: "the library's own single stream quantizes otherwise than a batch of one",
     Verdict.UNSUPPORTED: "the library itself refuses to do this",
     Verdict.VACUOUS: "the scenario did not reach what it is named for: the case proved nothing",
+    Verdict.COST: "right, and took more than a contract allows: positions, rows, reads, bytes",
     Verdict.DRIFT: "tokens equal, logprobs outside noise",
     Verdict.DIVERGED: "tokens differ where that cannot be rounding",
     Verdict.UNSTABLE: "the same run twice gave different numbers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ import msgspec
 
 from conformance.checks import CHECKS, Play
 from conformance.checks.cache_bytes import cache_shares
+from conformance.checks.contract_counts import costs
 from conformance.checks.forced import measure
 from conformance.core import numerics
 from conformance.core.engine import Capability, Engine, equipped
-from conformance.core.failures import failure_of
+from conformance.core.failures import failure_of, machine_problem
 from conformance.core.picture import Picture
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Trace
@@ -122,23 +124,29 @@ def judge_batched(
     results: list[ScheduleResult] = []
     numbers: list[Numbers] = []
     plays: list[Play] = []
+    failed: list[Exception] = []
     twice = twice and Capability.SERVED not in engine.capabilities
     for index, schedule in enumerate(schedules):
         start = time.perf_counter()
         played = _play_or_fail(subject, engine, schedule, once=index > 0 or not twice, until=until)
-        if isinstance(played, Finding):
-            findings.append(played)
-            results.append(ScheduleResult(schedule.name, played.verdict, seconds=_since(start)))
+        if isinstance(played, _Failed):
+            findings.append(played.finding)
+            failed += [] if schedule.options.kv else [played.error]
+            verdict = played.finding.verdict
+            results.append(ScheduleResult(schedule.name, verdict, seconds=_since(start)))
             continue
+        played = dataclasses.replace(played, plain=_plain_run(schedule, plays))
         found = [*_findings(subject, played), *missed(played), *undeclared(played, engine)]
         findings += found
-        result = _result(schedule, found, played.traces, _plain_run(schedule, plays))
+        result = _result(played, found)
         results.append(msgspec.structs.replace(result, seconds=_since(start)))
         numbers += _numbers(played)
         plays.append(played)
         if until is not None and until(found):
             ended = worst_numbers(numbers)
             return Outcome(tuple(findings), tuple(results), ended, left_out=left_out)
+    if failed and len(failed) == len(schedules):
+        raise failed[0]  # no request can be decoded alone: that is a verdict on the whole case
     if subject.oracle.doubtful:
         findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
@@ -161,6 +169,14 @@ def _findings(subject: Subject, played: Play) -> list[Finding]:
         return [finding for check in CHECKS for finding in check(played)]
 
 
+@dataclass(frozen=True)
+class _Failed:
+    """A schedule without a single stream."""
+
+    finding: Finding
+    error: Exception
+
+
 def _play_or_fail(
     subject: Subject,
     engine: type[Engine],
@@ -168,11 +184,8 @@ def _play_or_fail(
     *,
     once: bool,
     until: Until | None,
-) -> Play | Finding:
-    """The schedule as played, or a finding if even the single stream fails on quantized caches.
-
-    Without quantization a failure of the single stream concerns all schedules, and is raised.
-    """
+) -> Play | _Failed:
+    """The schedule as played, or why even its single stream fails; others may have theirs."""
 
     def enough(played: Play) -> bool:
         return until is not None and until(_findings(subject, played))
@@ -180,18 +193,23 @@ def _play_or_fail(
     try:
         return play_schedule(subject, engine, schedule, once=once, enough=enough)
     except Exception as error:
-        if schedule.options.kv is None:
+        if machine_problem(error):
             raise
         failure = failure_of(error, "decoding one request in a single stream")
-        return Finding(
+        quantized = schedule.options.kv is not None
+        what = "quantized caches of one row" if quantized else "the single stream"
+        finding = Finding(
             Verdict.UNSUPPORTED if failure.unsupported else Verdict.CRASH,
             "failure",
-            f"quantized caches of one row raised {failure}",
+            f"{what} raised {failure}",
             schedule=schedule.name,
             expected="no exception",
             got=f"{failure.type_name}: {failure.message}",
-            cause="the library's model cannot use these caches, in a batch or in a single stream",
+            cause="the library's model cannot use these caches, in a batch or in a single stream"
+            if quantized
+            else "the library fails before any batch is made",
         )
+        return _Failed(finding, error)
 
 
 def figures_of(found: numerics.Deviation, noise: numerics.Envelope) -> Numbers:
@@ -229,15 +247,13 @@ def _plain_run(schedule: Schedule, plays: Sequence[Play]) -> Trace | None:
     )
 
 
-def _result(
-    schedule: Schedule, findings: Sequence[Finding], traces: Sequence[Trace], plain: Trace | None
-) -> ScheduleResult:
-    """``plain`` is a run of an equal schedule without quantization, if there is one."""
+def _result(played: Play, findings: Sequence[Finding]) -> ScheduleResult:
+    traces, plain = played.traces, played.plain
     calls = [call for trace in traces for call in trace.forwards]
     padded = sum(padded_positions(trace) for trace in traces)
     shares = cache_shares(traces[0], plain) if plain is not None else None
     return ScheduleResult(
-        schedule.name,
+        played.schedule.name,
         worst(findings),
         forward_calls=len(calls),
         forward_seconds=sum(call.seconds for call in calls),
@@ -248,6 +264,7 @@ def _result(
         longest_wait=longest_wait(traces[0]),
         cache_share=shares.whole if shares is not None else None,
         quantized_share=shares.quantized if shares is not None else None,
+        costs=costs(played),
     )
 
 

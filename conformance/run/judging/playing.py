@@ -14,7 +14,7 @@ from conformance.checks.stability import same_bits
 from conformance.core.engine import Capability, Engine
 from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
-from conformance.core.schedule import Schedule, validate
+from conformance.core.schedule import Schedule, Weigh, validate
 from conformance.core.trace import Failure, FinishReason, Stream, Trace
 from conformance.reference.subject import Subject
 from conformance.run.runner import play
@@ -98,9 +98,7 @@ def play_schedule(
                 hints=forced if drafting else None,
             )
 
-    @functools.cache
-    def floor(name: str) -> Envelope:
-        return oracle.floor_envelope(want[name], options)
+    floor = functools.cache(lambda name: oracle.floor_envelope(want[name], options))
 
     def played(*traces: Trace) -> Play:
         return Play(
@@ -113,6 +111,8 @@ def play_schedule(
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
             dtypes=_dtypes(subject, schedule, traces[0]),
+            engine=engine.name,
+            alone=_alone(subject, schedule),
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
         )
 
@@ -147,7 +147,9 @@ def _engine_streams(
         if tokens is not None:
             table = np.full((len(tokens), subject.family.vocab_size), _UNLIKELY, np.float32)
             table[range(len(tokens)), list(tokens)] = 0.0
-            found[request.request_id] = Stream(tokens, table, None, FinishReason.LENGTH)
+            whole = len(tokens) >= request.max_tokens
+            reason = FinishReason.LENGTH if whole else FinishReason.STOP
+            found[request.request_id] = Stream(tokens, table, None, reason)
     return found
 
 
@@ -166,6 +168,26 @@ def _follows(play: Play) -> bool:
         if found is not None and not found[0].within_noise:
             return False
     return True
+
+
+# Tokens of two single streams: of both the same is read before the first, so it cancels.
+_FEW, _MORE = 4, 20
+
+
+def _alone(subject: Subject, schedule: Schedule) -> float | None:
+    """Reads of the host in a decode step of the library's own single stream."""
+    if schedule.weigh is not Weigh.READS:
+        return None
+    from conformance.backend.host_reads import host_reads  # noqa: PLC0415 - imports mlx
+
+    counts = []
+    for steps in (_FEW, _MORE):
+        with subject.phases("single stream"), host_reads() as places:
+            subject.library.single_stream(
+                subject.model, schedule.requests[0], options=schedule.options, steps=steps
+            )
+        counts.append(len(places))
+    return (counts[1] - counts[0]) / (_MORE - _FEW)
 
 
 def _dtypes(subject: Subject, schedule: Schedule, trace: Trace) -> tuple[tuple[str, ...], ...]:

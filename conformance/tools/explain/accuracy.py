@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
+from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
+from conformance.core.faults.patching import together
 from conformance.core.faults.traits import traits
+from conformance.core.mends import Mend
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.report.explanation import Explanation, Relative, Where
+from conformance.run.mending import Mending
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.tools.explain.catalogue import sited
@@ -57,8 +63,13 @@ def encode_trial(trial: Trial) -> str:
 def trials(
     registry: Registry, faults: list[Fault], families: list[str], dtype: str = "float32"
 ) -> Iterator[Trial]:
-    """One trial for each fault: in the first family and scenario that find it."""
-    shared = _Shared(Session(registry), dtype)
+    """One trial for each fault: in the first family and scenario that find it.
+
+    Known defects are mended, where that leaves the single stream as it is: beside one, an
+    explanation may name its place.
+    """
+    session = Session(registry)
+    shared = _Shared(session, dtype, Mending(session), load_expectations())
     for fault in faults:
         yield _trial(shared, fault, families)
 
@@ -69,8 +80,11 @@ class _Shared:
 
     session: Session
     dtype: str
+    mending: Mending
+    known: Expectations
     traits: dict[str, frozenset[str]] = field(default_factory=dict)
     right: dict[CaseId, CaseResult] = field(default_factory=dict)
+    mends: dict[CaseId, tuple[Mend, ...]] = field(default_factory=dict)
 
     def traits_of(self, case: CaseId) -> frozenset[str]:
         name = f"{case.engine}/{case.family}"
@@ -80,8 +94,25 @@ class _Shared:
 
     def baseline(self, case: CaseId) -> CaseResult:
         if case not in self.right:
-            self.right[case] = self.session.run(case)
+            found = self.session.run(case)
+            self.mends[case] = self._mends_of(found)
+            if self.mends[case]:
+                found = self.session.run(case, around=lambda _: self.mended(case))
+            self.right[case] = found
         return self.right[case]
+
+    def mended(self, case: CaseId) -> AbstractContextManager[None]:
+        """The mends of the known defects that the case shows without a fault."""
+        return together(*(mend.repair(Hits()) for mend in self.mends[case]))
+
+    def with_fault(self, case: CaseId, fault: Fault, _: str = "") -> AbstractContextManager[None]:
+        """The fault, with these mends."""
+        return together(self.mended(case), fault.inject(Hits()))
+
+    def _mends_of(self, found: CaseResult) -> tuple[Mend, ...]:
+        judged = self.known.apply(found)
+        mends = self.mending.mends_of(judged, *self.known.to_mend(judged))
+        return () if any(mend.single_stream for mend in mends) else mends
 
     def plays(self, case: CaseId) -> bool:
         registry = self.session.registry
@@ -98,11 +129,12 @@ def _trial(shared: _Shared, fault: Fault, families: list[str]) -> Trial:
             try:
                 if fault.lacks(shared.traits_of(case)) or not shared.plays(case):
                     continue
+                right = shared.baseline(case)
                 found = explain(
                     shared.session,
                     case,
-                    around=lambda _: fault.inject(Hits()),
-                    baseline=shared.baseline(case),
+                    around=partial(shared.with_fault, case, fault),
+                    baseline=right,
                 )
             except ConformanceError as error:
                 why = str(error)

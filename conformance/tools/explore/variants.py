@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import msgspec
@@ -70,10 +70,11 @@ def _free(item: Any, name: str) -> Any:
 def _fewer_events(schedule: Schedule) -> Iterator[Schedule]:
     for index in range(len(schedule.removals)):
         yield msgspec.structs.replace(schedule, removals=without_item(schedule.removals, index))
-    # An arrival joins the one before it.
-    for index in range(1, len(schedule.arrivals)):
+    # An arrival joins the one before it; what came late may have to stay longer, then.
+    for index, longer in product(range(1, len(schedule.arrivals)), (0, 2)):
         before, own = schedule.arrivals[index - 1], schedule.arrivals[index]
-        merged = Arrival(before.requests + own.requests, before.when)
+        late = (msgspec.structs.replace(r, max_tokens=r.max_tokens + longer) for r in own.requests)
+        merged = Arrival((*before.requests, *late), before.when)
         rest = schedule.arrivals
         arrivals = (*rest[: index - 1], merged, *rest[index + 1 :])
         yield msgspec.structs.replace(schedule, arrivals=arrivals)

@@ -58,6 +58,7 @@ def _of_schedule(schedule: Schedule) -> str:
         or bool(options.processors),
         "invalid calls are of one engine's own interface": bool(schedule.probes),
         "it looks at the engine's memory": schedule.weigh is not None,
+        "it counts what the work of this project's engines costs": bool(schedule.contracts),
         "media are made into inputs by the library's processor": any(r.media for r in requests),
         "a logits processor is this project's own": any(
             not _plain(processor) for request in requests for processor in request.processors

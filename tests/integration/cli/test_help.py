@@ -53,7 +53,7 @@ def test_there_are_twelve_commands_in_groups_each_with_one_line(conformance):
     [
         ("new", ["family", "engine"]),
         ("golden", ["check", "diff", "update", "verify", "export", "judge"]),
-        ("audit", ["power", "mutants", "tiers", "calibrate", "caches", "bench"]),
+        ("audit", ["power", "mutants", "tiers", "calibrate", "caches", "functions", "bench"]),
     ],
 )
 def test_a_group_has_a_short_help_of_its_own(conformance, command, names):

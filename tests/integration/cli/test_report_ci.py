@@ -8,7 +8,16 @@ import pytest
 from click.testing import CliRunner
 
 from conformance.app.cli.main import group
-from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict, encode
+from conformance.core.contracts import Cost
+from conformance.core.verdict import (
+    CaseId,
+    CaseResult,
+    Finding,
+    ScheduleResult,
+    Verdict,
+    encode,
+)
+from conformance.report.cost_table import BEGIN, END
 
 SCENARIOS = ("repeat", "ragged", "staggered")
 
@@ -140,3 +149,24 @@ def test_what_cannot_be_read_or_written_is_one_sentence(report, files, tmp_path)
         assert words in done.stderr
         assert "Traceback" not in done.stderr
     assert report("1.jsonl", "empty.jsonl").exit_code == 1
+
+
+def test_what_work_costs_is_written_between_the_marks_of_its_table(report, files, tmp_path):
+    costs = (Cost("rows", 3.5, 1.0),)
+    schedules = (ScheduleResult("end", Verdict.COST, costs=costs),)
+    counted = msgspec.structs.replace(
+        result("calm", "ragged"), verdict=Verdict.COST, schedules=schedules
+    )
+    (tmp_path / "counted.jsonl").write_text(encode(counted) + "\n")
+    page = tmp_path / "cost.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    assert report("counted.jsonl", "--costs", "cost.md").exit_code == 0
+    text = page.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "**3.5**" in text
+    assert "old" not in text
+    done = report("1.jsonl", "--costs", "none.md")
+    assert done.exit_code == 2
+    assert "--costs: none of the results counts what work costs" in done.stderr
+    assert not (tmp_path / "none.md").exists()

@@ -1,4 +1,6 @@
-"""Models that crash, hang, fill memory or leak threads (``toy/wild_plugin.py``), between others.
+"""Models that harm their process (``toy/wild_plugin.py``), between others that do not.
+
+They crash, hang, fill memory, leak threads or lose the device.
 
 Each costs its own case with workers. In one process it may cost the run: what can be kept is.
 """
@@ -60,6 +62,20 @@ def test_pytest_goes_on_after_each(suite):
     verdict, finding = found(done, "freezes")
     assert verdict == "hang"
     assert "(Timeout (0:00:04.500000) in tests/toy/wild_plugin.py:" in finding["got"]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_lost_device_costs_only_the_case_that_lost_it(conformance, jobs):
+    done = conformance(
+        *("run", "--engine", "toy", "--jobs", jobs, "--json", "r.jsonl"),
+        **WILD,
+        TOY_FAMILIES="loses keeps",
+    )
+    verdict, finding = found(done, "loses")
+    assert (verdict, finding["check"]) == ("crash", "failure")
+    assert "illegal memory access" in finding["got"]
+    kept = {r["scenario"]: r["verdict"] for r in done.results() if r["family"] == "keeps"}
+    assert kept == dict.fromkeys(("before", "wild", "after"), "exact")
 
 
 def test_another_distribution_keeps_the_verdict_of_a_worker_that_retired(suite):

@@ -1,4 +1,4 @@
-"""Globs of engines mean servers only where they say so."""
+"""Globs of engines mean servers and split models only where they say so."""
 
 import pytest
 
@@ -15,6 +15,8 @@ from conformance.core.engine_globs import means
         ("mlx_lm_server", "mlx_lm_server", True),
         ("mlx_lm", "mlx_lm_server", False),
         ("http", "http", True),
+        ("mlx_lm*", "mlx_lm_tensor_parallel_3", False),
+        ("*_pipeline*", "mlx_lm_pipeline_3", True),
     ],
 )
 def test_a_server_is_meant_by_name(glob, name, meant):

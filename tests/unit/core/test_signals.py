@@ -1,5 +1,6 @@
 """Signals: the first raises, the others do not."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -40,6 +41,19 @@ def test_one_that_comes_where_python_drops_exceptions_comes_again():
         time.sleep(5)
 
 
+def test_one_that_comes_during_an_import_comes_again_afterwards(tmp_path, monkeypatch):
+    body = (
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nfor _ in range(100):\n    pass\n"
+    )
+    (tmp_path / "imported_meanwhile.py").write_text(body + "whole = True\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    imported = []
+    with interruptible(), pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        imported.append(importlib.import_module("imported_meanwhile"))
+        time.sleep(5)
+    assert imported[0].whole, "the import was not broken off"
+
+
 def test_before_the_work_begins_a_signal_ends_the_process():
     code = (
         "import os, signal, time; from conformance.core.signals import beginning, interruptible\n"
@@ -72,3 +86,25 @@ def test_an_interruption_that_python_makes_another_error_of_is_known():
         found = error
     assert came_of(found)
     assert not came_of(RuntimeError("another"))
+
+
+TWO_SIGNALS = """
+import multiprocessing, os, signal, sys, time
+from conformance.core.signals import interruptible
+with interruptible():
+    counted = multiprocessing.get_context("spawn").Semaphore()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    except KeyboardInterrupt:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)
+print("ended")
+"""
+
+
+def test_a_second_one_leaves_the_count_of_semaphores_alone():
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_SIGNALS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)

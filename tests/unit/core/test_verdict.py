@@ -11,7 +11,7 @@ from conformance.core.errors import ResultError
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict, decode, encode
 
 ORDER = [
-    *("exact", "tie", "policy", "unsupported", "vacuous", "drift", "diverged", "unstable"),
+    *("exact", "tie", "policy", "unsupported", "vacuous", "cost", "drift", "diverged", "unstable"),
     *("leak", "protocol", "nan", "oracle", "hang", "crash"),
 ]
 

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
+from conformance.core.contracts import Cost
+from conformance.core.verdict import CaseResult, Finding, MendedResult, ScheduleResult, Verdict
 from conformance.report.history import State, histories, state_of
 from conformance.tools.releases.pins import Release
 from conformance.tools.releases.release_run import Column
@@ -127,3 +128,102 @@ def test_what_is_wrong_throughout_is_apart_from_what_changed():
         "mlx_lm/llama ragged (ragged): drift in 0.1; right in 0.2 - seen in 0.1",
     )
     assert "| llama | ~ 1/1 | . 0/1 |" in as_markdown(gone)
+
+
+def bad(version, verdict, *findings, mended=None):
+    """A release whose schedule has these findings."""
+    (result,) = column(version, verdict).results
+    return Column(
+        Release("mlx-lm", version),
+        (msgspec.structs.replace(result, evidence=findings, mended=mended),),
+    )
+
+
+def at(request, step, **more):
+    return Finding(
+        Verdict.DRIFT, "forced", "off", schedule="ragged", request_id=request, step=step, **more
+    )
+
+
+def raised(text):
+    return Finding(Verdict.CRASH, "failure", f"raised {text}", schedule="ragged", got=text)
+
+
+def test_the_same_verdict_on_other_requests_is_another_defect():
+    table = make_table(
+        [bad("0.1", Verdict.DRIFT, at("a", 0)), bad("0.2", Verdict.DRIFT, at("b", 0))]
+    )
+    assert not table.changes
+    assert table.unlike == (
+        "mlx_lm/llama ragged (ragged): drift (a from token 0) in 0.1; "
+        "drift (b from token 0) in 0.2",
+    )
+
+
+def test_the_same_findings_are_the_same_defect():
+    assert not make_table([bad(v, Verdict.DRIFT, at("a", 0)) for v in ("0.1", "0.2")]).unlike
+
+
+def test_a_crash_with_another_message_is_another_defect_and_its_numbers_do_not_count():
+    one, same = raised("ValueError: shape 3 of 4"), raised("ValueError: shape 5 of 6")
+    other = raised("TypeError: no such argument")
+    alike = make_table([bad("0.1", Verdict.CRASH, one), bad("0.2", Verdict.CRASH, same)])
+    unlike = make_table([bad("0.1", Verdict.CRASH, one), bad("0.2", Verdict.CRASH, other)])
+    assert not alike.unlike
+    assert "no such argument) in 0.2" in unlike.unlike[0]
+
+
+def test_a_wrong_count_in_both_does_not_hide_the_tokens_that_are_wrong_in_one():
+    one, both = at("a", 0), Finding(Verdict.PROTOCOL, "free", "counts", schedule="ragged", got="9")
+    made = bad("0.1", Verdict.PROTOCOL, both)
+    other = msgspec.structs.replace(made.results[0], evidence=(both, one))
+    table = make_table([Column(made.release, (other,)), bad("0.2", Verdict.PROTOCOL, both)])
+    assert "a from token 0) in 0.1" in table.unlike[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(Verdict.UNSUPPORTED, Verdict.EXACT), (Verdict.CRASH, Verdict.DIVERGED)],
+)
+def test_what_was_refused_or_ended_and_then_is_not_is_noted(before, after):
+    table = make_table([column("0.1", before), column("0.2", after)])
+    assert len(table.unlike) == 1
+    assert table.unlike[0].startswith(f"mlx_lm/llama ragged (ragged): {before}")
+
+
+def test_behind_a_known_defect_another_one_is_seen():
+    repaired = MendedResult(Verdict.DRIFT, ("known",), ("ragged",))
+    right = MendedResult(Verdict.EXACT, ("known",), ("ragged",))
+    first = bad("0.1", Verdict.DRIFT, at("a", 0), at("b", 2, mended="known"), mended=repaired)
+    second = bad("0.2", Verdict.DRIFT, at("a", 0), mended=right)
+    table = make_table([first, second])
+    assert table.changes == (
+        "mlx_lm/llama ragged (ragged, known defects mended): drift in 0.1; right in 0.2 - off",
+    )
+    assert not table.unlike
+    assert [h.schedule for h in histories_of([first, second])] == ["ragged"]
+
+
+def counted(version, count):
+    """A right release that takes so much."""
+    made = column(version, Verdict.EXACT)
+    schedule = ScheduleResult("ragged", Verdict.EXACT, costs=(Cost("rows", count, 1.0),))
+    result = msgspec.structs.replace(made.results[0], schedules=(schedule,))
+    return Column(made.release, (result,))
+
+
+def test_a_count_that_moved_between_releases_is_shown_though_all_are_right():
+    unknown = column("0.2", None)
+    table = make_table([counted("0.1", 1.0), unknown, counted("0.3", 0.5), counted("0.4", 0.5)])
+    line = f"{CASE} rows of ragged: 1 -> 0.5, from 0.1 to 0.3"
+    assert table.costs == (line,)
+    assert not table.changes
+    for text in (as_text(table), as_markdown(table)):
+        assert "what work costs" in text.lower()
+        assert line in text
+
+
+def test_counts_that_stay_are_not_shown():
+    table = make_table([counted("0.1", 1.0), counted("0.2", 1.0)])
+    assert table.costs == ()
+    assert "what work costs" not in as_text(table).lower()

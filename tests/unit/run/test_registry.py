@@ -2,7 +2,7 @@
 
 import json
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, version
 from types import ModuleType
 
 import pytest
@@ -360,3 +360,35 @@ def test_a_glob_that_matches_nothing_is_reported():
         ConformanceError, match=r"no family matches 'phi\*'; there are llama, qwen2"
     ):
         select(NAMES, ("llama", "phi*"), what="family")
+
+
+def test_a_plugins_folders_of_known_defects_are_kept(tmp_path):
+    registry = build_registry([plugin(**WHOLE, expectations=[tmp_path])])
+    assert registry.expectations == (tmp_path,)
+
+
+@pytest.mark.parametrize("given", ["known", "nowhere"])
+def test_known_defects_must_be_in_a_folder(tmp_path, given):
+    wrong = str(tmp_path) if given == "known" else tmp_path / given
+    with pytest.raises(
+        PluginError, match=r"'guest': conformance_expectations\(\) must return paths"
+    ):
+        build_registry([plugin("guest", **WHOLE, expectations=[wrong])])
+
+
+def test_results_have_the_versions_of_an_engines_own_packages():
+    class Packaged(Beads):
+        packages = ("pluggy", "no-such-package")
+
+    registry = build_registry([plugin(**WHOLE | {"engines": [Packaged]})])
+    assert registry.versions_of("beads") == {"pluggy": version("pluggy")}
+
+
+@pytest.mark.parametrize("packages", ["pluggy", ["pluggy"], (1,)])
+def test_an_engine_declares_its_packages_as_a_tuple_of_names(packages):
+    class Wrong(Beads):
+        pass
+
+    Wrong.packages = packages
+    with pytest.raises(PluginError, match="must declare packages as a tuple of names"):
+        build_registry([plugin(**WHOLE | {"engines": [Wrong]})])

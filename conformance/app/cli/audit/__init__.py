@@ -33,6 +33,10 @@ from conformance.app.cli.lazy_group import Lazy, LazyGroup
             "caches": Lazy(
                 "conformance.app.cli.audit.caches", "Test the operations of every batch cache."
             ),
+            "functions": Lazy(
+                "conformance.app.cli.audit.functions",
+                "Hold functions that need no model to their definitions.",
+            ),
             "bench": Lazy(
                 "conformance.app.cli.audit.bench",
                 "Measure coverage, overhead and speed-up of runs.",

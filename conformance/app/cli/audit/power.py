@@ -21,10 +21,12 @@ from conformance.app.cli.options import (
     json_lines,
     library_path_option,
 )
-from conformance.app.cli.outputs import writable
+from conformance.app.cli.outputs import places
 from conformance.app.cli.parallel import as_they_come
-from conformance.core.errors import ConformanceError
-from conformance.report.jsonl import ResultFile
+from conformance.core.errors import ConformanceError, ReportError
+from conformance.core.user_files import read_text
+from conformance.report.fault_table import with_faults
+from conformance.report.jsonl import ResultFile, write_lines
 from conformance.report.trials import Outcome, Trial, encode, read_trials
 from conformance.run.registry import Registry, build_registry, select
 from conformance.run.selection import DTYPES
@@ -36,7 +38,7 @@ _FAULTS_OF_PART = 8
 
 @click.command("power")
 @globs("fault", "Faults to try. Default: all.")
-@globs("engine", "Only faults that are put under these engines. Default: all.")
+@globs("engine", "Only faults that are put under these engines. Default: all but servers.")
 @globs("family", "Families. Default: all.")
 @click.option(
     "--quick", is_flag=True, help="One family for each kind of cache, instead of all families."
@@ -63,6 +65,14 @@ _FAULTS_OF_PART = 8
     "and --json then merges them. "
     "Of the same fault in the same family, dtype and seed the last one counts.",
 )
+@click.option(
+    "--table",
+    "table_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write what kills each fault as a Markdown table; into a file with the marks of one, "
+    "between them.",
+)
 @jobs_option()
 @library_path_option
 @click.pass_context
@@ -78,6 +88,7 @@ def command(
     seed: int,
     json_file: Path | None,
     sources: tuple[Path, ...],
+    table_file: Path | None,
     jobs: int | None,
 ) -> None:
     """Re-enact historic defects in the installed libraries, and see which of them are caught.
@@ -86,7 +97,7 @@ def command(
     scenarios that should catch it are run, the cheapest first. A survivor is a hole in the checks:
     exit code 1. An interruption ends in 2, and reports what was found until then.
     """
-    target = writable(json_file, "--json") if json_file else None
+    target, table_file = places((json_file, "--json"), (table_file, "--table"))
     console = new_console()
     if sources:
         found, ended = read_trials(sources), True
@@ -103,6 +114,9 @@ def command(
     if not found and ended:
         raise ConformanceError("there is nothing to report: no fault meets a family")
     print_matrix(console, found)
+    if table_file:
+        text = read_text(table_file, ReportError) if table_file.exists() else ""
+        write_lines(table_file, with_faults(text, found).splitlines())
     if not ended:
         left = f"; {target}.partial has it" if target else ""
         console.print(f"interrupted: this is what was found until then{left}", soft_wrap=True)
@@ -160,7 +174,8 @@ def _units(
 ) -> list[Unit]:
     globs = [glob if "/" in glob else f"*/{glob}" for glob in faults]
     chosen = [registry.faults[key] for key in select(registry.faults, globs, what="fault")]
-    wanted = select(registry.engines, engines, what="engine")
+    # A server is tried only if it is named: each fault in it takes a server of its own.
+    wanted = select(registry.engines, engines or ("*",), what="engine")
     units = []
     for engine in dict.fromkeys(fault.engine for fault in chosen):
         if engine not in wanted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -15,6 +15,7 @@ from conformance.app.cli.options import EXISTING_FILE, power_files_option
 from conformance.app.cli.printing import say
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
+from conformance.core.tier_names import QUICK
 from conformance.core.verdict import CaseResult
 from conformance.report.jsonl import read_results, write_lines
 from conformance.report.trials import read_trials
@@ -22,8 +23,9 @@ from conformance.run import tiers
 from conformance.run.registry import Registry, build_registry
 from conformance.run.tiers import Choice, TierData, read_tiers
 from conformance.tools.mutation import kills
-from conformance.tools.mutation.kills import Kills, killed_in, kills_of, read_kills
-from conformance.tools.mutation.tiering import choose
+from conformance.tools.mutation.kills import Kills, killed_in, kills_of, read_kills, with_more
+from conformance.tools.mutation.tier_extension import extended, schedule_names
+from conformance.tools.mutation.tiering import QUICK_RATE, choose
 
 
 @click.command("tiers")
@@ -38,8 +40,17 @@ from conformance.tools.mutation.tiering import choose
     metavar="FILE",
     help="With --power: the results of `conformance run --tier full`, for the seconds.",
 )
+@click.option(
+    "--extend",
+    is_flag=True,
+    help="With --power and --results: keep the present choice, and add the fewest schedules that "
+    "catch the faults which it does not know. Trials that one kill ended will do, and results of "
+    "any tier.",
+)
 @click.option("--write", is_flag=True, help="Keep the new choice in the installed package.")
-def command(*, power_files: tuple[Path, ...], result_files: tuple[Path, ...], write: bool) -> None:
+def command(
+    *, power_files: tuple[Path, ...], result_files: tuple[Path, ...], extend: bool, write: bool
+) -> None:
     """Show what each tier plays and how many faults it catches, or choose the tiers anew.
 
     A tier keeps the cheapest schedules that together catch what the full ladder catches: all of it
@@ -51,15 +62,20 @@ def command(*, power_files: tuple[Path, ...], result_files: tuple[Path, ...], wr
     conformance audit tiers --power power.jsonl --results results.jsonl --write
     """  # noqa: D301
     registry = build_registry()
-    if bool(power_files) != bool(result_files) or (write and not power_files):
+    if bool(power_files) != bool(result_files) or ((write or extend) and not power_files):
         raise ConformanceError("a new choice needs --power and --results; --write keeps it")
     if not power_files:
         _show(registry, read_tiers(), read_kills())
         return
     libraries = {name: engine.library for name, engine in registry.engines.items()}
-    found = kills_of(read_trials(power_files), libraries)
+    trials = read_trials(power_files)
     results = [result for path in result_files for result in read_results(path)]
-    data = _chosen(registry, found, results)
+    if extend:
+        found = with_more(read_kills(), trials, libraries)
+        data = _extended(registry, found, results)
+    else:
+        found = kills_of(trials, libraries)
+        data = _chosen(registry, found, results)
     _show(registry, data, found)
     if write:
         for module, value in ((tiers, data), (kills, found)):
@@ -92,8 +108,29 @@ def _chosen(registry: Registry, found: Kills, results: Iterable[CaseResult]) -> 
                 made.setdefault(name, {})[library] = choice
     if not made:
         raise ConformanceError("no library has both kills in --power and cases in --results")
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    return TierData(today, dict(sorted(versions.items())), made)
+    return TierData(_today(), dict(sorted(versions.items())), made)
+
+
+def _extended(registry: Registry, found: Kills, results: Sequence[CaseResult]) -> TierData:
+    """The present choice with the schedules that newer faults need."""
+    present, families = read_tiers(), _families(registry)
+    made: dict[str, dict[str, Choice]] = {}
+    for name, choices in present.tiers.items():
+        for library, choice in choices.items():
+            made.setdefault(name, {})[library] = extended(
+                name,
+                library,
+                choice,
+                found,
+                names=schedule_names(library, results),
+                families=families,
+                rate=QUICK_RATE if name == QUICK else 1.0,
+            )
+    return msgspec.structs.replace(present, tiers=made, extended=_today())
+
+
+def _today() -> str:
+    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
 
 
 def _show(registry: Registry, data: TierData, found: Kills) -> None:
@@ -113,7 +150,8 @@ def _show(registry: Registry, data: TierData, found: Kills) -> None:
     console = new_console()
     console.print(table)
     made_of = ", ".join(f"{package} {version}" for package, version in data.versions.items())
-    console.print(f"chosen on {data.date} with {made_of}", soft_wrap=True)
+    more = f", extended on {data.extended}" if data.extended else ""
+    console.print(f"chosen on {data.date} with {made_of}{more}", soft_wrap=True)
 
 
 def _families(registry: Registry) -> Mapping[str, Family]:

@@ -173,3 +173,22 @@ def test_a_mistake_is_reported_in_one_sentence_with_file_entry_and_field(load, o
         load(GOOD.replace(old, new, 1))
     assert re.search(r"mlx_lm\.toml: ", str(caught.value))
     assert "\n" not in str(caught.value)
+
+
+def test_a_plugins_folder_is_read_beside_the_first(tmp_path):
+    own, plugins = tmp_path / "own", tmp_path / "plugins"
+    for folder, text in ((own, GOOD), (plugins, GOOD.replace("lost-state", "engine-state"))):
+        folder.mkdir()
+        (folder / "mlx_lm.toml").write_text(text.partition("[[unsupported]]")[0])
+    behind = 'behind = ["lost-state"]\nversions'
+    file = plugins / "mlx_lm.toml"
+    file.write_text(file.read_text().replace("versions", behind))
+    found = load_expectations(own, [plugins])
+    assert [entry.id for entry in found.defects] == ["lost-state", "engine-state"]
+    assert found.defects[1].hidden_in == {"lost-state": ("plamo2",)}
+
+
+def test_a_plugins_entry_may_not_have_the_name_of_another(tmp_path):
+    (tmp_path / "mlx_lm.toml").write_text(GOOD)
+    with pytest.raises(ExpectationError, match="field 'id' is used 2 times"):
+        load_expectations(tmp_path, [tmp_path])

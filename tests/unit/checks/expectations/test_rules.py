@@ -100,6 +100,13 @@ def test_the_named_verdict_is_expected_and_known():
     assert result.evidence == ()
 
 
+def test_a_defect_that_hangs_on_time_may_stay_hidden_and_shows_as_said():
+    entry = defect(by_time=True)
+    for verdict, right in (("exact", True), ("diverged", True), ("crash", False)):
+        assert expected(case(verdict), entry) is right
+    assert judged(case("exact"), entry).known is None
+
+
 @pytest.mark.parametrize(
     ("device", "there"), [("cpu (x86_64)", False), ("gpu (NVIDIA H200)", True)]
 )

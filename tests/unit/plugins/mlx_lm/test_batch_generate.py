@@ -1,5 +1,8 @@
 """``batch_generate`` as an engine: one call is one step."""
 
+import dataclasses
+from dataclasses import dataclass
+
 import pytest
 from msgspec.structs import replace
 
@@ -9,6 +12,7 @@ from conformance.core.errors import Unsupported
 from conformance.core.schedule import Request, Stage
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason
+from conformance.plugins.mlx_lm import batch_generate
 from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
 from conformance.plugins.mlx_lm.library import MlxLm
 
@@ -94,3 +98,71 @@ def test_the_statistics_are_those_of_all_calls(engine):
     assert found.prompts.tokens == len(LONG.prompt) + len(SHORT.prompt) - 2
     assert found.outputs.tokens == LONG.max_tokens + SHORT.max_tokens
     assert 0 < found.prompts.seconds + found.outputs.seconds <= found.wall
+
+
+def test_what_it_says_beside_tokens_is_so(engine):
+    for request in (LONG, SHORT):
+        engine.insert([Submission(request)])
+    first = engine.step().claims
+    assert all(claim.holds for claim in first)
+    engine.insert([Submission(LONG)])
+    assert len(engine.step().claims) == len(first) - 1  # what is not asked for is seen once
+
+
+def changed(**fields):
+    def change(response, prompts):
+        return dataclasses.replace(response, **fields)
+
+    return change
+
+
+def says_something(response, prompts):
+    print("Finished")
+    return response
+
+
+def gives_logprobs_unasked(response, prompts):
+    return response if prompts else dataclasses.replace(response, logprobs=[])
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (changed(texts=None), "texts"),
+        (changed(texts=["", ""]), "texts"),
+        (changed(stats=None), "statistics"),
+        (says_something, "results that were not asked for"),
+        (says_something, "text on the terminal"),
+        (gives_logprobs_unasked, "results that were not asked for"),
+    ],
+)
+def test_what_is_not_so_is_seen(engine, change, what, monkeypatch, capsys):
+    right = batch_generate.batch_generate
+
+    def wrong(model, tokenizer, prompts, **options):
+        return change(right(model, tokenizer, prompts, **options), prompts)
+
+    monkeypatch.setattr(batch_generate, "batch_generate", wrong)
+    engine.insert([Submission(LONG), Submission(SHORT)])
+    assert what in [claim.what for claim in engine.step().claims if not claim.holds]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_release_that_returns_texts_alone_is_asked_for_no_more(engine, monkeypatch):
+    @dataclass
+    class OldResponse:
+        texts: list
+        stats: object
+
+    asked = []
+
+    def old(model, tokenizer, prompts, max_tokens=128, **options):
+        asked.extend(options)
+        return OldResponse([tokenizer.decode([7, 8]) for _ in prompts], None)
+
+    monkeypatch.setattr(batch_generate, "BatchResponse", OldResponse)
+    monkeypatch.setattr(batch_generate, "batch_generate", old)
+    engine.insert([Submission(LONG)])
+    events = engine.step().events
+    assert [(e.token, e.token_logprob) for e in events] == [(7, None), (8, None)]
+    assert not [name for name in asked if name.startswith("return_") or name == "prompt_caches"]

@@ -58,3 +58,54 @@ def test_more_rows_than_there_may_be_are_seen(claims, generator):
 def test_a_prompt_that_ends_within_a_piece_is_seen(claims):
     claims.ends(SimpleNamespace(end_of_segment=False, progress=(3, 4)))
     assert len(wrong(claims)) == 2
+
+
+def stats(**fields):
+    right = {"prompt_tokens": 3, "prompt_time": 0.1, "decode_time": 0.2}
+    return SimpleNamespace(**right | {"generation_tokens": 2, "generation_steps": 1} | fields)
+
+
+def test_the_statistics_of_a_step_are_those_of_the_step(claims):
+    claims.step(stats(), 0.5, prompts=3, tokens=2)
+    claims.step(None, 0.5, prompts=3, tokens=2)
+    claims.step(SimpleNamespace(prompt_tokens=9), 0.5, prompts=3, tokens=2)
+    assert len(made := claims.taken()) == 5
+    assert all(claim.holds for claim in made)
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"prompt_tokens": 4}, "prompt tokens of a step"),
+        ({"generation_tokens": 3}, "tokens of a step"),
+        ({"generation_steps": 2}, "steps of decoding in a step"),
+        # Set to the time of this step where it should grow by it.
+        ({"decode_time": -0.1}, "seconds of decoding in a step"),
+        ({"decode_time": 0.6}, "seconds of decoding in a step"),
+        ({"prompt_time": -0.1}, "seconds of prefill in a step"),
+        ({"prompt_time": 0.6}, "seconds of prefill in a step"),
+    ],
+)
+def test_a_wrong_figure_of_a_step_is_seen(claims, fields, what):
+    claims.step(stats(**fields), 0.5, prompts=3, tokens=2)
+    assert wrong(claims) == [what]
+
+
+def test_caches_that_nobody_asked_for_are_seen(claims, generator):
+    (uid,) = generator.insert([[1, 2, 3, 4]], max_tokens=[2])
+    generator.next()
+    claims.removed(generator.remove([uid]))
+    assert wrong(claims) == []
+    claims.removed({uid: object()})
+    assert wrong(claims) == ["caches of removed rows, unasked"]
+
+
+@pytest.mark.parametrize(("done", "said"), [(2, True), (3, False)])
+def test_a_piece_ends_where_it_should(claims, done, said):
+    claims.inserted(0, [[1, 2], [], [3, 4, 5]])
+    claims.piece(SimpleNamespace(uid=0, progress=(done, 5), end_of_segment=said))
+    claims.piece(SimpleNamespace(uid=0, progress=(4, 5), end_of_segment=True))
+    claims.piece(SimpleNamespace(uid=0, progress=(4, 5)))
+    assert wrong(claims) == []
+    claims.piece(SimpleNamespace(uid=0, progress=(done, 5), end_of_segment=not said))
+    assert wrong(claims) == ["ends of a piece of a prompt"]

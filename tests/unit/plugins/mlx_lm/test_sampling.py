@@ -4,14 +4,24 @@ import math
 
 import mlx.core as mx
 import pytest
+from mlx_lm import sample_utils
 
 from conformance.backend.sampling import ForcedSampler, SeededSampler
-from conformance.core.errors import ScheduleError
+from conformance.core.errors import ScheduleError, Unsupported
 from conformance.core.grammar import Grammar
 from conformance.core.token_choice import Processor, Sampler
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 FLAT = mx.zeros((1, 64))
+
+
+def test_a_processor_that_an_old_release_lacks_is_refused_by_name(monkeypatch):
+    def of_old(logit_bias=None, repetition_penalty=None):
+        return []
+
+    monkeypatch.setattr(sample_utils, "make_logits_processors", of_old)
+    with pytest.raises(Unsupported, match="of_old does not support frequency_penalty"):
+        make_processors((Processor("library", {"frequency_penalty": 1.0}),))
 
 
 def test_forced_tokens_come_one_a_call_for_every_row_and_the_last_again():

@@ -1,5 +1,6 @@
 """The public function ``batch_generate`` as an engine: tokens from its texts, logprobs by row."""
 
+import mlx.core as mx
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Media, Request, Stage
 from conformance.core.token_choice import Processor, Sampler
-from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
+from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate, _Recorder, _Row
 from conformance.plugins.mlx_vlm.inputs import compose
 
 ONE, TWO = Request("one", (4, 5, 6, 7), 4), Request("two", (20, 21, 22, 23), 2)
@@ -93,3 +94,16 @@ def test_all_rows_get_the_sampler_and_processors_of_the_options(library, model):
     for row in rows:
         assert tuple(e.token for e in of(output, row.request_id)) == alone(row)
     assert alone(rows[0]) != alone(ONE)
+
+
+def test_the_recorder_follows_rows_that_join_others():
+    rows = [_Row(Request(name, (1,) * n, 3), None) for n, name in enumerate("ab", 1)]
+    recorder = _Recorder([rows], lambda logprobs: mx.argmax(logprobs, axis=-1))
+
+    def call(*positions):
+        logprobs = mx.array([[0.0, float(position), 0.5] for position in positions])
+        recorder.sample_target(logprobs, row_ids=[0] * len(positions), positions=list(positions))
+
+    for positions in ((0,), (1,), (0,), (2, 1), (3, 2), (3,)):
+        call(*positions)
+    assert [row.tokens for row in rows] == [[2, 1, 1, 1]] * 2

@@ -73,11 +73,11 @@ def test_engines_dtypes_and_seeds_have_matrices_of_their_own():
     assert len(set(keys)) == len(keys)
 
 
-def test_what_is_caught_by_its_cost_has_no_verdict():
+def test_what_is_caught_by_its_cost_has_the_glyph_of_that_verdict():
     trial = make_trial(kills=(Kill("wide", "cost", ("cost",)),))
     (matrix,) = matrices([trial])
-    assert matrix.groups[0].rows[0].cells[0].mark == "K"
-    assert "K by what it costs" in render([trial])
+    assert matrix.groups[0].rows[0].cells[0].mark == "$"
+    assert "$ cost" in render([trial])
 
 
 def test_hostile_names_are_text():

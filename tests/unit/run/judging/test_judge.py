@@ -24,14 +24,18 @@ from conformance.run.judging.judge import (
 )
 from conformance.run.judging.oracle_check import judge_oracle
 from conformance.scenarios import LADDER, Scenario
+from conformance.scenarios.cost import COSTS
 from conformance.scenarios.solo import REPEAT
 
 # Those that the toy engine can express; the others are tested with the library that has them.
-BATCHED = tuple(
+EXPRESSED = tuple(
     scenario
     for scenario in LADDER
     if not scenario.oracle_only and scenario.needs <= ContinuousBatching.capabilities
 )
+# What is wrong in these, a scenario before them sees; tests/unit/scenarios breaks each contract.
+COUNTED = tuple(scenario for scenario in EXPRESSED if scenario in COSTS)
+BATCHED = tuple(scenario for scenario in EXPRESSED if scenario not in COSTS)
 ALL = frozenset(scenario.name for scenario in BATCHED)
 SEVERAL = ALL - {"batch_of_one", "stale_state", "held"}
 # Where rows are padded, or are at different positions.
@@ -137,6 +141,24 @@ VACUOUS = {
     },
 }
 
+# What each fake wastes or hides; all else is exact.
+WASTED = {
+    "OneByOne": {
+        "cost_late": Verdict.COST,
+        "cost_rows": Verdict.VACUOUS,
+        "cost_reads": Verdict.VACUOUS,
+    },
+    "JoinsLate": {"cost_late": Verdict.COST},
+    "PrefillsWhole": {"cost_positions": Verdict.COST},
+    "PrefillsAtOnce": {"cost_late": Verdict.COST},
+    "NeverQuantizes": {"cost_quantized": Verdict.VACUOUS},
+    "Unmetered": dict.fromkeys(("cost_positions", "cost_rows"), Verdict.VACUOUS),
+    "WithoutStages": dict.fromkeys(("cost_rows", "cost_late", "cost_reads"), Verdict.VACUOUS),
+    "AnswersAtOnce": dict.fromkeys(
+        ("cost_rows", "cost_late", "cost_reads", "cost_lasting", "cost_quantized"), Verdict.VACUOUS
+    ),
+}
+
 
 @pytest.fixture(scope="module")
 def toy():
@@ -148,16 +170,16 @@ def judge(toy, engine, scenario):
     return judge_batched(toy, engine, scenario, scenario.make(brief_for(toy, engine, 0)))
 
 
-def verdicts(toy, engine):
+def verdicts(toy, engine, scenarios=BATCHED):
     """The verdict of each scenario that the engine can express."""
     return {
         scenario.name: judge(toy, engine, scenario).verdict
-        for scenario in BATCHED
+        for scenario in scenarios
         if scenario.needs <= engine.capabilities
     }
 
 
-@pytest.mark.parametrize("scenario", BATCHED, ids=lambda s: s.name)
+@pytest.mark.parametrize("scenario", EXPRESSED, ids=lambda s: s.name)
 def test_a_right_engine_is_exact(toy, scenario):
     outcome = judge(toy, ContinuousBatching, scenario)
     assert outcome.verdict is Verdict.EXACT
@@ -189,8 +211,16 @@ def test_a_fake_is_vacuous_where_it_leaves_out_what_is_tested(toy, engine):
     }
 
 
+@pytest.mark.parametrize("engine", FAKES, ids=lambda e: e.__name__)
+def test_a_fake_costs_more_where_it_wastes(toy, engine):
+    exact = {scenario.name: Verdict.EXACT for scenario in COUNTED}
+    assert verdicts(toy, engine, COUNTED) == exact | WASTED.get(engine.__name__, {})
+
+
 def test_every_scenario_can_be_vacuous():
     assert set().union(*VACUOUS.values()) == ALL
+    hidden = {n for w in WASTED.values() for n, v in w.items() if v is Verdict.VACUOUS}
+    assert hidden == {scenario.name for scenario in COUNTED}
 
 
 def test_every_scenario_is_the_first_of_the_ladder_to_see_some_wrongness():
@@ -258,6 +288,40 @@ def test_a_case_that_is_unsupported_is_not_vacuous_too(toy):
     window = next(s for s in BATCHED if s.name == "window")
     found = judge(toy, SaysUnsupported, window)
     assert {f.verdict for f in found.findings} == {Verdict.UNSUPPORTED}
+
+
+def failing(toy, monkeypatch, *names):
+    """The subject, whose single stream fails in these schedules."""
+    solo = toy.oracle.solo
+
+    def fail(request, options, schedule):
+        if schedule is not None and (not names or schedule.name in names):
+            raise IndexError("list index out of range")
+        return solo(request, options, schedule)
+
+    monkeypatch.setattr(toy.oracle, "solo", fail)
+    return toy
+
+
+def ragged_schedules(toy):
+    ragged = next(s for s in BATCHED if s.name == "ragged")
+    return ragged, ragged.make(brief_for(toy, ContinuousBatching, 0))
+
+
+def test_a_schedule_without_a_single_stream_does_not_take_the_others(toy, monkeypatch):
+    ragged, made = ragged_schedules(toy)
+    broken = failing(toy, monkeypatch, made[0].name)
+    outcome = judge_batched(broken, ContinuousBatching, ragged, made)
+    assert [s.verdict for s in outcome.schedules] == [Verdict.CRASH, Verdict.EXACT, Verdict.EXACT]
+    (finding,) = [f for f in outcome.findings if f.verdict is Verdict.CRASH]
+    assert finding.schedule == made[0].name
+    assert "the single stream raised IndexError" in finding.what
+
+
+def test_a_case_without_any_single_stream_fails_as_a_whole(toy, monkeypatch):
+    ragged, made = ragged_schedules(toy)
+    with pytest.raises(IndexError):
+        judge_batched(failing(toy, monkeypatch), ContinuousBatching, ragged, made)
 
 
 def test_a_scenario_without_schedules_is_vacuous(toy):

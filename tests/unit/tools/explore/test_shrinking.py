@@ -92,6 +92,19 @@ def test_what_hung_on_a_request_goes_with_it():
     assert without(LARGE, "b").removals == LARGE.removals[1:]
 
 
+def test_what_came_late_comes_at_once_and_stays_longer():
+    late = Arrival((asked("b", 1, 1),), gone("a"))
+    whole = Schedule("whole", (Arrival((asked("a", 1, 1),)), late))
+
+    def holds(schedule):
+        if len(schedule.requests) < 2:
+            return False
+        one, other = schedule.requests
+        return len(schedule.arrivals) == 2 or other.max_tokens > one.max_tokens
+
+    assert size(in_time(whole, holds)) == (2, 1, 0, 0, 2, 3, 0, 1)
+
+
 def test_ingredients_that_hide_it_alone_go_together():
     rows = (asked("a", segments=(3, 5)), asked("b", segments=(3, 5)))
     whole = Schedule("whole", (Arrival(rows),))

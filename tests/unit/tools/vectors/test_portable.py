@@ -53,6 +53,7 @@ def test_what_every_engine_can_do_is_kept_as_it_is(schedule):
         (plain(options=EngineOptions(max_kv_size=8)), "max_kv_size"),
         (plain(probes=(Probe("p", Trigger()),)), "invalid calls"),
         (plain(weigh=Weigh.KEPT), "memory"),
+        (plain(contracts=("positions",)), "costs"),
         (plain(request("a", media=(Media("image", (2, 2)),)), request("b")), "media"),
         (plain(request("a", processors=(Processor("grammar"),)), request("b")), "processor"),
         (plain(request("a", processors=(Processor("library", {"new": 1}),))), "processor"),

@@ -1,0 +1,58 @@
+"""Writes tables of results into Markdown files: what each server does, what work costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from conformance.core.errors import ConformanceError, ReportError
+from conformance.core.user_files import read_text
+from conformance.core.verdict import CaseResult
+from conformance.report.cost_table import cost_table, with_costs
+from conformance.report.jsonl import write_lines
+from conformance.report.servers import compatibility, with_table
+from conformance.run.coverage import take_inventory
+from conformance.run.registry import build_registry
+
+
+def write_tables(servers: Path | None, costs: Path | None, results: Sequence[CaseResult]) -> None:
+    """Write both, each where a path is given.
+
+    Raises:
+        ConformanceError: none of the results has what a table is of, or its file cannot be written.
+    """
+    _write_servers(servers, results)
+    _write_costs(costs, results)
+
+
+def _write_servers(path: Path | None, results: Sequence[CaseResult]) -> None:
+    """Write the table, if there is to be one; in a file with the marks of one, between them.
+
+    Raises:
+        ConformanceError: none of the results is of a server.
+    """
+    if path is None:
+        return
+    found = compatibility(results, take_inventory(build_registry(), results))
+    if found is None:
+        raise ConformanceError("--servers: none of the results is of a server")
+    _write(path, lambda text: with_table(text, found))
+
+
+def _write_costs(path: Path | None, results: Sequence[CaseResult]) -> None:
+    """The same for the counts of contracts.
+
+    Raises:
+        ConformanceError: none of the results has any.
+    """
+    if path is None:
+        return
+    found = cost_table(results)
+    if found is None:
+        raise ConformanceError("--costs: none of the results counts what work costs")
+    _write(path, lambda text: with_costs(text, found))
+
+
+def _write(path: Path, filled: Callable[[str], str]) -> None:
+    text = read_text(path, ReportError) if path.exists() else ""
+    write_lines(path, filled(text).splitlines())
