@@ -1,5 +1,7 @@
 """rapid-mlx's server as an engine of mlx-conformance: the hooks."""
 
+from pathlib import Path
+
 from conformance import hookimpl
 
 _NAME = "rapid_mlx_server"
@@ -25,3 +27,9 @@ def conformance_scenarios():
     from conformance.scenarios.served import SERVED_SCENARIOS
 
     return list(SERVED_SCENARIOS)
+
+
+@hookimpl
+def conformance_expectations():
+    """The known defects."""
+    return [Path(__file__).parent / "known"]

@@ -4,11 +4,14 @@ import os
 import sys
 
 from conformance import Capability
+from conformance.core.engine_options import PrefixCaching
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.process import start
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.words import tokens_of, write_tokenizer
 
+# Requests that may wait: 256 by default, after which it answers, as documented, that it is busy.
+_WAITING = "1000"
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
 
 
@@ -33,15 +36,21 @@ class RapidMlxServer(ManagedEngine):
         return "rapid_mlx.cli"
 
     def flags(self):
-        """Sizes, and whether prefixes are kept."""
+        """Sizes, whether prefixes are kept, and how many where few are asked for."""
         options = self._options
-        caching = options.prefix_caching is not None
+        caching = options.prefix_caching
+        size: tuple[str, ...] = ()
+        if caching is not None and caching.snapshots < PrefixCaching().snapshots:
+            # Its default cache counts bytes, by whole MB; one that counts entries can be had.
+            size = ("--no-memory-aware-cache", "--prefix-cache-size", str(caching.snapshots))
         return (
             *("--prefill-step-size", str(options.prefill_step_size)),
             *("--prefill-batch-size", str(options.prefill_batch_size)),
             *("--completion-batch-size", str(options.completion_batch_size)),
             *("--max-num-seqs", str(options.completion_batch_size)),
-            *("--enable-prefix-cache" if caching else "--disable-prefix-cache",),
+            *("--max-concurrent-requests", _WAITING),
+            "--disable-prefix-cache" if caching is None else "--enable-prefix-cache",
+            *size,
             "--disable-disk-caches",
             "--disable-model-downloads",
             "--yes",
