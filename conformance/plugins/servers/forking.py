@@ -131,11 +131,15 @@ class Host:
             "cpus": sorted(os.sched_getaffinity(0)),
         }
         own, other = socket.socketpair()
-        with other:
-            socket.send_fds(self._asked, [json.dumps(wanted).encode()], [other.fileno()])
-        forked = Forked(own)
-        if not forked.pid:
-            raise OSError("the host has ended")
+        try:
+            with other:
+                socket.send_fds(self._asked, [json.dumps(wanted).encode()], [other.fileno()])
+            forked = Forked(own)
+            if not forked.pid:
+                raise OSError("the host has ended")
+        except OSError:
+            self.close()
+            raise
         return forked
 
     def runs(self) -> bool:

@@ -17,6 +17,14 @@ from conformance.core.guarded_call import EndedError, Limits, NotBegunError, gua
 LIMITS = Limits(60, 2**30)
 
 
+@pytest.fixture
+def _no_process_is_left():
+    """Of the call: what other tests have started in this process may go on."""
+    before = set(psutil.Process().children())
+    yield
+    assert not set(psutil.Process().children()) - before
+
+
 @pytest.fixture(params=[True, False], ids=["forked", "started"])
 def _either(request, monkeypatch):
     if request.param and not module.FORKS:
@@ -29,7 +37,7 @@ def test_the_answer_is_what_the_function_returns():
     assert guarded_call(mul, b"ab", 2, limits=LIMITS) == b"abab"
 
 
-@pytest.mark.usefixtures("_either")
+@pytest.mark.usefixtures("_no_process_is_left", "_either")
 @pytest.mark.parametrize(
     ("function", "arguments", "limits", "text"),
     [
@@ -47,7 +55,6 @@ def test_the_end_of_its_process_is_said(function, arguments, limits, text, capfd
         guarded_call(function, *arguments, limits=limits)
     assert time.monotonic() - began < 30
     assert capfd.readouterr() == ("", ""), "nothing is printed, by faulthandler either"
-    assert not psutil.Process().children()
 
 
 @pytest.mark.usefixtures("_either")
@@ -56,7 +63,7 @@ def test_what_it_printed_last_is_part_of_the_reason():
         guarded_call(mul, b"x", b"y", limits=LIMITS)
 
 
-@pytest.mark.usefixtures("_either")
+@pytest.mark.usefixtures("_no_process_is_left", "_either")
 def test_ctrl_c_ends_the_call(monkeypatch):
     def interrupted(child):
         raise KeyboardInterrupt
@@ -64,7 +71,6 @@ def test_ctrl_c_ends_the_call(monkeypatch):
     monkeypatch.setattr(module, "_is_over", interrupted)
     with pytest.raises(KeyboardInterrupt):
         guarded_call(time.sleep, 60, limits=LIMITS)
-    assert not psutil.Process().children()
 
 
 def test_a_process_that_is_killed_takes_the_call_with_it(tmp_path):

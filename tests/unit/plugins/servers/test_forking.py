@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conformance.plugins.servers.forking import Forked, Host, host_of
+from conformance.plugins.servers.forking import Forked, Host, _hosts, host_of
 from conformance.plugins.servers.process import ServerError, start
 
 ROOT = Path(__file__).parents[4]
@@ -38,6 +38,14 @@ print("ready", flush=True)
 """
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are safe on Linux alone")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_host_is_left():
+    yield
+    for host in _hosts().values():
+        host.close()
+    _hosts.cache_clear()
 
 
 def begin(text, **options):
