@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from conformance.core.faults.declaration import Hits, Injection
+
+class Counter(Protocol):
+    """Who counts where a defect, or its repair, takes effect."""
+
+    count: int
+
+
+CounterT = TypeVar("CounterT", bound=Counter)
 
 
 @functools.cache
-def active() -> list[tuple[str, Hits]]:
+def active() -> list[tuple[str, Counter]]:
     """The ``module:name`` of each that this process is inside of, with who counts its effects."""
     return []
 
 
-def noted(injection: Injection) -> Injection:
+def noted(
+    injection: Callable[[CounterT], AbstractContextManager[None]],
+) -> Callable[[CounterT], AbstractContextManager[None]]:
     """The same injection; while it is in, ``active`` has it."""
 
     @functools.wraps(injection)
     @contextlib.contextmanager
-    def entered(hits: Hits) -> Iterator[None]:
+    def entered(hits: CounterT) -> Iterator[None]:
         entry = (f"{injection.__module__}:{getattr(injection, '__name__', '')}", hits)
         with injection(hits):
             active().append(entry)
