@@ -6,7 +6,8 @@
 A result file lies if it was replaced and has fewer results than its header says were planned. An
 orphan is a process of the run that is there when the run has ended. The engine is the toy of the
 tests, on two workers, or with --server a server of a library. Exit code 1 if a file lies, an orphan
-or a file of the run is left, a process writes a traceback, or ends by another code than 0, 1 or 2.
+or a file of the run is left, a process writes a traceback, or ends by another code than 0, 1 or 2,
+and if no server ran at any signal.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ FRESH = ("--fresh", "--json")
 _GRACE_SECONDS = 2.0  # until the processes of a run that has ended must be gone
 _END_SECONDS = 300.0  # until an interrupted run must have ended, also on a busy machine
 _START_SECONDS = 120.0  # until a server's process must be there
+_SERVERS_FOLDER = "conformance-server-"
 SERVING = "its server ran"
 _REFUSED = 2  # also the exit code of a run that was interrupted
 
@@ -47,14 +49,14 @@ class Kind:
 
     Attributes:
         longest: the last moment, in seconds; some runs end by themselves before it.
-        process: what stands in the command line of a process that it starts. In four of five runs
-            moments are counted from its start, however slow the machine is.
+        server: it starts one. In four of five runs moments are counted from its start, however
+            slow the machine is.
     """
 
     options: tuple[str, ...]
     cases: int
     longest: float
-    process: str = ""
+    server: bool = False
 
 
 TOY = Kind(("--engine", "toy", "--jobs", "2"), 12, 7.0)
@@ -64,7 +66,7 @@ def served(engine: str) -> Kind:
     """One case of a library's server."""
     family = {"mlx_lm_server": "llama", "mlx_vlm_server": "qwen2_vl"}[engine]
     options = ("--engine", engine, "--family", family, "--scenario", "served_together")
-    return Kind((*options, "--jobs", "1"), 1, 10.0, engine.replace("_server", ".server"))
+    return Kind((*options, "--jobs", "1"), 1, 10.0, server=True)
 
 
 def interrupted(kind: Kind, folder: Path, rng: random.Random) -> list[str]:
@@ -76,7 +78,7 @@ def interrupted(kind: Kind, folder: Path, rng: random.Random) -> list[str]:
     target = place / "r.jsonl"
     target.write_text(OLD, encoding="utf-8")
     variables = {"TOY_FAMILIES": "calm broken tied quiet", "TOY_SECONDS": "0.1"}
-    paths = (str(ROOT),) if kind.process else (TOYS, str(ROOT))
+    paths = (str(ROOT),) if kind.server else (TOYS, str(ROOT))
     variables |= {"PYTHONPATH": os.pathsep.join(paths)}
     variables |= {MARK: mark, "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(folder / "cache")}
     process = subprocess.Popen(
@@ -90,9 +92,9 @@ def interrupted(kind: Kind, folder: Path, rng: random.Random) -> list[str]:
     )
     moments = [rng.uniform(0.3, kind.longest)]
     moments += [moments[0] + rng.uniform(0, 0.3)] if rng.random() < 0.5 else []
-    if kind.process and rng.random() < 0.8:
+    if kind.server and rng.random() < 0.8:
         until = time.monotonic() + _START_SECONDS
-        while process.poll() is None and time.monotonic() < until and not _runs(kind.process, mark):
+        while process.poll() is None and time.monotonic() < until and not _serves(mark):
             time.sleep(0.1)
     begin, serving = time.monotonic(), False
     for at, moment in enumerate(moments):
@@ -101,7 +103,7 @@ def interrupted(kind: Kind, folder: Path, rng: random.Random) -> list[str]:
             return [
                 f"ended by itself with code 2 before the first signal: {process.communicate()[1]}"
             ]
-        serving = serving or (kind.process != "" and _runs(kind.process, mark))
+        serving = serving or (kind.server and _serves(mark))
         _send(process, rng.choice((signal.SIGINT, signal.SIGTERM)), group=rng.random() < 0.5)
     try:
         _, said = process.communicate(timeout=_END_SECONDS)
@@ -111,17 +113,17 @@ def interrupted(kind: Kind, folder: Path, rng: random.Random) -> list[str]:
     return [*found, SERVING] if serving else found
 
 
-def _runs(name: str, mark: str) -> bool:
-    """Whether a process of the run has the name in its command line."""
+def _serves(mark: str) -> bool:
+    """Whether a process of the run is a server: as a fork it has no command line of its own."""
     found = (one for one in psutil.process_iter() if _is_of(one, mark))
-    return any(name in " ".join(_line(one)) for one in found)
+    return any(_SERVERS_FOLDER in _folder(one) for one in found)
 
 
-def _line(process: psutil.Process) -> list[str]:
+def _folder(process: psutil.Process) -> str:
     try:
-        return list(process.cmdline())
+        return str(process.cwd())
     except psutil.Error:
-        return []
+        return ""
 
 
 def _wait(process: subprocess.Popen[str], until: float) -> None:
@@ -198,9 +200,9 @@ def main() -> int:
     print(
         f"{given.runs} runs interrupted: result files that lie {lies}, orphans {orphans}, other "
         f"faults {counts.total() - lies - orphans}; {whole} were whole before the signal, {early} "
-        "had not begun" + (f"; in {serving} the server ran at the signal" if kind.process else "")
+        "had not begun" + (f"; in {serving} the server ran at the signal" if kind.server else "")
     )
-    return int(counts.total() > 0)
+    return int(counts.total() > 0 or (kind.server and not serving))
 
 
 if __name__ == "__main__":
