@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import mlx.core as mx
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -66,6 +67,15 @@ def leaves():
 def loses():
     """A device's error after which nothing can be computed in this process."""
     LOST.append(True)
+
+
+def poisons():
+    """As ``loses``, but what it spoils is seen by the computations that come later."""
+    mx.eval = fails
+
+
+def fails(*_):
+    raise RuntimeError("cudaStreamSynchronize(stream) failed: an illegal memory access")
 
 
 class Wild(ToyModel):
@@ -124,6 +134,9 @@ def scenario(rung, name):
         """One schedule, as a whole ladder would cost the tests seconds; the oracle comes first."""
         (schedule,) = RAGGED.make(brief)[:1]
         NOW[:] = [name]
+        if "TOY_LOG" in os.environ:
+            with Path(os.environ["TOY_LOG"]).open("a") as log:
+                log.write(f"{brief.family}/{name} {os.getpid()}\n")
         return [schedule]
 
     return dataclasses.replace(RAGGED, name=name, rung=rung, make=make)

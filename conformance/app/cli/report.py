@@ -263,7 +263,9 @@ def _joined(files: tuple[Path, ...]) -> tuple[RunHeader | None, tuple[CaseResult
     stopped = next((header.stopped for header in headers if header.stopped), "")
     planned = sum(header.planned for header in headers)
     known = any(run.header for run in runs)
-    return RunHeader(planned, stopped) if known else None, tuple(found.values())
+    devices = tuple(dict.fromkeys(name for header in headers for name in header.devices))
+    header = RunHeader(planned, stopped, devices=devices)
+    return header if known else None, tuple(found.values())
 
 
 def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import pytest
 from conformance.app.pytest_plugin.memory_limit import SHARE_OF_REAL, MemoryWatch, fair_limit
 from conformance.app.pytest_plugin.missing_results import crashed, over_memory
 from conformance.app.pytest_plugin.nodeids import case_of
+from conformance.app.pytest_plugin.options import DEVICE
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.app.pytest_plugin.worker_crashes import (
     CrashFiles,
@@ -20,6 +21,7 @@ from conformance.app.pytest_plugin.worker_crashes import (
     process_of,
     write_to_real_stderr,
 )
+from conformance.core.devices import Turns
 from conformance.core.verdict import CaseId, CaseResult
 
 _THIS_PROCESS = "main"
@@ -47,6 +49,7 @@ class WorkerProcesses:
         self._ready: set[str] = set()
         self._early_crashes = 0
         self._crash_files = CrashFiles()
+        self._turns = Turns(setup.settings.devices)
         workers = getattr(config.option, "numprocesses", None) or 0
         self._watch = MemoryWatch(_limit(setup, workers), self._on_excess)
         if not workers:
@@ -77,6 +80,7 @@ class WorkerProcesses:
     def pytest_configure_node(self, node: Any) -> None:
         """A worker is about to start."""
         self._crash_files.assign(node)
+        node.workerinput[DEVICE] = self._turns.take(node.gateway.id)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
@@ -92,6 +96,7 @@ class WorkerProcesses:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """A worker ended. xdist would start thousands more that crash as they start."""
+        self._turns.give_back(node.gateway.id)
         if error is None or node.gateway.id in self._ready:
             return
         self._early_crashes += 1
