@@ -136,6 +136,10 @@ class Turns:
         self._workers[name].add(worker)
         return name
 
+    def most(self, workers: int) -> int:
+        """How many of so many workers share a GPU, at most."""
+        return -(-workers // max(len(self._workers), 1))
+
     def give_back(self, worker: str) -> None:
         """A worker ended; the one in its place gets its GPU."""
         for workers in self._workers.values():

@@ -20,9 +20,13 @@ from miniatures.library import ToyLibrary, family
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 
+from conformance.backend import device
 from conformance.core.library import Coverage
 from conformance.run.hookspecs import hookimpl
 from conformance.scenarios.batch import RAGGED
+
+if "TOY_GPU" in os.environ:
+    device.check_gpu = lambda: None
 
 FAMILIES = tuple(
     os.environ.get("TOY_FAMILIES", "aborts vanishes loops freezes grows leaves").split()
@@ -136,7 +140,8 @@ def scenario(rung, name):
         NOW[:] = [name]
         if "TOY_LOG" in os.environ:
             with Path(os.environ["TOY_LOG"]).open("a") as log:
-                log.write(f"{brief.family}/{name} {os.getpid()}\n")
+                device = os.environ.get("CUDA_VISIBLE_DEVICES", "-")
+                log.write(f"{brief.family}/{name} {os.getpid()} {device}\n")
         return [schedule]
 
     return dataclasses.replace(RAGGED, name=name, rung=rung, make=make)

@@ -39,9 +39,7 @@ def with_device(result: CaseResult) -> CaseResult:
         cause="a kernel of the case read or wrote out of bounds; devices report it later",
     )
     evidence = (finding, *result.evidence)
-    return msgspec.structs.replace(
-        result, verdict=Verdict.CRASH, expected=False, evidence=evidence
-    )
+    return msgspec.structs.replace(result, verdict=Verdict.CRASH, expected=False, evidence=evidence)
 
 
 def completed(setup: Setup, case: CaseId, released: CaseResult) -> CaseResult:

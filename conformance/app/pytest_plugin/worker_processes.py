@@ -16,6 +16,7 @@ from conformance.app.pytest_plugin.nodeids import case_of
 from conformance.app.pytest_plugin.options import DEVICE
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.app.pytest_plugin.worker_crashes import (
+    MEMORY,
     CrashFiles,
     exit_of,
     process_of,
@@ -81,6 +82,8 @@ class WorkerProcesses:
         """A worker is about to start."""
         self._crash_files.assign(node)
         node.workerinput[DEVICE] = self._turns.take(node.gateway.id)
+        sharers = self._turns.most(node.workerinput["workercount"])
+        node.workerinput[MEMORY] = (self._setup.settings.memory, sharers)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
@@ -120,10 +123,15 @@ class WorkerProcesses:
     def crash(self, case: CaseId, node: Any, seconds: float) -> CaseResult:
         """The result of a case whose worker crashed after ``seconds`` of it."""
         taken = self._watch.taken(node.gateway.id)
-        if taken is None:
+        found = (taken, self._watch.limit) if taken is not None else None
+        of_device = self._crash_files.taken_of_device(node.gateway.id)
+        bytes_taken = found or of_device
+        if bytes_taken is None:
             return crashed(self._setup, case, seconds, self._summary(node), ended=exit_of(node))
+        taken, limit = bytes_taken
+        memory = "memory" if found else "memory of its device"
         return over_memory(
-            self._setup, case, seconds, self._summary(node), taken=taken, limit=self._watch.limit
+            self._setup, case, seconds, self._summary(node), taken=taken, limit=limit, memory=memory
         )
 
     def close(self) -> None:

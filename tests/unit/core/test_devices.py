@@ -111,6 +111,11 @@ def test_workers_take_turns_and_a_new_one_gets_what_was_left():
     assert [turns.take(f"gw{i}") for i in (5, 6, 7)] == ["1", "0", "1"]
 
 
+@pytest.mark.parametrize(("names", "most"), [((), 5), ("0", 5), ("01", 3), ("012345", 1)])
+def test_how_many_workers_share_one(names, most):
+    assert Turns(tuple(names)).most(5) == most
+
+
 def test_without_a_choice_workers_see_what_there_is():
     assert Turns(()).take("gw0") == ""
 
