@@ -47,7 +47,9 @@ def ends_process(setup: Setup, case: CaseId) -> bool:
     if setup.expectations is None or setup.settings.checkpoint is not None:
         return False
     versions = setup.registry.versions_of(case.engine)
-    return any(entry.ends(case, versions) for entry in setup.expectations.defects)
+    device = setup.registry.libraries[setup.library_of(case)].device()
+    known = setup.expectations.defects
+    return any(entry.ends(case, versions) and device.startswith(entry.device) for entry in known)
 
 
 def played_apart(

@@ -59,7 +59,7 @@ def test_a_number_a_list_or_all(text, names):
     ],
 )
 def test_what_is_not_there_is_named(text, why):
-    with pytest.raises(ConformanceError, match="^--devices: ") as caught:
+    with pytest.raises(ConformanceError, match=r"^--devices: ") as caught:
         chosen(text)
     assert why in str(caught.value)
 
