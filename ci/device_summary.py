@@ -1,7 +1,7 @@
 """Writes what a run on a GPU gave, on one page of Markdown.
 
-``python ci/device_summary.py [--reached FILE] RESULTS.jsonl ...`` prints it: versions, the chip, counts
-by verdict, the cases that are not as expected with their first sentence, and, with what
+``python ci/device_summary.py [--reached FILE] RESULTS.jsonl ...`` prints it: versions, the chip,
+counts by verdict, the cases that are not as expected with their first sentence, and, with what
 ``ci/metal_reached.py`` noted, the paths that only Metal has and that the run came to.
 """
 

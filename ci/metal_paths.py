@@ -1,8 +1,8 @@
-"""Lists what only Metal runs in mlx-lm and mlx-vlm: ``python ci/metal_paths.py`` writes docs/gpu.md.
+"""Lists what only Metal runs in mlx-lm and mlx-vlm: ``python ci/metal_paths.py``, to docs/gpu.md.
 
-That is: each kernel in Metal's language (``mx.fast.metal_kernel``), and each place that asks whether
-there is Metal or a GPU, by file and line of the installed releases. The libraries are not imported.
-With --check nothing is written; 1 if the document has another list.
+That is: each kernel in Metal's language (``mx.fast.metal_kernel``), and each place that asks
+whether there is Metal or a GPU, by file and line of the installed releases. The libraries are not
+imported. With --check nothing is written; 1 if the document has another list.
 """
 
 from __future__ import annotations

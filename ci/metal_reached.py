@@ -1,4 +1,4 @@
-"""Notes which Metal kernels a run calls: ``conformance run --plugin metal_reached``, from this folder.
+"""Notes which Metal kernels a run calls: ``conformance run --plugin metal_reached``, from here.
 
 The variable METAL_REACHED names a file. It gets a line for the first call of each kernel in each
 process: the file and line that made it, as docs/gpu.md lists them.

@@ -48,8 +48,7 @@ def ends_process(setup: Setup, case: CaseId) -> bool:
         return False
     versions = setup.registry.versions_of(case.engine)
     device = setup.registry.libraries[setup.library_of(case)].device()
-    known = setup.expectations.defects
-    return any(entry.ends(case, versions) and device.startswith(entry.device) for entry in known)
+    return any(entry.ends(case, versions, device) for entry in setup.expectations.defects)
 
 
 def played_apart(

@@ -1,8 +1,8 @@
 """mx.quantized_matmul on CUDA refuses shapes that do not fill its tiles.
 
-mlx_vlm/models/base.py multiplies queries with quantized keys, transposed: those of a short prompt, with
-heads of 32 values in one group of 32. On CUDA that is "No implementation for problem shape". A CPU
-multiplies every shape. The product with the dequantized matrix is what it has to give.
+mlx_vlm/models/base.py:352 multiplies queries with quantized keys, transposed: those of a short
+prompt, with heads of 32 values in one group of 32. On CUDA that is "No implementation for problem
+shape". A CPU multiplies every shape: the product with the dequantized matrix.
 """
 
 import sys
