@@ -1,10 +1,11 @@
-"""Functions of arrays without rows fail on CUDA, where a CPU gives an array without rows.
+"""Functions of arrays without rows fail, or end the process, where there is nothing to compute.
 
-mx.fast.rms_norm and mx.fast.layer_norm start a kernel with as many blocks as there are rows
-(mlx/backend/cuda/rms_norm.cu): none is an invalid launch. A model calls them so where no token of a
-piece of a prompt is left. What would fix it is to return where there is nothing to compute. Of
-mx.hadamard_transform and mx.quantized_matmul it is asked, too: mlx-vlm's prism_hadamard_qwen35
-calls both, and ended in a floating point exception there. Each is called in a process of its own.
+A model calls them so where no token of a piece of a prompt is left. mx.quantized_matmul ends the
+process with SIGFPE, a division by the number of rows: on a CPU, too. On CUDA mx.fast.rms_norm and
+mx.fast.layer_norm start a kernel with as many blocks as there are rows
+(mlx/backend/cuda/rms_norm.cu), and none is an invalid launch. mx.hadamard_transform refuses empty
+arrays in its own words, which is right. What would fix the others is to return an empty array at
+once, as elementwise functions do. Each is called in a process of its own, on the default device.
 """
 
 import signal
@@ -14,68 +15,56 @@ import sys
 import mlx.core as mx
 
 
-def rms_norm(stream):
-    return mx.fast.rms_norm(mx.zeros((1, 0, 64)), mx.ones(64), 1e-5, stream=stream)
+def rms_norm():
+    return mx.fast.rms_norm(mx.zeros((1, 0, 64)), mx.ones(64), 1e-5)
 
 
-def layer_norm(stream):
-    return mx.fast.layer_norm(mx.zeros((1, 0, 64)), mx.ones(64), mx.ones(64), 1e-5, stream=stream)
+def layer_norm():
+    return mx.fast.layer_norm(mx.zeros((1, 0, 64)), mx.ones(64), mx.ones(64), 1e-5)
 
 
-def hadamard_transform(stream):
-    return mx.hadamard_transform(mx.zeros((0, 512)), scale=1.0, stream=stream)
+def hadamard_transform():
+    return mx.hadamard_transform(mx.zeros((1, 0, 64)), scale=1.0)
 
 
-def hadamard_transform_of_12(stream):
-    return mx.hadamard_transform(mx.zeros((0, 12)), scale=1.0, stream=stream)
-
-
-def quantized_matmul(stream):
+def quantized_matmul():
     packed = mx.quantize(mx.ones((64, 128)), group_size=128, bits=2)
-    given = mx.zeros((1, 0, 128))
-    return mx.quantized_matmul(given, *packed, group_size=128, bits=2, stream=stream)
+    return mx.quantized_matmul(mx.zeros((1, 0, 128)), *packed, group_size=128, bits=2)
 
 
-FUNCTIONS = (
-    rms_norm,
-    layer_norm,
-    hadamard_transform,
-    hadamard_transform_of_12,
-    quantized_matmul,
-)
+FUNCTIONS = (rms_norm, layer_norm, hadamard_transform, quantized_matmul)
+EXPECTED = "shape (1, 0, 64)"
 
 
-def said(function, device) -> str:
+def attempt(function) -> str:
     try:
-        out = function(mx.default_stream(device))
-        mx.eval(out)
-        mx.synchronize()
-    except (RuntimeError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
+        out = function()
+    except ValueError as error:  # of the call itself: mlx says that it does not do this
+        return f"{EXPECTED} is refused: {error}"
+    mx.eval(out)
+    mx.synchronize()
+    mx.eval(mx.ones(1) + 1)  # whether the device goes on
     return f"shape {out.shape}"
 
 
 def main() -> int:
-    if not (hasattr(mx, "cuda") and mx.cuda.is_available()):
-        print("this needs mlx on CUDA: a CPU and Metal are not concerned")
-        return 2
     wrong = 0
     for function in FUNCTIONS:
-        expected = said(function, mx.cpu)
         command = [sys.executable, __file__, function.__name__]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         got = (done.stdout.strip().splitlines() or ["nothing"])[-1]
-        if done.returncode:
-            signalled = done.returncode < 0
-            got = signal.Signals(-done.returncode).name if signalled else done.stderr.strip()[-200:]
-        wrong += got != expected
-        print(f"mlx {mx.__version__}: {function.__name__}: expected {expected!r}; got {got!r}")
-    print(f"{wrong} of {len(FUNCTIONS)} functions fail")
+        if done.returncode < 0:
+            got = f"the end of the process, {signal.Signals(-done.returncode).name}"
+        elif done.returncode:
+            got = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        wrong += not got.startswith(EXPECTED)
+        print(f"{function.__name__}: expected {EXPECTED}; got {got}")
+    print(f"mlx {mx.__version__}, {mx.default_device()}: {wrong} of {len(FUNCTIONS)} fail")
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        print(said(globals()[sys.argv[1]], mx.gpu))
+        print(attempt(globals()[sys.argv[1]]))
     else:
         sys.exit(main())
