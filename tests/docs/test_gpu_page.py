@@ -71,7 +71,7 @@ def test_each_script_is_named_and_says_what_it_needs(script):
         assert (done.returncode, done.stdout[:24]) == (2, "this needs mlx on CUDA: ")
 
 
-# The two commands, as far as a machine without a GPU can run them ----------------------------------
+# The two commands, as far as a machine without a GPU can run them ---------------------------------
 
 CONFORMANCE = """\
 #!/usr/bin/env bash
@@ -136,7 +136,10 @@ def test_cuda_plays_each_dtype_on_all_gpus_without_tf32(clone, broken, code):
     assert done.returncode == code, done
     first, *calls = (clone.folder / "calls").read_text().splitlines()
     assert first == "set up dev,cuda"
-    wanted = "0  run --tier default --devices all --dtype {0} --json results/cuda/{0}.jsonl --family llama"
+    wanted = (
+        "0  run --tier default --devices all --dtype {0} --json results/cuda/{0}.jsonl "
+        "--family llama"
+    )
     assert calls == [wanted.format(dtype) for dtype in ("float32", "bfloat16", "float16")]
     page = (clone.folder / "results/cuda/summary.md").read_text()
     assert page.startswith("# mlx-conformance on gpu (NVIDIA H9)")
@@ -158,7 +161,7 @@ def test_metal_leaves_a_page_with_the_kernels_that_were_called(clone):
     assert "please send" in done.stdout
 
 
-# The page ------------------------------------------------------------------------------------------
+# The page -----------------------------------------------------------------------------------------
 
 
 def summary(*arguments):
@@ -176,7 +179,8 @@ def test_the_page_has_versions_counts_and_what_is_not_expected():
         "| diverged |  | 1 | 1 |",
         "| crash |  | 1 | 1 |",
         "## Not as expected: 2",
-        "| `mlx_lm/mamba/wide/float32/0` | crash | `request 'b' differs at output token 3: token 93` |",
+        "| `mlx_lm/mamba/wide/float32/0` | crash "
+        "| `request 'b' differs at output token 3: token 93` |",
     ):
         assert line in page.splitlines(), page
     assert "mlx 0.32.4" in page
