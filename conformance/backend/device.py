@@ -7,6 +7,7 @@ import platform
 
 import mlx.core as mx
 
+from conformance.core.errors import ConformanceError
 from conformance.core.library_source import versions_of
 
 
@@ -20,6 +21,19 @@ def device_name() -> str:
     return f"{kind} ({chip}{', TF32' if reduced else ''})"
 
 
+def check_gpu() -> None:
+    """Models run on a GPU.
+
+    Raises:
+        ConformanceError: they run on the CPU.
+    """
+    if mx.default_device().type != mx.DeviceType.gpu:
+        raise ConformanceError(
+            "--devices: mlx computes on the CPU here: its CUDA library is installed, and the one "
+            "for CPUs was written over it; docs/ci.md says how both are installed"
+        )
+
+
 def package_versions(*packages: str) -> dict[str, str]:
     """Versions of Python and of those of the packages that are installed.
 
@@ -29,3 +43,16 @@ def package_versions(*packages: str) -> dict[str, str]:
     for package in packages:
         found |= versions_of(package)
     return found
+
+
+def device_error() -> str:
+    """What a computation that cannot fail raises here; empty while the device serves this process.
+
+    It waits for all that was submitted before.
+    """
+    try:
+        mx.synchronize()
+        mx.eval(mx.zeros(1) + 1)
+    except RuntimeError as error:
+        return str(error)
+    return ""

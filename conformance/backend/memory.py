@@ -63,6 +63,25 @@ def available_bytes() -> int | None:
     return _free_of_host(Path("/proc/meminfo")) or int(info.get("memory_size", 0)) or None
 
 
+def own_memory() -> int:
+    """Bytes of the default device's own memory; 0 if it uses the machine's, as a CPU and Metal."""
+    device = mx.default_device()
+    if device.type != mx.DeviceType.gpu or mx.metal.is_available():
+        return 0
+    info = mx.device_info(device) if hasattr(mx, "device_info") else {}
+    return int(info.get("total_memory") or info.get("free_memory") or 0)
+
+
+def bytes_of_arrays() -> int:
+    """Bytes that mlx's arrays take now, without the freed buffers that it keeps."""
+    return int(mx.get_active_memory())
+
+
+def keep_cache_below(limit: int) -> None:
+    """Let mlx keep freed buffers only as long as they and the arrays take less than ``limit``."""
+    mx.set_memory_limit(limit)
+
+
 def _free_of_host(meminfo: Path) -> int | None:
     """``MemAvailable`` of Linux, in bytes."""
     try:

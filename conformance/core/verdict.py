@@ -239,11 +239,13 @@ class RunHeader(msgspec.Struct, frozen=True, tag_field="record", tag="run"):
         planned: the number of cases; so many lines follow, unless the run was stopped.
         stopped: why the run may have fewer results than were planned: ``-x``; empty if it may not.
         schema: of the lines that follow.
+        devices: the GPUs that its workers took in turn, as ``--devices`` chose them.
     """
 
     planned: int
     stopped: str = ""
     schema: int = SCHEMA
+    devices: tuple[str, ...] = ()
 
 
 def encode(result: CaseResult) -> str:

@@ -15,6 +15,8 @@ DOCUMENTS = sorted(
 NOT_RUN = {
     "bash ci/run.sh": "the main job: half an hour",
     "bash ci/test.sh": "it is what runs this test",
+    "bash ci/cuda.sh": "it needs a GPU; test_gpu_page.py runs it with stand-ins",
+    "bash ci/metal.sh": "it needs a Mac; test_gpu_page.py runs it with stand-ins",
     "conformance audit tiers --power": "it writes; test_tiers.py of its command runs it",
     "conformance audit mutants": "it takes minutes; test_mutants.py of its command runs it",
     "conformance report results.jsonl --mutants": "test_mutants.py of that command runs it",

@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import mlx.core as mx
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -19,9 +20,13 @@ from miniatures.library import ToyLibrary, family
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 
+from conformance.backend import device
 from conformance.core.library import Coverage
 from conformance.run.hookspecs import hookimpl
 from conformance.scenarios.batch import RAGGED
+
+if "TOY_GPU" in os.environ:
+    device.check_gpu = lambda: None
 
 FAMILIES = tuple(
     os.environ.get("TOY_FAMILIES", "aborts vanishes loops freezes grows leaves").split()
@@ -66,6 +71,15 @@ def leaves():
 def loses():
     """A device's error after which nothing can be computed in this process."""
     LOST.append(True)
+
+
+def poisons():
+    """As ``loses``, but what it spoils is seen by the computations that come later."""
+    mx.eval = fails
+
+
+def fails(*_):
+    raise RuntimeError("cudaStreamSynchronize(stream) failed: an illegal memory access")
 
 
 class Wild(ToyModel):
@@ -124,6 +138,10 @@ def scenario(rung, name):
         """One schedule, as a whole ladder would cost the tests seconds; the oracle comes first."""
         (schedule,) = RAGGED.make(brief)[:1]
         NOW[:] = [name]
+        if "TOY_LOG" in os.environ:
+            with Path(os.environ["TOY_LOG"]).open("a") as log:
+                device = os.environ.get("CUDA_VISIBLE_DEVICES", "-")
+                log.write(f"{brief.family}/{name} {os.getpid()} {device}\n")
         return [schedule]
 
     return dataclasses.replace(RAGGED, name=name, rung=rung, make=make)

@@ -113,6 +113,7 @@ def _shared(settings: Settings) -> None:
         ("--plugin", settings.plugins),
         ("--expectations", settings.expectations),
         ("--model", settings.checkpoint),
+        ("--devices", settings.devices),
     ):
         if given:
             raise ConformanceError(

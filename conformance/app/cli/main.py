@@ -18,7 +18,7 @@ import conformance
 from conformance.app.cli import printing
 from conformance.app.cli.lazy_group import Lazy, LazyGroup
 from conformance.app.cli.printing import say
-from conformance.core import library_paths, signals
+from conformance.core import devices, library_paths, signals
 from conformance.core.errors import ConformanceError
 from conformance.core.first_signals import INTERRUPTED
 from conformance.core.user_cache import user_cache
@@ -156,6 +156,7 @@ def _run(arguments: Sequence[str]) -> None:
     try:
         _check_folder()
         _use_checkouts(arguments)
+        _use_devices(arguments)
         group.main(args=arguments, prog_name="conformance")
     except SystemExit as end:
         code = _code(end.code)
@@ -184,6 +185,18 @@ def _use_checkouts(arguments: Sequence[str]) -> None:
     try:
         library_paths.use(library_paths.in_words(arguments))
         library_paths.import_used()
+    except ConformanceError as error:
+        say(f"conformance: {error}", err=True)
+        sys.exit(EXIT_USER_ERROR)
+
+
+def _use_devices(arguments: Sequence[str]) -> None:
+    """Follow ``--devices`` before the command's module imports mlx."""
+    text = devices.in_words(arguments) if arguments[:1] == ["run"] else ""
+    if not text:
+        return
+    try:
+        devices.use(text)
     except ConformanceError as error:
         say(f"conformance: {error}", err=True)
         sys.exit(EXIT_USER_ERROR)

@@ -13,6 +13,7 @@ from _pytest.terminal import TerminalReporter
 
 from conformance.app import pytest_plugin
 from conformance.app.pytest_plugin.options import Settings
+from conformance.core.devices import as_option
 from conformance.core.signals import end_children
 
 _ENVIRONMENT = {
@@ -95,6 +96,7 @@ def _suite_options(settings: Settings) -> list[str]:
         "expectations": (settings.expectations,) if settings.expectations else (),
         "timeout": (settings.timeout,),
         "memory": (settings.memory,) if settings.memory is not None else (),
+        "devices": (as_option(settings.devices),) if settings.devices else (),
         "shard": (settings.shard,) if settings.shard else (),
         "tier": (settings.tier,),
         "cases": (settings.cases,) if settings.cases else (),

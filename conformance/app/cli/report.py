@@ -261,9 +261,10 @@ def _joined(files: tuple[Path, ...]) -> tuple[RunHeader | None, tuple[CaseResult
         raise ResultError(f"no results in {', '.join(map(str, files))}")
     headers = [run.header or RunHeader(len(run.results)) for run in runs]
     stopped = next((header.stopped for header in headers if header.stopped), "")
-    planned = sum(header.planned for header in headers)
-    known = any(run.header for run in runs)
-    return RunHeader(planned, stopped) if known else None, tuple(found.values())
+    planned, known = sum(one.planned for one in headers), any(run.header for run in runs)
+    devices = tuple(dict.fromkeys(name for header in headers for name in header.devices))
+    joined = RunHeader(planned, stopped, devices=devices) if known else None
+    return joined, tuple(found.values())
 
 
 def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from conformance.app.cli.reuse import Chosen, reuse_options
 from conformance.app.cli.server_options import server_options
 from conformance.app.cli.suite_run import SuiteRun
 from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS
+from conformance.core import devices as devices_of_run
 from conformance.core.tier_names import TIERS, usual_tier
 from conformance.report.worsening import Base
 from conformance.run.selection import DTYPES
@@ -118,6 +119,14 @@ from conformance.tools.checkpoints.given import Given
     "Default: its part of 80 % of the machine's memory, but at least 2 GiB. 0: no limit.",
 )
 @click.option(
+    devices_of_run.OPTION,
+    callback=lambda ctx, param, value: devices_of_run.chosen(value) if value else (),  # noqa: ARG005
+    metavar="N|LIST|all",
+    help="NVIDIA GPUs to use: so many, those of a list with commas ('0,3', '2,'), or all. Each "
+    "worker gets one of them in turn (CUDA_VISIBLE_DEVICES). Default: all workers see all, and "
+    "compute on the first.",
+)
+@click.option(
     "--no-oracle-cache",
     is_flag=True,
     help="Make all single streams and their noise anew, and store none. Default: those of tiny "
@@ -157,6 +166,7 @@ def command(
     output: Output,
     timeout: float,
     memory: float | None,
+    devices: tuple[str, ...],
     no_oracle_cache: bool,
     cluster: str | None,
     family_files: tuple[Path, ...],
@@ -190,6 +200,7 @@ def command(
         shard=shard,
         tier=tier or usual_tier(named=bool(families or scenarios or checkpoint)),
         memory=memory,
+        devices=devices,
         oracle_cache=not no_oracle_cache,
         family_files=family_files,
         plugins=plugins,

@@ -49,6 +49,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """With ``-n``: ``--dist loadgroup`` by default, so a family stays on one worker."""
     if options.suite_selected(config):
+        options.use_devices(config)
         options.prepare_distribution(config)
     return (yield)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from conformance.app.pytest_plugin.lost_device import lost
 from conformance.app.pytest_plugin.missing_results import hang, harness_failure
 from conformance.app.pytest_plugin.options import MODULES, PROBLEM, RESULT
 from conformance.app.pytest_plugin.own_process import ends_process, played_apart
@@ -25,7 +26,6 @@ from conformance.app.pytest_plugin.worker_crashes import (
 )
 from conformance.backend.one_cpu import on_one_cpu
 from conformance.core.errors import ConformanceError
-from conformance.core.failures import device_lost
 from conformance.core.verdict import CaseId, CaseResult, encode
 from conformance.report import failure_message, properties
 from conformance.run.coverage import account
@@ -86,6 +86,7 @@ class CaseItem(SuiteItem):
     def __init__(self, *, case: CaseId, setup: Setup, **kwargs: Any) -> None:
         super().__init__(setup=setup, group=setup.group_of(case), **kwargs)
         self.case = case
+        self._replayed = False
 
     def runtest(self) -> None:
         """Run the case; its result goes on the report.
@@ -97,8 +98,7 @@ class CaseItem(SuiteItem):
         error: Exception | None = None
         try:
             with _watchdog(self), on_one_cpu():
-                result = self.setup_.judged(self._released())
-                result = self.setup_.mended(self.case, result)
+                result = self._played()
         except pytest.fail.Exception as stopped:
             if not str(stopped).startswith("Timeout"):
                 raise
@@ -115,9 +115,12 @@ class CaseItem(SuiteItem):
             self._taint()
         for line in self.setup_.take_reports():
             write_to_real_stderr(self.config, f"conformance: {line}\n")
-        if not result.expected and not result.verdict.good and error is None:
+        here = error is None and not self._replayed
+        if not result.expected and not result.verdict.good and here:
             result = self.setup_.diagnosed(self.case, result)
-        if error is None:
+            if lost():
+                self._taint()
+        if here:
             self._record_modules(result)
         self.stash[RESULT] = encode(result)
         self.user_properties += properties(result)
@@ -125,18 +128,30 @@ class CaseItem(SuiteItem):
             message = failure_message(result, options=self.setup_.settings.rerun_options)
             raise Unexpected(message) from error
 
-    def _released(self) -> CaseResult:
-        """The case without any mend; in a process of its own if it is known to end that.
+    def _played(self) -> CaseResult:
+        """The case as released, judged, and with its known defects mended.
 
-        So, too, if the device is lost, which may be an earlier case's doing.
+        If the device is lost then, which may be an earlier case's doing, nothing of it counts: all
+        is done again in processes of its own, and this one is replaced.
         """
-        if ends_process(self.setup_, self.case):
-            return played_apart(self.setup_, self.case, self.config)
-        result = self.setup_.session.run(self.case)
-        if any(device_lost(finding.got) for finding in result.evidence):
-            self._taint()
-            return played_apart(self.setup_, self.case, self.config)
-        return result
+        setup, apart = self.setup_, ends_process(self.setup_, self.case)
+        try:
+            released = (
+                played_apart(setup, self.case, self.config)
+                if apart
+                else setup.session.run(self.case)
+            )
+            if not lost(None if apart else released):
+                result = setup.mended(self.case, setup.judged(released))
+                if not lost(None if apart else result):
+                    return result
+        except Exception:
+            if not lost():
+                raise
+        self._taint()
+        self._replayed = True
+        released = played_apart(setup, self.case, self.config)
+        return played_apart(setup, self.case, self.config, released)
 
     def _record_modules(self, result: CaseResult) -> None:
         """Report what the case hung on, so that its result may be used again."""

@@ -37,13 +37,20 @@ def crashed(
 
 
 def over_memory(
-    setup: Setup, case: CaseId, seconds: float, place: str, *, taken: int, limit: int
+    setup: Setup,
+    case: CaseId,
+    seconds: float,
+    place: str,
+    *,
+    taken: int,
+    limit: int,
+    memory: str = "memory",
 ) -> CaseResult:
     """The worker process was ended while it ran ``case``, for the bytes that it had taken."""
     finding = Finding(
         verdict=Verdict.CRASH,
         check="memory",
-        what="the process that ran the case took more memory than it may, and was ended",
+        what=f"the process that ran the case took more {memory} than it may, and was ended",
         expected=f"at most {limit / 1e9:.3g} GB",
         got=f"{taken / 1e9:.3g} GB" + (f" ({place})" if place else ""),
         cause="memory that grows without end, or a limit (--memory) too low for this model",

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from conformance.core.devices import chosen, see, use
+from conformance.core.errors import ConformanceError
 from conformance.core.library_paths import chosen_options
 from conformance.core.tier_names import FULL, usual_tier
 from conformance.tools.checkpoints.given import Given
 
 COLLECTOR = "conformance-result-collector"
 LOADGROUP = "conformance_loadgroup"
+DEVICE = "conformance_device"
+"""What a worker is given: the GPU that it sees."""
 RESULT = pytest.StashKey[str]()
 PROBLEM = pytest.StashKey[str]()
 MODULES = pytest.StashKey[str]()
@@ -69,6 +73,12 @@ _ONE = (
         "A process that takes more is ended, and its case is a crash (default: a fair part of "
         "the machine's; 0: no limit).",
     ),
+    (
+        "devices",
+        "N|LIST|all",
+        "NVIDIA GPUs to use, of which each worker gets one in turn: so many, those of a list with "
+        "commas ('0,3', '2,'), or all.",
+    ),
 )
 _FLAGS = (
     ("keep", "Keep the results in the user's cache, for `conformance run` to use again."),
@@ -103,6 +113,7 @@ class Settings:
     plugins: tuple[str, ...] = ()
     oracle_cache: bool = True
     mends: bool = True
+    devices: tuple[str, ...] = ()
 
     @property
     def family_options(self) -> tuple[str, ...]:
@@ -197,6 +208,8 @@ def settings(config: pytest.Config) -> Settings:
         plugins=many("plugin"),
         oracle_cache=not config.getoption("conformance_no_oracle_cache"),
         mends=not config.getoption("conformance_no_mends"),
+        # A worker sees only its own, which it was given.
+        devices=() if is_worker(config) or not one("devices") else chosen(one("devices")),
     )
 
 
@@ -209,6 +222,24 @@ def suite_selected(config: pytest.Config) -> bool:
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process only runs items for another one that reports them."""
     return hasattr(config, "workerinput")
+
+
+def use_devices(config: pytest.Config) -> None:
+    """See the chosen GPUs alone, of which a worker was given one; before mlx is imported.
+
+    Raises:
+        pytest.UsageError: there is no such GPU.
+    """
+    if is_worker(config):
+        if name := config.workerinput.get(DEVICE):  # type: ignore[attr-defined]
+            see([name])
+        return
+    text = config.getoption(_dest("devices")) or config.getini(_dest("devices"))
+    if text:
+        try:
+            use(text)
+        except ConformanceError as error:
+            raise pytest.UsageError(str(error)) from error
 
 
 def prepare_distribution(config: pytest.Config) -> None:

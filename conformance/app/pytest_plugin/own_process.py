@@ -1,6 +1,7 @@
 """Plays a case in a process of its own, where a known defect ends the process that plays it.
 
 So what would end a worker is a verdict, and the worker can play the case with the defect mended.
+A case that lost its worker's device is tried again in one, and so is all that follows from it.
 The processes are forks of one that has imported the libraries and played nothing, where forking
 after imports is safe: else each starts Python anew, which takes seconds.
 """
@@ -22,6 +23,7 @@ from types import ModuleType
 import psutil
 import pytest
 
+from conformance.app.pytest_plugin.lost_device import completed, with_device
 from conformance.app.pytest_plugin.missing_results import crashed
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import Setup, make_setup
@@ -36,7 +38,7 @@ _SERVER = "from conformance.app.pytest_plugin.own_process import serve; serve({f
 # In the folder of the server: what is asked for all cases, and what it printed.
 _SETTINGS, _PRINTED = "settings", "printed"
 # In that of a case: what is asked, the answer, and what the process left of itself.
-_ASKED, _BEGUN, _ANSWER, _CRASH = "asked", "begun", "answer", "crash"
+_ASKED, _RELEASED, _BEGUN, _ANSWER, _CRASH = "asked", "released", "begun", "answer", "crash"
 _LOOK_SECONDS, _REAP_SECONDS = 0.02, 2.0
 
 
@@ -45,11 +47,17 @@ def ends_process(setup: Setup, case: CaseId) -> bool:
     if setup.expectations is None or setup.settings.checkpoint is not None:
         return False
     versions = setup.registry.versions_of(case.engine)
-    return any(entry.ends(case, versions) for entry in setup.expectations.defects)
+    device = setup.registry.libraries[setup.library_of(case)].device()
+    return any(entry.ends(case, versions, device) for entry in setup.expectations.defects)
 
 
-def played_apart(setup: Setup, case: CaseId, config: pytest.Config) -> CaseResult:
+def played_apart(
+    setup: Setup, case: CaseId, config: pytest.Config, released: CaseResult | None = None
+) -> CaseResult:
     """The case as released, from a process of its own; a crash if that ended.
+
+    Args:
+        released: what came of it; then it is judged, mended and diagnosed there.
 
     Raises:
         ConformanceError: the process ended before it could begin with the case.
@@ -59,6 +67,8 @@ def played_apart(setup: Setup, case: CaseId, config: pytest.Config) -> CaseResul
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
         (folder / _ASKED).write_text(str(case), encoding="utf-8")
+        if released is not None:
+            (folder / _RELEASED).write_text(encode(released), encoding="utf-8")
         code = server.exit_code(folder)
         if (folder / _ANSWER).is_file():
             return decode((folder / _ANSWER).read_text(encoding="utf-8"))
@@ -185,12 +195,16 @@ def _exit_code(child: int) -> int:
 
 
 def _play(setup: Setup, place: Path) -> None:
-    """Play the case that is asked for in a folder, and write its result there."""
+    """Play what is asked for in a folder, and write the result there."""
     case = CaseId.parse((place / _ASKED).read_text(encoding="utf-8"))
     with (place / _CRASH).open("w", encoding="utf-8") as file:
         faulthandler.enable(file=file)
         (place / _BEGUN).touch()
-        result = setup.session.run(case)
+        if (place / _RELEASED).is_file():
+            released = decode((place / _RELEASED).read_text(encoding="utf-8"))
+            result = completed(setup, case, released)
+        else:
+            result = with_device(setup.session.run(case))
         faulthandler.disable()
     part = place / f"{_ANSWER}.part"
     part.write_text(encode(result), encoding="utf-8")

@@ -18,6 +18,7 @@ from conformance.app.pytest_plugin.result_keeping import ResultKeeper
 from conformance.app.pytest_plugin.run_end import RunEnd
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
+from conformance.backend import device
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.invocation import this_invocation
 from conformance.core.plain_text import plain
@@ -43,6 +44,8 @@ def install(config: pytest.Config) -> None:
     try:
         setup = find_setup(config)
         assert setup.cases or setup.selection.shard.count > 1, "what matches nothing raises"
+        if setup.settings.devices:
+            device.check_gpu()
         file = ResultFile(setup.settings.json, encode) if setup.settings.json else None
     except ConformanceError as error:
         raise pytest.UsageError(str(error)) from error
@@ -147,6 +150,7 @@ class ResultCollector:
             first_failure=0 < most <= self._failures,
             interrupted=self._interrupted,
             unwritten=self._unwritten,
+            devices=self.setup.settings.devices,
         )
 
     @property
@@ -185,6 +189,8 @@ class ResultCollector:
             library = self.setup.registry.libraries[name]
             versions = ", ".join(f"{k} {v}" for k, v in library.versions().items())
             lines.append(f"conformance {conformance.__version__}: {versions}; {library.device()}")
+        if chosen := self.setup.settings.devices:
+            lines.append(f"conformance: workers take in turn device {', '.join(chosen)}")
         count = len(self.setup.cases)
         played = _TIERS.get(self.setup.selection.tier.name, "")
         lines.append(f"conformance: {count} cases{played}; those of a family share a process")

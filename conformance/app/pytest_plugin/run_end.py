@@ -29,6 +29,7 @@ class RunEnd:
         first_failure: ``-x`` was given, and a verdict was not expected.
         interrupted: somebody stopped the run from outside.
         unwritten: the result file could not be written.
+        devices: the GPUs that were chosen for it.
     """
 
     planned: Collection[str]
@@ -36,6 +37,7 @@ class RunEnd:
     first_failure: bool = False
     interrupted: bool = False
     unwritten: bool = False
+    devices: tuple[str, ...] = ()
 
     @property
     def missing(self) -> int:
@@ -55,7 +57,11 @@ class RunEnd:
     @property
     def header(self) -> RunHeader:
         """The first line of its result file."""
-        return RunHeader(len(set(self.planned) | set(self.done)), STOPPED if self.stopped else "")
+        return RunHeader(
+            len(set(self.planned) | set(self.done)),
+            STOPPED if self.stopped else "",
+            devices=self.devices,
+        )
 
     def exit_code(self, status: int) -> int:
         """The exit code, of a run that pytest would end with ``status``.

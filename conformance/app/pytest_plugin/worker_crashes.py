@@ -13,11 +13,19 @@ from typing import Any
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
+from conformance.app.pytest_plugin.device_memory import (
+    device_limit,
+    taken_of_device,
+    watch_device_memory,
+    without_device,
+)
 from conformance.core.processes import describe_exit
 
 TAINTED = pytest.StashKey[bool]()
 """Set on a worker's config: what ran there left something behind."""
 INPUT = "conformance_crash_file"
+MEMORY = "conformance_memory_of_device"
+"""What a worker is given: the limit in GB, if one was set, and how many share its device."""
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
 _CRASH_FILE = pytest.StashKey[Any]()
 _RETIRED = "retired"
@@ -37,11 +45,17 @@ class CrashFiles:
 
     def summary(self, worker: str) -> str:
         """One line: the fault and the last Python frame; empty where nothing was written."""
+        return condense(without_device(self._text(worker)))
+
+    def taken_of_device(self, worker: str) -> tuple[int, int] | None:
+        """What a worker took of its device, and the limit, if it ended itself for it."""
+        return taken_of_device(self._text(worker))
+
+    def _text(self, worker: str) -> str:
         try:
-            text = self._path(worker).read_text(encoding="utf-8", errors="replace")
+            return self._path(worker).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
-        return condense(text)
 
     def retired(self, worker: str) -> bool:
         """Whether a worker ended by itself after a case, to be replaced by a fresh one."""
@@ -56,12 +70,14 @@ class CrashFiles:
 
 
 def use_crash_file(config: pytest.Config) -> None:
-    """In a worker: let faulthandler write to its file, not to the terminal."""
+    """In a worker: let faulthandler write to its file, not to the terminal; watch its device."""
     path = getattr(config, "workerinput", {}).get(INPUT)
     if path:
         config.stash[_CRASH_FILE] = file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115
         faulthandler.enable(file=file)
         config.pluginmanager.register(Retiring(config))
+        given = config.workerinput[MEMORY]  # type: ignore[attr-defined]
+        watch_device_memory(device_limit(*given), file)
 
 
 def traceback_target(config: pytest.Config) -> Any:

@@ -13,13 +13,16 @@ import pytest
 from conformance.app.pytest_plugin.memory_limit import SHARE_OF_REAL, MemoryWatch, fair_limit
 from conformance.app.pytest_plugin.missing_results import crashed, over_memory
 from conformance.app.pytest_plugin.nodeids import case_of
+from conformance.app.pytest_plugin.options import DEVICE
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.app.pytest_plugin.worker_crashes import (
+    MEMORY,
     CrashFiles,
     exit_of,
     process_of,
     write_to_real_stderr,
 )
+from conformance.core.devices import Turns
 from conformance.core.verdict import CaseId, CaseResult
 
 _THIS_PROCESS = "main"
@@ -47,6 +50,7 @@ class WorkerProcesses:
         self._ready: set[str] = set()
         self._early_crashes = 0
         self._crash_files = CrashFiles()
+        self._turns = Turns(setup.settings.devices)
         workers = getattr(config.option, "numprocesses", None) or 0
         self._watch = MemoryWatch(_limit(setup, workers), self._on_excess)
         if not workers:
@@ -77,6 +81,9 @@ class WorkerProcesses:
     def pytest_configure_node(self, node: Any) -> None:
         """A worker is about to start."""
         self._crash_files.assign(node)
+        node.workerinput[DEVICE] = self._turns.take(node.gateway.id)
+        sharers = self._turns.most(node.workerinput["workercount"])
+        node.workerinput[MEMORY] = (self._setup.settings.memory, sharers)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
@@ -92,6 +99,7 @@ class WorkerProcesses:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """A worker ended. xdist would start thousands more that crash as they start."""
+        self._turns.give_back(node.gateway.id)
         if error is None or node.gateway.id in self._ready:
             return
         self._early_crashes += 1
@@ -115,10 +123,15 @@ class WorkerProcesses:
     def crash(self, case: CaseId, node: Any, seconds: float) -> CaseResult:
         """The result of a case whose worker crashed after ``seconds`` of it."""
         taken = self._watch.taken(node.gateway.id)
-        if taken is None:
+        found = (taken, self._watch.limit) if taken is not None else None
+        of_device = self._crash_files.taken_of_device(node.gateway.id)
+        bytes_taken = found or of_device
+        if bytes_taken is None:
             return crashed(self._setup, case, seconds, self._summary(node), ended=exit_of(node))
+        taken, limit = bytes_taken
+        memory = "memory" if found else "memory of its device"
         return over_memory(
-            self._setup, case, seconds, self._summary(node), taken=taken, limit=self._watch.limit
+            self._setup, case, seconds, self._summary(node), taken=taken, limit=limit, memory=memory
         )
 
     def close(self) -> None:

@@ -115,10 +115,11 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             and not matches(family, self.except_families)
         )
 
-    def ends(self, case: CaseId, versions: Mapping[str, str]) -> bool:
+    def ends(self, case: CaseId, versions: Mapping[str, str], device: str) -> bool:
         """Whether the defect ends the process that plays the case, by what is known before."""
         return (
             self.ends_process
+            and device.startswith(self.device)
             and case.scenario in self.verdicts
             and self.is_about(case.engine, case.family)
             and matches(case.dtype, (*self.dtypes, *self.may_show_in))

@@ -65,17 +65,34 @@ def test_pytest_goes_on_after_each(suite):
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_lost_device_costs_only_the_case_that_lost_it(conformance, jobs):
+def test_a_lost_device_costs_only_the_case_that_lost_it(conformance, jobs, tmp_path):
     done = conformance(
         *("run", "--engine", "toy", "--jobs", jobs, "--json", "r.jsonl"),
         **WILD,
-        TOY_FAMILIES="loses keeps",
+        TOY_FAMILIES="loses keeps poisons holds stays",
+        TOY_LOG=str(tmp_path / "log"),
     )
     verdict, finding = found(done, "loses")
     assert (verdict, finding["check"]) == ("crash", "failure")
     assert "illegal memory access" in finding["got"]
-    kept = {r["scenario"]: r["verdict"] for r in done.results() if r["family"] == "keeps"}
-    assert kept == dict.fromkeys(("before", "wild", "after"), "exact")
+    verdict, finding = found(done, "poisons")
+    assert verdict == "crash"
+    assert "illegal memory access" in finding["got"]
+    kept = {name: v for name, v in done.verdicts().items() if name[0] in "khs"}
+    assert set(kept.values()) == {"exact"}, "the families of innocent cases"
+    assert len(kept) == 9
+    if jobs == "2":
+        assert_replaced((tmp_path / "log").read_text().splitlines())
+
+
+def assert_replaced(log):
+    """No process plays anything after the case with which it lost its device."""
+    plays = [line.split()[:2] for line in log]
+    for lost in ("loses/wild", "poisons/wild"):
+        tried = list(dict.fromkeys(pid for case, pid in plays if case == lost))
+        assert len(tried) >= 2, "once more in a process of its own"
+        for pid in tried:
+            assert [case for case, one in plays if one == pid][-1] == lost
 
 
 def test_another_distribution_keeps_the_verdict_of_a_worker_that_retired(suite):

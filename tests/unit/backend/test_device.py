@@ -42,3 +42,13 @@ def test_float32_products_are_whole_unless_the_user_says_otherwise():
             check=True,
         )
         assert ran.stdout.strip() == wanted
+
+
+def test_a_device_that_computes_nothing_more_says_why(monkeypatch):
+    assert device.device_error() == ""
+
+    def fails(*_):
+        raise RuntimeError("an illegal memory access was encountered")
+
+    monkeypatch.setattr(device.mx, "synchronize", fails)
+    assert device.device_error() == "an illegal memory access was encountered"

@@ -567,6 +567,7 @@ def test_the_entries_that_a_case_shows():
         ("mlx_lm/plamo2/ragged/float32/0", {"ends_process": False}, False),
         ("mlx_lm/plamo2/ragged/float32/0", {"versions": "<0.32"}, False),
         ("mlx_lm/plamo2/ragged/float32/0", {"except_families": ("plamo2",)}, False),
+        ("mlx_lm/plamo2/ragged/float32/0", {"device": "gpu (NVIDIA"}, False),
         ("mlx_lm/plamo2/wide/float32/0", {}, False),
         ("mlx_lm/llama/ragged/float32/0", {}, False),
         ("mlx_vlm/plamo2/ragged/float32/0", {}, False),
@@ -576,4 +577,4 @@ def test_the_entries_that_a_case_shows():
 )
 def test_which_cases_end_their_process_is_known_before(place, changes, ends):
     entry = defect(**{"ends_process": True, **changes})
-    assert entry.ends(CaseId.parse(place), {"mlx-lm": "0.32.2"}) is ends
+    assert entry.ends(CaseId.parse(place), {"mlx-lm": "0.32.2"}, "cpu (x86_64)") is ends

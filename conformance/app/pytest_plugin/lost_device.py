@@ -1,0 +1,49 @@
+"""A device that computes nothing more for a process, as after an illegal memory access on CUDA.
+
+What comes later in that process fails, too, whatever it is: its results say nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from conformance.app.pytest_plugin.setup import Setup
+from conformance.backend.device import device_error
+from conformance.core.failures import device_lost
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+
+CHECK = "device"
+"""The check name of the finding that only the next computation shows what a case did."""
+
+
+def lost(result: CaseResult | None = None) -> bool:
+    """Whether the device is lost to this process, by a result or by a computation of its own.
+
+    The second shows what no case has said: devices report late, and libraries catch exceptions.
+    """
+    said = result is not None and any(device_lost(finding.got) for finding in result.evidence)
+    return said or bool(device_error())
+
+
+def with_device(result: CaseResult) -> CaseResult:
+    """A result of a fresh process; a crash if the device is lost now and nothing says so."""
+    problem = device_error()
+    if not problem or any(device_lost(finding.got) for finding in result.evidence):
+        return result
+    finding = Finding(
+        verdict=Verdict.CRASH,
+        check=CHECK,
+        what="after the case the device computes nothing more for the process",
+        expected="a device that goes on",
+        got=problem,
+        cause="a kernel of the case read or wrote out of bounds; devices report it later",
+    )
+    evidence = (finding, *result.evidence)
+    return msgspec.structs.replace(result, verdict=Verdict.CRASH, expected=False, evidence=evidence)
+
+
+def completed(setup: Setup, case: CaseId, released: CaseResult) -> CaseResult:
+    """A result of the case as released with all that follows from it: judged, mended, diagnosed."""
+    result = setup.mended(case, setup.judged(released))
+    failed = not result.expected and not result.verdict.good
+    return setup.diagnosed(case, result) if failed else result

@@ -1,0 +1,210 @@
+"""docs/gpu.md: its list of Metal's places is that of the installed releases, its scripts run."""
+
+import importlib.metadata
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+
+import mlx.core as mx
+import pytest
+from docs.documented import ROOT
+
+PAGE = (ROOT / "docs/gpu.md").read_text(encoding="utf-8")
+LISTING = runpy.run_path(str(ROOT / "ci/metal_paths.py"))
+SCRIPTS = sorted((ROOT / "docs/defects/mlx").glob("*.py"))
+# What is wrong on a CPU, too.
+EVERYWHERE = {"functions_of_empty_arrays.py"}
+
+TEXT = """\
+import mlx.core as mx
+
+_kernel = mx.fast.metal_kernel(name="a", source="")
+
+def make():
+    if not mx.metal.is_available():
+        return None
+    return mx.fast.metal_kernel(
+        name="b",
+    )
+
+def use(x):
+    return x if mx.default_device() != mx.gpu else make()(x)
+"""
+
+
+def test_kernels_and_questions_are_found_with_their_lines():
+    found = LISTING["places_in"](TEXT, "mlx_lm/a.py")
+    assert [(str(place), place.kind, place.name) for place in found] == [
+        ("mlx_lm/a.py:3", "kernel", "_kernel"),
+        ("mlx_lm/a.py:6", "question", "make"),
+        ("mlx_lm/a.py:8", "kernel", "make"),
+        ("mlx_lm/a.py:13", "question", "use"),
+    ]
+    assert "2 kernels, and 2 places that ask" in LISTING["text_of"](found)
+    assert "| `mlx_lm/a.py` | 3 `_kernel`, 8 `make` | 6, 13 |" in LISTING["text_of"](found)
+
+
+@pytest.mark.parametrize("package", ["mlx-lm", "mlx-vlm"])
+def test_the_list_is_that_of_the_installed_releases(package):
+    if f"{package} {importlib.metadata.version(package)}" not in PAGE:
+        pytest.skip(f"the page is about another release of {package}")
+    marks = LISTING["BEGIN"], LISTING["END"]
+    made = LISTING["between"](PAGE, *marks, LISTING["text_of"](LISTING["places"]()))
+    assert made == PAGE, "run `python ci/metal_paths.py`"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_each_script_is_named_and_says_what_it_needs(script):
+    assert f"docs/defects/mlx/{script.name}" in PAGE
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    if mx.default_device() == mx.gpu:
+        assert done.returncode in (0, 1, 2)
+    elif script.name in EVERYWHERE:
+        assert done.returncode == 1
+        assert "quantized_matmul: expected shape (1, 0, 64); got the end of the process" in (
+            done.stdout
+        )
+    else:
+        assert (done.returncode, done.stdout[:24]) == (2, "this needs mlx on CUDA: ")
+
+
+# The two commands, as far as a machine without a GPU can run them ---------------------------------
+
+CONFORMANCE = """\
+#!/usr/bin/env bash
+echo "$MLX_ENABLE_TF32 $METAL_REACHED $*" >>"$CALLS"
+while [ $# -gt 0 ]; do
+  if [ "$1" = --json ]; then cp "$STORED" "$2"; fi
+  if [ "$1" = "$BROKEN" ]; then exit 2; fi
+  shift
+done
+if [ -n "$METAL_REACHED" ]; then echo "$KERNEL" >"$METAL_REACHED"; fi
+exit 1
+"""
+
+
+def tool(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A folder with the scripts, of which setting up and playing are stand-ins; it runs one."""
+    shutil.copytree(ROOT / "ci", tmp_path / "ci")
+    tool(tmp_path / "ci/setup.sh", 'echo "set up $CONFORMANCE_EXTRAS" >>"$CALLS"\n')
+    tool(tmp_path / ".venv/bin/conformance", CONFORMANCE)
+    tool(tmp_path / ".venv/bin/python", f'#!/usr/bin/env bash\nexec {sys.executable} "$@"\n')
+    stored = ROOT / "tests/docs/stored_results.jsonl"
+
+    def run(script, *options, **variables):
+        given = {"METAL_REACHED": "", "CONFORMANCE_EXTRAS": "", "BROKEN": "no", **variables}
+        environment = {**os.environ, "CALLS": str(tmp_path / "calls"), "STORED": str(stored)}
+        environment["PATH"] = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        environment.pop("MLX_ENABLE_TF32", None)
+        return subprocess.run(
+            ["bash", tmp_path / "ci" / script, *options],
+            capture_output=True,
+            text=True,
+            env=environment | given,
+            check=False,
+        )
+
+    run.folder = tmp_path
+    return run
+
+
+def test_without_a_gpu_each_ends_in_one_sentence(clone):
+    tool(clone.folder / "bin/nvidia-smi", "#!/usr/bin/env bash\nexit 9\n")
+    tool(clone.folder / "bin/uname", "#!/usr/bin/env bash\necho Linux\n")
+    for script in ("cuda.sh", "metal.sh"):
+        done = clone(script)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"ci/{script}: this ")
+        assert len(done.stderr.splitlines()) == 1
+    assert not (clone.folder / "calls").exists(), "nothing was set up"
+
+
+@pytest.mark.parametrize(("broken", "code"), [("no", 1), ("bfloat16", 2)])
+def test_cuda_plays_each_dtype_on_all_gpus_without_tf32(clone, broken, code):
+    tool(clone.folder / "bin/nvidia-smi", "#!/usr/bin/env bash\necho 'GPU 0: NVIDIA H9'\n")
+    done = clone("cuda.sh", "--family", "llama", BROKEN=broken)
+    assert done.returncode == code, done
+    first, *calls = (clone.folder / "calls").read_text().splitlines()
+    assert first == "set up dev,cuda"
+    wanted = (
+        "0  run --tier default --devices all --dtype {0} --json results/cuda/{0}.jsonl "
+        "--family llama"
+    )
+    assert calls == [wanted.format(dtype) for dtype in ("float32", "bfloat16", "float16")]
+    page = (clone.folder / "results/cuda/summary.md").read_text()
+    assert page.startswith("# mlx-conformance on gpu (NVIDIA H9)")
+    assert ("was not completed" in done.stderr) == (code == 2)
+
+
+def test_metal_leaves_a_page_with_the_kernels_that_were_called(clone):
+    mac = 'if [ "$1" = -m ]; then echo arm64; else echo Darwin; fi'
+    tool(clone.folder / "bin/uname", f"#!/usr/bin/env bash\n{mac}\n")
+    kernels = [str(place) for place in LISTING["places"]() if place.kind == "kernel"]
+    done = clone("metal.sh", "--family", "llama", KERNEL=kernels[0])
+    assert done.returncode == 1, done
+    call = (clone.folder / "calls").read_text().splitlines()[-1]
+    assert "run --fresh --tier default --plugin metal_reached --json /" in call
+    assert call.endswith("--family llama")
+    page = (clone.folder / "results/metal/summary.md").read_text()
+    assert f"## Metal kernels that were called: 1 of {len(kernels)}" in page
+    assert f"- `{kernels[0]}`" in page
+    assert "please send" in done.stdout
+
+
+# The page -----------------------------------------------------------------------------------------
+
+
+def summary(*arguments):
+    command = [sys.executable, ROOT / "ci/device_summary.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_page_has_versions_counts_and_what_is_not_expected():
+    page = summary(ROOT / "tests/docs/stored_results.jsonl").stdout
+    for line in (
+        "# mlx-conformance on gpu (NVIDIA H9)",
+        "- GPUs, which workers took in turn: `0, 1`",
+        "4 of 5 cases; 2 not as expected.",
+        "| exact | 1 | 1 |  |",
+        "| diverged |  | 1 | 1 |",
+        "| crash |  | 1 | 1 |",
+        "## Not as expected: 2",
+        "| `mlx_lm/mamba/wide/float32/0` | crash "
+        "| `request 'b' differs at output token 3: token 93` |",
+    ):
+        assert line in page.splitlines(), page
+    assert "mlx 0.32.4" in page
+
+
+def test_a_file_that_is_no_result_is_one_sentence(tmp_path):
+    (tmp_path / "r.jsonl").write_text("{}\n")
+    done = summary(tmp_path / "r.jsonl")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("ci/device_summary.py: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_kernels_are_noted_once_with_the_line_that_made_them(tmp_path):
+    noting = runpy.run_path(str(ROOT / "ci/metal_reached.py"))["noting"]
+    folder = tmp_path / "site-packages" / "mlx_lm" / "models"
+    folder.mkdir(parents=True)
+    module = folder / "a.py"
+    module.write_text("def make(kernel):\n    return kernel(\n        name='a',\n    )\n")
+    make = runpy.run_path(str(module))["make"]
+    called = []
+    kernel = make(noting(lambda **_: lambda *a, **m: called.append((a, m)), tmp_path / "log"))
+    assert not (tmp_path / "log").exists(), "made is not called"
+    kernel(1, grid=2)
+    kernel(3)
+    assert called == [((1,), {"grid": 2}), ((3,), {})]
+    assert (tmp_path / "log").read_text() == "mlx_lm/models/a.py:2\n"
