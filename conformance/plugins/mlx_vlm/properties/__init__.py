@@ -20,6 +20,7 @@ from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
 from conformance.plugins.mlx_vlm.properties.files import file_properties
 from conformance.plugins.mlx_vlm.properties.formats import format_properties
+from conformance.plugins.mlx_vlm.properties.generators import generator_properties
 from conformance.plugins.mlx_vlm.properties.keys import key_properties
 from conformance.plugins.mlx_vlm.properties.lookups import lookup_properties
 from conformance.plugins.mlx_vlm.properties.memory import memory_properties
@@ -42,6 +43,7 @@ def properties() -> list[Property]:
         *file_end_properties(),
         *file_properties(),
         *format_properties(),
+        *generator_properties(),
         *key_properties(),
         *lookup_properties(),
         *memory_properties(),
