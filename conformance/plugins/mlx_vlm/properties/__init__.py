@@ -21,6 +21,7 @@ from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
 from conformance.plugins.mlx_vlm.properties.files import file_properties
 from conformance.plugins.mlx_vlm.properties.formats import format_properties
 from conformance.plugins.mlx_vlm.properties.generators import generator_properties
+from conformance.plugins.mlx_vlm.properties.kept_rows import kept_row_properties
 from conformance.plugins.mlx_vlm.properties.keys import key_properties
 from conformance.plugins.mlx_vlm.properties.lookups import lookup_properties
 from conformance.plugins.mlx_vlm.properties.memory import memory_properties
@@ -44,6 +45,7 @@ def properties() -> list[Property]:
         *file_properties(),
         *format_properties(),
         *generator_properties(),
+        *kept_row_properties(),
         *key_properties(),
         *lookup_properties(),
         *memory_properties(),

@@ -96,6 +96,7 @@ class Asked:
         hidden: embeddings of the prompt; those of tokens by default.
         positions: of the prompt; from 0 by default.
         delta: what is added to positions afterwards.
+        key: of what it has beside tokens: a tenant's, an image's.
     """
 
     tokens: list[int]
@@ -103,6 +104,7 @@ class Asked:
     hidden: np.ndarray | None = None
     positions: np.ndarray | None = None
     delta: int = 0
+    key: int = 0
     processors: list[Biased] = field(default_factory=list)
     budget: tuple[int, int] | None = None
 
