@@ -17,7 +17,7 @@ VOCAB, SIZE = 24, 64
 _SCALE = 0.3
 _draw = np.random.default_rng(11)
 EMBEDDINGS: np.ndarray = _draw.normal(0, 1, (VOCAB, SIZE)).astype(np.float32)
-_LAYERS = 2
+_LAYERS = 3
 _WEIGHTS = _draw.normal(0, SIZE**-0.5, (_LAYERS, 3, SIZE, SIZE)).astype(np.float32)
 _HEAD = _draw.normal(0, SIZE**-0.5, (SIZE, VOCAB)).astype(np.float32) * 3
 # Angles of positions: no two of the first few thousand look alike.

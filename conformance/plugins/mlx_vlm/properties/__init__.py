@@ -14,12 +14,14 @@ from conformance.backend.scan_properties import scan_properties
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties import mrope
+from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
 from conformance.plugins.mlx_vlm.properties.files import file_properties
 from conformance.plugins.mlx_vlm.properties.formats import format_properties
+from conformance.plugins.mlx_vlm.properties.generator_parts import generator_part_properties
 from conformance.plugins.mlx_vlm.properties.generators import generator_properties
 from conformance.plugins.mlx_vlm.properties.kept_rows import kept_row_properties
 from conformance.plugins.mlx_vlm.properties.keys import key_properties
@@ -38,6 +40,7 @@ def properties() -> list[Property]:
     """All of them."""
     return [
         *attention_properties(compat.part("models.base"), compat.part("models.cache")),
+        *batch_properties(),
         *budget_properties(),
         *cut_properties(),
         *draw_properties(),
@@ -45,6 +48,7 @@ def properties() -> list[Property]:
         *file_properties(),
         *format_properties(),
         *generator_properties(),
+        *generator_part_properties(),
         *kept_row_properties(),
         *key_properties(),
         *lookup_properties(),
