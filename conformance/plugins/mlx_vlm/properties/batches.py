@@ -14,7 +14,7 @@ import numpy as np
 from conformance.backend.stub_model import EMBEDDINGS, SIZE, VOCAB
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
-from conformance.plugins.mlx_vlm.properties.expected_rows import Asked, Biased, answer
+from conformance.backend.expected_rows import Asked, Biased, answer
 from conformance.plugins.mlx_vlm.properties.generators import Stops, stub
 
 ar: Any = compat.part("generate.ar")
@@ -129,7 +129,7 @@ def _rows(seed: int, count: int) -> list[Asked]:
 
 def _text(asked: Asked) -> tuple[str, int]:
     """What is said, and how many tokens are counted."""
-    given = list(answer(asked, {_STOP}))
+    given = list(answer(asked, {(_STOP,)}))
     return str([one.token for one in given if one.reason != "stop"]), len(given)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from conformance.plugins.mlx_vlm.properties.expected_rows import Asked, Token
+from conformance.backend.expected_rows import Asked, Token
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 from conformance.backend.stub_model import SIZE, VOCAB, StubModel
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
-from conformance.plugins.mlx_vlm.properties.expected_rows import (
+from conformance.backend.expected_rows import (
     Asked,
     Biased,
     ByLastToken,
@@ -146,7 +146,7 @@ def expect(way: Way, some: Sequence[Asked]) -> list[Iterator[Token]]:
     """The answers."""
     rank = Ranked.rank if way.ranked else lambda _: 0
     return [
-        answer(one, _STOPS, rank=rank, logprobs=way.logprobs, top=way.top, windows=way.windows)
+        answer(one, {(n,) for n in _STOPS}, rank=rank, logprobs=way.logprobs, top=way.top, windows=way.windows)
         for one in some
     ]
 

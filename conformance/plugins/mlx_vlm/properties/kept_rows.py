@@ -14,7 +14,7 @@ from conformance.backend.stub_model import EMBEDDINGS, SIZE, VOCAB
 from conformance.core.engine_options import PrefixCaching
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm.prefix_caching import make_manager
-from conformance.plugins.mlx_vlm.properties.expected_rows import Asked, Biased
+from conformance.backend.expected_rows import Asked, Biased
 from conformance.plugins.mlx_vlm.properties.expected_steps import ExpectedSteps, Kept, Limits
 from conformance.plugins.mlx_vlm.properties.generators import Way, expect, insert, make, off
 

@@ -1,4 +1,4 @@
-"""What mlx-vlm's generator must give for a row, and when: a definition of its answers and steps."""
+"""What a batch generator must give for a row: its answer, token by token, and what may decide it."""
 
 from __future__ import annotations
 
@@ -115,17 +115,22 @@ class Asked:
 
 @dataclass(frozen=True)
 class Token:
-    """One that is given; of one that was forced no logprob is defined."""
+    """One that is given; of one that was forced no logprob is defined.
+
+    Attributes:
+        scores: the logprobs of all tokens.
+    """
 
     token: int
     logprob: float | None
     top: list[tuple[int, float]] | None
     reason: str | None
+    scores: np.ndarray = field(repr=False, compare=False)
 
 
 def answer(
     asked: Asked,
-    stops: set[int],
+    stops: set[tuple[int, ...]],
     *,
     rank: Callable[[int], int] = lambda _: 0,
     logprobs: bool = True,
@@ -135,12 +140,14 @@ def answer(
     """The tokens of a request by itself.
 
     Args:
+        stops: what ends an answer, if its last tokens are these.
         rank: of the token that is taken at a position of the answer.
         logprobs: whether they are asked for.
         top: how many of the best are asked for, too.
     """
     hidden, context = asked.embeddings(), list(asked.tokens)
     at = np.arange(len(context)) if asked.positions is None else asked.positions
+    given: list[int] = []
     for number in range(asked.most):
         logits = logits_alone(hidden, at, windows)
         for processor in asked.processors:
@@ -153,9 +160,11 @@ def answer(
             token = asked.budget[1]
         best = [(int(n), float(scores[n])) for n in order[:top]]
         last = "length" if number + 1 == asked.most else None
-        reason = "stop" if token in stops else last
+        given.append(token)
+        ends = any(tuple(given[-len(stop) :]) == stop for stop in stops)
+        reason = "stop" if ends else last
         one = None if forced else float(scores[token]) if logprobs else 0.0
-        yield Token(token, one, best if top else None, reason)
+        yield Token(token, one, best if top else None, reason, scores)
         if reason is not None:
             return
         context.append(token)
