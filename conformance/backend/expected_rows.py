@@ -1,10 +1,9 @@
-"""What a batch generator must give for a row: its answer, token by token, and what may decide it."""
+"""What a batch generator must give for a row: its answer token by token, and what decides it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -74,7 +73,7 @@ class Ranked:
         """The rank of the token, from the best one."""
         return position % 3
 
-    def __call__(self, logprobs: mx.array) -> mx.array:
+    def __call__(self, _: mx.array) -> mx.array:
         """Never called: positions are known."""
         raise ValueError("a sampler with positions is called without any")
 

@@ -70,7 +70,7 @@ class StubModel:
         begin = mx.array(cache[0].offset).reshape(-1, 1)
         at = begin + mx.arange(columns)[None]
         if (given := options.get("position_ids")) is not None:
-            at = given[0] if given.ndim == 3 else given  # noqa: PLR2004 - three axes of M-RoPE
+            at = given[0] if given.ndim == 3 else given
         elif (deltas := options.get("rope_deltas")) is not None:
             at = at + deltas
         placed = mx.cos(at[..., None].astype(mx.float32) * mx.array(_ANGLES))

@@ -1,4 +1,4 @@
-"""mlx-lm's ``BatchGenerator`` with a model of a few lines: each row by its definition, each step."""
+"""mlx-lm's ``BatchGenerator`` with a model of a few lines: each row, each step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,13 +16,13 @@ from mlx_lm.models import base, cache
 from conformance.backend.expected_rows import Asked, Biased, Token, answer
 from conformance.backend.stub_model import VOCAB, StubModel
 from conformance.core.properties import Property
+from conformance.plugins.mlx_lm.properties_steps import STOPS, WINDOWS, Expected, Row
 
 # The package has a function of that name.
 generate: Any = importlib.import_module("mlx_lm.generate")
 
 _FILES = "mlx_lm/generate.py"
 _NEAR = 2e-3
-_STOPS = {(5,), (17, 3), (8, 8, 2)}
 _MOST_STEPS = 150
 
 
@@ -42,32 +41,11 @@ def generator_properties() -> list[Property]:
     ]
 
 
-@dataclass
-class Row:
-    """A request that is asked in segments, perhaps behind tokens that are kept."""
-
-    asked: Asked
-    segments: list[list[int]]
-    rank: int | None = None
-    before: list[int] = field(default_factory=list)
-    kept: list[Any] | None = None
-    given: list[int] = field(default_factory=list)
-
-    def answer(self) -> Iterator[Token]:
-        """The answer by itself."""
-        whole = replace(self.asked, tokens=self.before + self.asked.tokens)
-        return answer(whole, _STOPS, rank=lambda _: self.rank or 0, windows=_windows(self.asked))
-
-
-def _windows(_: Asked) -> tuple[int | None, ...]:
-    return (None, 7)
-
-
 def _stub() -> StubModel:
     def make_cache() -> list[Any]:
-        return [cache.KVCache(), cache.RotatingKVCache(max_size=7)]
+        return [cache.KVCache(), cache.RotatingKVCache(max_size=WINDOWS[1])]
 
-    return StubModel(base, make_cache, (None, 7), wrapped=False)
+    return StubModel(base, make_cache, WINDOWS, wrapped=False)
 
 
 class _Rank:
@@ -80,78 +58,6 @@ class _Rank:
     def __call__(self, logprobs: mx.array) -> mx.array:
         self.rows.append(logprobs.shape[0])
         return mx.argsort(-logprobs, axis=-1)[:, self.rank]
-
-
-@dataclass
-class _Prompt:
-    number: int
-    segments: list[list[int]]
-    done: int
-    total: int
-
-
-class Expected:
-    """Which rows are at work, and what each call of ``next`` does."""
-
-    def __init__(self, decoding: int, joining: int, piece: int) -> None:
-        self._bounds = decoding, joining, piece
-        self.rows: dict[int, Row] = {}
-        self._answers: dict[int, Iterator[Token]] = {}
-        self.waiting: list[int] = []
-        self.prompts: list[_Prompt] = []
-        self.decoding: list[int] = []
-        self.counted: Counter[str] = Counter()
-
-    def insert(self, number: int, row: Row) -> None:
-        """It waits behind the others."""
-        self.rows[number], self._answers[number] = row, row.answer()
-        self.waiting.append(number)
-
-    def remove(self, number: int) -> None:
-        """It leaves, wherever it is."""
-        self.waiting = [n for n in self.waiting if n != number]
-        self.decoding = [n for n in self.decoding if n != number]
-        self.prompts = [p for p in self.prompts if p.number != number]
-
-    def next(self) -> tuple[list[tuple[Any, ...]], list[tuple[int, Token]], list[tuple[int, int]]]:
-        """What is said of prompts, tokens of rows, and rows and columns of the model's calls."""
-        said: list[tuple[Any, ...]] = []
-        given: list[tuple[int, Token]] = []
-        calls: list[tuple[int, int]] = []
-        decoding, joining, piece = self._bounds
-        if self.decoding:
-            calls.append((len(self.decoding), 1))
-            given = [(n, next(self._answers[n])) for n in self.decoding]
-            self.decoding = [n for n, token in given if token.reason is None]
-            self.counted["given"] += len(given)
-        room = max(decoding, joining) - len(self.decoding)
-        if room <= 0:
-            return said, given, calls
-        for number in self.waiting[: max(min(joining - len(self.prompts), room), 0)]:
-            segments = [list(segment) for segment in self.rows[number].segments if segment]
-            if len(segments[-1]) > 1:
-                segments[-1:] = [segments[-1][:-1], segments[-1][-1:]]
-            self.prompts.append(_Prompt(number, segments, 0, sum(map(len, segments))))
-            self.waiting.remove(number)
-        ready = [p for p in self.prompts if [len(s) for s in p.segments] == [1]]
-        if ready:
-            said += [(p.number, (p.total, p.total), True, True) for p in ready]
-            calls.append((len(ready), 1))
-            self.decoding += [p.number for p in ready]
-            self.prompts = [p for p in self.prompts if p not in ready]
-        columns = 0
-        for prompt in self.prompts:
-            count = min(piece, len(prompt.segments[0]))
-            prompt.segments[0] = prompt.segments[0][count:]
-            ends = not prompt.segments[0]
-            prompt.segments = [segment for segment in prompt.segments if segment]
-            prompt.done += count
-            self.counted["prompts"] += count
-            columns = max(columns, count)
-            said.append((prompt.number, (prompt.done, prompt.total), ends, False))
-        if columns:
-            calls.append((len(self.prompts), columns))
-        return said, given, calls
 
 
 def _off(expected: Expected, generator: Any, model: StubModel) -> Iterator[str]:
@@ -191,7 +97,10 @@ def _drawn(seed: int, count: int) -> list[Row]:
         tokens = draw.integers(0, VOCAB, int(draw.integers(1, 12))).tolist()
         cuts = sorted(draw.integers(0, len(tokens) + 1, int(draw.integers(0, 3))).tolist())
         edges = [0, *cuts, len(tokens)]
-        row = Row(Asked(tokens, int(draw.integers(1, 9))), [tokens[a:b] for a, b in itertools.pairwise(edges)])
+        row = Row(
+            Asked(tokens, int(draw.integers(1, 9))),
+            [tokens[a:b] for a, b in itertools.pairwise(edges)],
+        )
         if number % 3 == 1:
             row.asked.processors = [Biased(number), Biased(number + 1)]
         if number % 4 == 2:
@@ -234,17 +143,27 @@ def _rows() -> Iterator[str]:
     """Requests of all kinds come in three waves, the last of which goes on from the first."""
     for seed, bounds in enumerate(((4, 2, 3), (3, 3, 64), (8, 8, 1), (2, 3, 2))):
         model, expected = _stub(), Expected(*bounds)
-        limits = dict(zip(("completion_batch_size", "prefill_batch_size", "prefill_step_size"), bounds, strict=True))
-        generator = generate.BatchGenerator(model, stop_tokens=[list(s) for s in _STOPS], **limits)
+        limits = dict(
+            zip(
+                ("completion_batch_size", "prefill_batch_size", "prefill_step_size"),
+                bounds,
+                strict=True,
+            )
+        )
+        generator = generate.BatchGenerator(model, stop_tokens=[list(s) for s in STOPS], **limits)
         with generator.stats() as stats:
             for turn in range(_MOST_STEPS):
                 if turn in (0, 4, 40):
-                    rows = _again(list(expected.rows.values()), seed) if turn == 40 else _drawn(seed + turn, 5)  # noqa: PLR2004
+                    rows = (
+                        _again(list(expected.rows.values()), seed)
+                        if turn == 40
+                        else _drawn(seed + turn, 5)
+                    )
                     _insert(generator, expected, rows, alike=seed == 1)
                 for problem in _off(expected, generator, model):
                     yield f"limits {bounds}, call {turn}: {problem}"
                     return
-                if turn > 40 and not (expected.waiting or expected.prompts or expected.decoding):  # noqa: PLR2004
+                if turn > 40 and not (expected.waiting or expected.prompts or expected.decoding):
                     break
         if expected.waiting or expected.prompts or expected.decoding:
             yield "it ends before all answers are there"
@@ -259,11 +178,15 @@ def _removed() -> Iterator[str]:
     for moment, which in ((0, 0), (1, 0), (1, 3), (2, 2), (4, 0), (4, 3), (7, 2)):
         model, expected = _stub(), Expected(3, 2, 3)
         limits = {"completion_batch_size": 3, "prefill_batch_size": 2, "prefill_step_size": 3}
-        generator = generate.BatchGenerator(model, stop_tokens=[list(s) for s in _STOPS], **limits)
-        numbers = _insert(generator, expected, _drawn(moment, 5), alike=which == 3)  # noqa: PLR2004
+        generator = generate.BatchGenerator(model, stop_tokens=[list(s) for s in STOPS], **limits)
+        numbers = _insert(generator, expected, _drawn(moment, 5), alike=which == 3)
         for turn in range(40):
             if turn == moment:
-                there = [*expected.waiting, *expected.decoding, *(p.number for p in expected.prompts)]
+                there = [
+                    *expected.waiting,
+                    *expected.decoding,
+                    *(p.number for p in expected.prompts),
+                ]
                 before = generator.prompt_cache_nbytes
                 kept = generator.remove([numbers[which], 99], return_prompt_caches=True)
                 expected.remove(numbers[which])
@@ -325,9 +248,7 @@ def _answers() -> Iterator[str]:
         for row in rows:
             row.asked.processors = []
             row.asked.most = row.asked.most if each else 4
-        want = [
-            list(answer(row.asked, {(5,), (17,)}, windows=(None, 7))) for row in rows
-        ]
+        want = [list(answer(row.asked, {(5,), (17,)}, windows=WINDOWS)) for row in rows]
         tokens = [[one.token for one in some if one.reason != "stop"] for some in want]
         most = [row.asked.most for row in rows] if each else 4
         options = {"return_token_ids": more, "return_logprobs": more, "return_prompt_caches": more}
@@ -338,7 +259,7 @@ def _answers() -> Iterator[str]:
         counts = got.stats.generation_tokens, got.stats.prompt_tokens
         if counts != (sum(map(len, want)), sum(len(prompt) - 1 for prompt in prompts)):
             yield f"counted are {got.stats}"
-        if (got.caches is None) == more or (got.logprobs is None) == more:
+        if more in (got.caches is None, got.logprobs is None):
             yield "what is not asked for is given, or what is asked for is not"
         if more:
             yield from _beside(got, rows, want)
@@ -351,5 +272,3 @@ def _beside(got: Any, rows: Sequence[Row], want: Sequence[Sequence[Token]]) -> I
             yield f"logprobs are {logprobs}, not {wanted}"
         if caches[0].offset != len(row.asked.tokens) + len(own):
             yield f"the caches are of {caches[0].offset} tokens"
-
-

@@ -31,6 +31,7 @@ from conformance.plugins.mlx_vlm.properties.memory_bounds import memory_bound_pr
 from conformance.plugins.mlx_vlm.properties.mrope import mrope_properties
 from conformance.plugins.mlx_vlm.properties.pool import pool_properties
 from conformance.plugins.mlx_vlm.properties.quantization import quantization_properties
+from conformance.plugins.mlx_vlm.properties.rounds import round_properties
 from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properties
 from conformance.plugins.mlx_vlm.properties.rows import row_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
@@ -57,6 +58,7 @@ def properties() -> list[Property]:
         *mrope_properties(),
         *pool_properties(),
         *quantization_properties(),
+        *round_properties(),
         *row_cache_properties(),
         *rotation_properties(mrope.rope),
         *row_properties(),

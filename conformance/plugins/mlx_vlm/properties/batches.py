@@ -1,9 +1,10 @@
-"""mlx-vlm's ``batch_generate`` with a model and a processor of a few lines: who gets which answer."""
+"""mlx-vlm's ``batch_generate`` with a model of a few lines: who gets which answer."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +12,10 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from conformance.backend.expected_rows import Asked, Biased, answer
 from conformance.backend.stub_model import EMBEDDINGS, SIZE, VOCAB
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
-from conformance.backend.expected_rows import Asked, Biased, answer
 from conformance.plugins.mlx_vlm.properties.generators import Stops, stub
 
 ar: Any = compat.part("generate.ar")
@@ -84,7 +85,9 @@ class _Library:
         shown = given.get("images")
         return {
             "input_ids": mx.array([[0] * (longest - len(row)) + row for row in rows]),
-            "attention_mask": mx.array([[int(n >= longest - len(r)) for n in range(longest)] for r in rows]),
+            "attention_mask": mx.array(
+                [[int(n >= longest - len(r)) for n in range(longest)] for r in rows]
+            ),
             "pixel_values": shown and mx.array([float(image.number) for image in shown]),
         }
 
@@ -169,7 +172,9 @@ def _answers() -> Iterator[str]:
         seen = [*sizes[:shown], *[None] * (5 - shown)] if shown and number % 5 else None
         if got.image_sizes != seen:
             yield f"the images' sizes are {got.image_sizes}, not {seen}"
-        yield from _counts_off(got.stats, sum(len(one.tokens) for one in some), sum(n for _, n in want))
+        yield from _counts_off(
+            got.stats, sum(len(one.tokens) for one in some), sum(n for _, n in want)
+        )
 
 
 def _counts_off(stats: Any, prompts: int, given: int) -> Iterator[str]:
@@ -185,8 +190,6 @@ def _counts_off(stats: Any, prompts: int, given: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -195,7 +198,9 @@ def _silent() -> Iterator[None]:
 def _asked() -> Iterator[str]:
     """Which templates and inputs are asked for, of images, audio and video."""
     some = _rows(3, 3)
-    for images, audios, videos in itertools.product((0, 1, 2), (None, ["a"]), (None, ["v"], ["v", "w"])):
+    for images, audios, videos in itertools.product(
+        (0, 1, 2), (None, ["a"]), (None, ["v"], ["v", "w"])
+    ):
         library = _Library([one.tokens for one in some])
         shown = [_image(0, 4, 4) for _ in range(images)] or None
         more: dict[str, Any] = {"fps": [2, 3] if images else 4, "max_frames": 7} if videos else {}
@@ -211,7 +216,7 @@ def _asked() -> Iterator[str]:
                 resize_shape=[9],
                 **more,
             )
-        if len(got.texts) != 3 or None in got.texts:  # noqa: PLR2004 - prompts
+        if len(got.texts) != 3 or None in got.texts:
             yield f"the answers are {got.texts}"
         fps = more.get("fps", 1)
         asked = [
@@ -223,7 +228,7 @@ def _asked() -> Iterator[str]:
             }
             for n in range(3)
         ]
-        said = {prompt: given for prompt, given in library.templates}
+        said = dict(library.templates)
         if said != {str(n): one for n, one in enumerate(asked)}:
             yield f"{images} images, {audios}, {videos}: templates are asked for {said}"
         for given in library.inputs:
@@ -248,7 +253,12 @@ def _refused() -> Iterator[str]:
     library = _Library([[1, 2], [3]])
     several = [_image(0, 4, 4)] * 3
     with library.instead():
-        for given in ({"images": several, "audios": ["a"]}, {"audios": ["a"] * 3}, {"videos": ["v"] * 3}, {"audios": ["a", "b"]}):
+        for given in (
+            {"images": several, "audios": ["a"]},
+            {"audios": ["a"] * 3},
+            {"videos": ["v"] * 3},
+            {"audios": ["a", "b"]},
+        ):
             try:
                 ar.batch_generate(library.model, library.processor, prompts=["0", "1"], **given)
             except ValueError as error:
@@ -257,8 +267,10 @@ def _refused() -> Iterator[str]:
                 continue
             yield f"{given} is taken"
         library.processor.supports_multiple_audio = True
-        got = ar.batch_generate(library.model, library.processor, prompts=["0", "1"], audios=["a", "b"])
-        if len(got.texts) != 2:  # noqa: PLR2004 - prompts
+        got = ar.batch_generate(
+            library.model, library.processor, prompts=["0", "1"], audios=["a", "b"]
+        )
+        if len(got.texts) != 2:
             yield "several pieces of audio are not taken where they may be"
 
 

@@ -25,7 +25,7 @@ class Limits:
 
 @dataclass
 class Kept:
-    """Prefixes that are kept: whole blocks, or whole caches at ends of blocks and before a prompt's end.
+    """Prefixes that are kept: whole blocks, or whole caches at ends of blocks and of a prompt.
 
     Attributes:
         least: tokens of a kept cache.
@@ -85,7 +85,7 @@ class Step:
 
 
 class ExpectedSteps:
-    """Rows by number: those that wait, shortest first, those of the prompt batch, those that decode.
+    """Rows by number: those that wait, shortest first, those of prompts, those that decode.
 
     Attributes:
         computed: tokens of prompts that were taken.

@@ -1,20 +1,20 @@
-"""Parts of mlx-vlm's generator by themselves: quantized caches, fused decoding, rounds of drafts."""
+"""Parts of mlx-vlm's generator: quantized caches, fused decoding, defaults."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
 
+from conformance.backend.expected_rows import Asked, Biased
 from conformance.backend.stub_model import VOCAB
 from conformance.core.engine_options import PrefixCaching
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.prefix_caching import make_manager
-from conformance.backend.expected_rows import Asked, Biased
 from conformance.plugins.mlx_vlm.properties.expected_steps import Limits
 from conformance.plugins.mlx_vlm.properties.generators import Way, insert, make
 
@@ -25,7 +25,7 @@ _FILE = "mlx_vlm/generate/ar.py"
 
 
 def generator_part_properties() -> list[Property]:
-    """Those of quantized caches, fused decoding and rounds."""
+    """Those of quantized caches, fused decoding and defaults."""
     quantized = (
         *("BatchGenerator.__init__", "BatchGenerator._next", "BatchGenerator._build_mixed*"),
         *("PromptProcessingBatch.__init__", "_make_cache*"),
@@ -34,7 +34,6 @@ def generator_part_properties() -> list[Property]:
     return [
         Property("generator: quantized caches", _FILE, quantized, _quantized),
         Property("generator: fused decoding", _FILE, fused, _fused),
-        Property("generator: rounds of drafts", _FILE, ("SpeculativeGenerationBatch*",), _rounds),
         Property("generator: defaults", _FILE, ("BatchGenerator.*", *fused), _defaults),
     ]
 
@@ -51,7 +50,12 @@ def _quantized() -> Iterator[str]:
         {"kv_bits": 4, "kv_group_size": 32},
         {"kv_bits": 3.5, "quantized_kv_start": 0},
         {"kv_bits": 4, "kv_quant_scheme": "turboquant", "kv_key_bits": 3, "quantized_kv_start": 0},
-        {"kv_bits": 4, "kv_quant_scheme": "turboquant", "kv_value_bits": 2, "quantized_kv_start": 4},
+        {
+            "kv_bits": 4,
+            "kv_quant_scheme": "turboquant",
+            "kv_value_bits": 2,
+            "quantized_kv_start": 4,
+        },
         {"kv_bits": 4, "kv_quant_scheme": "turboquant"},
         {"kv_bits": 4, "kv_quant_scheme": "turboquant", "quantized_kv_start": 12},
     ]
@@ -140,7 +144,13 @@ def _fused() -> Iterator[str]:
     """Only where the best token is all that is asked for, and processors are supported."""
     both = (False, True)
     for able, column, greedy, logprobs in itertools.product(both, both, both, both):
-        for top, processors, supports in ((0, 0, None), (2, 0, None), (0, 1, None), (0, 1, True), (0, 1, False)):
+        for top, processors, supports in (
+            (0, 0, None),
+            (2, 0, None),
+            (0, 1, None),
+            (0, 1, True),
+            (0, 1, False),
+        ):
             model = _Fused(able=able, column=column, supports=supports)
             own = [[lambda _, logits: logits], None] if processors else [None, None]
             batch = ar.GenerationBatch(
@@ -169,114 +179,6 @@ def _fused() -> Iterator[str]:
                 yield f"{what}, processors {processors} {supports}: {tokens}, {model.given}"
 
 
-def _rounds() -> Iterator[str]:
-    """Each token of a round goes to its row, until the row ends; a round is one call."""
-    meta = [{"round_pos": n, "round_len": 3} for n in range(3)]
-    rounds = [
-        ([1, 2, 3], meta[0]),
-        ([4, None, 9], meta[1]),
-        ([5, 6, 7], meta[2]),
-        ([8, 9, 3], None),
-        ([6, None, 3], {"round_pos": 0}),
-    ]
-    asked: list[Any] = []
-
-    def run(*given: Any, **options: Any) -> Iterator[Any]:
-        asked.append((given, options))
-        yield from rounds
-
-    def begin(most: list[int], uids: list[int]) -> Any:
-        first, stop = mx.array([0, 0, 0][: len(uids)]), lambda token: token == 9  # noqa: PLR2004
-        made = ar.SpeculativeGenerationBatch(
-            *("model", "drafter", "kind", uids, first, ["cache"], "sampler", stop, most),
-            *("hidden", {"shared": 1}, "prompt"),
-            draft_block_size=4,
-            greedy_sampling=True,
-        )
-        return made
-
-    right = ar.run_speculative_server_rounds
-    try:
-        ar.run_speculative_server_rounds = run
-        yield from _round_answers(begin, asked)
-    finally:
-        ar.run_speculative_server_rounds = right
-
-
-def _round_answers(begin: Callable[..., Any], asked: list[Any]) -> Iterator[str]:
-    batch = begin([6, 9, 4], [10, 11, 12])
-    if (len(batch), batch.uids, batch.is_speculative) != (3, [10, 11, 12], True):
-        yield f"a new batch has {batch.uids}"
-    got = []
-    while len(batch):
-        got.append([(one.uid, one.token, one.finish_reason) for one in batch.next()])
-    if batch.next() != [] or batch.uids or batch.prompt_cache or batch._rounds_iter is not None:
-        yield "a batch that has ended holds rows or caches"
-    want = [
-        [(10, 0, None), (11, 0, None), (12, 0, None)],
-        [
-            *((10, 1, None), (11, 2, None), (12, 3, None), (10, 4, None), (12, 9, "stop")),
-            *((10, 5, None), (11, 6, None)),
-        ],
-        [(10, 8, None), (11, 9, "stop")],
-        [(10, 6, "length")],
-    ]
-    if got != want:
-        yield f"the rows get {got}, not {want}"
-    given, options = asked[-1]
-    check = options.pop("stop_check")
-    said = {
-        "draft_kind": "kind",
-        "max_tokens": 9,
-        "sampler": "sampler",
-        "draft_block_size": 4,
-        "token_dtype": mx.int32,
-        "greedy_sampling": True,
-        "shared_kv_states": {"shared": 1},
-        "eos_token_ids": None,
-        "prompt_tokens": "prompt",
-        "row_ids": [0, 0, 0],
-    }
-    first = options.pop("first_bonus")
-    if given != ("model", "drafter", ["cache"], "hidden") or options != said or first.tolist() != [0] * 3:
-        yield f"rounds are asked for with {given}, {options}"
-    if not all(check(row, 0) for row in range(3)):
-        yield "rows that have ended go on in a round"
-    yield from _rows_of_rounds(begin, asked)
-
-
-def _rows_of_rounds(begin: Callable[..., Any], asked: list[Any]) -> Iterator[str]:
-    """Rows are taken out; what is left without an end has its length; others join when all ended."""
-    batch = begin([90, 90, 90], [10, 11, 12])
-    batch.next()
-    batch.filter([0, 2])
-    if (batch.uids, len(batch)) != ([10, 12], 2):
-        yield f"without a row there are {batch.uids}"
-    batch.next()
-    check = asked[-1][1]["stop_check"]
-    if [check(0, 1), check(1, 1), check(0, 9)] != [False, True, True]:
-        yield "a round goes on behind its end, or not before it"
-    try:
-        batch.extend(begin([1], [5]))
-    except RuntimeError:
-        pass
-    else:
-        yield "rows join others that draft"
-    ends = []
-    while len(batch):
-        ends = [(one.uid, one.token, one.finish_reason) for one in batch.next()]
-    if ends != [(10, None, "length")]:
-        yield f"rounds that end leave {ends}"
-    other = begin([1, 3], [5, 6])
-    batch.extend(other)
-    got = [(one.uid, one.finish_reason) for one in batch.next()]
-    if got != [(5, "length"), (6, None)] or batch.uids != [6]:
-        yield f"a batch that begins anew gives {got}"
-    batch.filter([])
-    if len(batch) or batch.next():
-        yield "without rows a batch gives more"
-
-
 def _defaults() -> Iterator[str]:
     """What holds if nothing is said: the number of tokens, the best one, processors of all."""
     prompts = [Asked([1, 2, 3], 4), Asked([4], 4)]
@@ -303,7 +205,11 @@ def _defaults() -> Iterator[str]:
         yield "an empty batch has other defaults"
     if empty.next() != [] or len(empty) or empty.cache_states() != []:
         yield "an empty batch gives something"
-    for name, sampler, greedy, want in (("none", None, False, True), ("its own", max, False, False), ("greedy", max, True, True)):
+    for name, sampler, greedy, want in (
+        ("none", None, False, True),
+        ("its own", max, False, False),
+        ("greedy", max, True, True),
+    ):
         generator, _ = make(way, sampler=sampler, greedy_sampling=greedy)
         if generator.greedy_sampling != want or generator._generation_batch.greedy_sampling != want:
             yield f"with {name} sampler it is greedy: {generator.greedy_sampling}"

@@ -1,4 +1,4 @@
-"""mlx-vlm's ``BatchGenerator`` with a model of a few lines: each row by its definition, each step."""
+"""mlx-vlm's ``BatchGenerator`` with a model of a few lines: each row, each step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from conformance.backend.stub_model import SIZE, VOCAB, StubModel
-from conformance.core.properties import Property
-from conformance.plugins.mlx_vlm import compat
 from conformance.backend.expected_rows import (
     Asked,
     Biased,
@@ -23,6 +20,9 @@ from conformance.backend.expected_rows import (
     Token,
     answer,
 )
+from conformance.backend.stub_model import SIZE, VOCAB, StubModel
+from conformance.core.properties import Property
+from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties.expected_steps import ExpectedSteps, Limits, Step
 
 ar: Any = compat.part("generate.ar")
@@ -146,7 +146,14 @@ def expect(way: Way, some: Sequence[Asked]) -> list[Iterator[Token]]:
     """The answers."""
     rank = Ranked.rank if way.ranked else lambda _: 0
     return [
-        answer(one, {(n,) for n in _STOPS}, rank=rank, logprobs=way.logprobs, top=way.top, windows=way.windows)
+        answer(
+            one,
+            {(n,) for n in _STOPS},
+            rank=rank,
+            logprobs=way.logprobs,
+            top=way.top,
+            windows=way.windows,
+        )
         for one in some
     ]
 
@@ -240,14 +247,21 @@ def _ended(generator: Any, expected: ExpectedSteps, counted: int) -> Iterator[st
         yield "it ends before all answers are there"
     if (stats.prompt_tokens, stats.generation_tokens) != (expected.computed, counted):
         yield f"counts are {stats}, not {expected.computed} and {counted}"
-    if not 0 < stats.prompt_time < 100 or stats.prompt_tps != stats.prompt_tokens / stats.prompt_time:
+    if (
+        not 0 < stats.prompt_time < 100
+        or stats.prompt_tps != stats.prompt_tokens / stats.prompt_time
+    ):
         yield f"the speed of prompts is {stats}"
     generator.close()
 
 
 def _removed() -> Iterator[str]:
     """A row leaves at each moment: while it waits, in its prompt, and while it decodes."""
-    ways = [Way(Limits(4, 3, 2), top=2), Way(Limits(6, 2, 1), windows=(None, 4)), Way(Limits(2, 1, 3))]
+    ways = [
+        Way(Limits(4, 3, 2), top=2),
+        Way(Limits(6, 2, 1), windows=(None, 4)),
+        Way(Limits(2, 1, 3)),
+    ]
     for way, moment, which in itertools.product(ways, (0, 1, 3, 6), (0, 2)):
         generator, model = make(way)
         expected = ExpectedSteps(way.limits)

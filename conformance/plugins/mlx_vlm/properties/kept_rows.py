@@ -1,20 +1,19 @@
-"""mlx-vlm's ``BatchGenerator`` with kept prefixes: rows whose prompt is partly there, beside others."""
+"""mlx-vlm's ``BatchGenerator`` with kept prefixes: rows whose prompt is partly there."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
+from conformance.backend.expected_rows import Asked, Biased
 from conformance.backend.stub_model import EMBEDDINGS, SIZE, VOCAB
 from conformance.core.engine_options import PrefixCaching
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm.prefix_caching import make_manager
-from conformance.backend.expected_rows import Asked, Biased
 from conformance.plugins.mlx_vlm.properties.expected_steps import ExpectedSteps, Kept, Limits
 from conformance.plugins.mlx_vlm.properties.generators import Way, expect, insert, make, off
 
