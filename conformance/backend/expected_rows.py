@@ -30,7 +30,7 @@ class Biased:
         """As the library calls it."""
         if logits.shape != (1, VOCAB):
             raise ValueError(f"a processor is given logits of {logits.shape}")
-        return logits + mx.array(self.added(tokens.tolist()))
+        return logits + mx.array(self.added(np.array(tokens).tolist()))
 
 
 class ByLastToken(Biased):
@@ -38,7 +38,7 @@ class ByLastToken(Biased):
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
         """With the prompt."""
-        self._tokens: list[int] = tokens.tolist()
+        self._tokens: list[int] = np.array(tokens).tolist()
         return super().__call__(tokens, logits)
 
     def process_last_token(self, token: int, logits: mx.array) -> mx.array:

@@ -64,7 +64,7 @@ class StubModel:
         **options: Any,
     ) -> Any:
         """Logits of each column."""
-        self.calls.append(Call(tokens.tolist(), options))
+        self.calls.append(Call(np.array(tokens).tolist(), options))
         hidden = mx.array(EMBEDDINGS)[tokens] if inputs_embeds is None else inputs_embeds
         columns = tokens.shape[1]
         begin = mx.array(cache[0].offset).reshape(-1, 1)

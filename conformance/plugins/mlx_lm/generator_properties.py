@@ -267,7 +267,7 @@ def _answers() -> Iterator[str]:
 
 def _beside(got: Any, rows: Sequence[Row], want: Sequence[Sequence[Token]]) -> Iterator[str]:
     for row, own, logprobs, caches in zip(rows, want, got.logprobs, got.caches, strict=True):
-        wanted = [one.logprob for one in own if one.reason != "stop"]
+        wanted = [one.logprob or 0.0 for one in own if one.reason != "stop"]
         if len(logprobs) != len(wanted) or not np.allclose(logprobs, wanted, atol=_NEAR):
             yield f"logprobs are {logprobs}, not {wanted}"
         if caches[0].offset != len(row.asked.tokens) + len(own):

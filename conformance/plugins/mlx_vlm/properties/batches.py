@@ -27,8 +27,10 @@ _PICTURE = np.random.default_rng(8).normal(0, 0.5, SIZE).astype(np.float32)
 
 def batch_properties() -> list[Property]:
     """Those of ``batch_generate``."""
-    names = ("batch_generate", "_generate_batch", "normalize_resize_shape", "_clone_or_*")
-    names = (*names, "BatchGenerator.insert", "BatchGenerator.stats", "_unpad_batch_prompts")
+    names = (
+        *("batch_generate", "_generate_batch", "normalize_resize_shape", "_clone_or_*"),
+        *("BatchGenerator.insert", "BatchGenerator.stats", "_unpad_batch_prompts"),
+    )
     return [
         Property("batches: answers", _FILE, names, _answers),
         Property("batches: what is asked", _FILE, names, _asked),
@@ -285,6 +287,6 @@ def _sizes() -> Iterator[str]:
             ar.normalize_resize_shape(wrong)
         except ValueError as error:
             if "resize_shape" not in str(error):
-                yield f"{wrong} is refused with {error}"
+                yield f"{wrong!r} is refused with {error}"
             continue
-        yield f"{wrong} is taken"
+        yield f"{wrong!r} is taken"

@@ -172,7 +172,7 @@ def _fused() -> Iterator[str]:
             tokens = [[one.token for one in batch.next()] for _ in range(2)]
             asked = greedy and not logprobs and not top and not (processors and not supports)
             names = ["logits_processors", "rope_deltas"] if processors else ["rope_deltas"]
-            given = [((2, 1), [], names)] * 2 if asked else []
+            given: list[tuple[Any, ...]] = [((2, 1), [], names)] * 2 if asked else []
             plain = 0 if asked and able else 2
             if tokens != [[2, 5], [3, 6]] or model.given != given or model.plain != plain:
                 what = f"able {able}, greedy {greedy}, logprobs {logprobs}, top {top}"

@@ -57,9 +57,14 @@ def families(seed: int, wave: int, *, processors: bool) -> list[Asked]:
 
 def _waves(windows: Sequence[int | None], *, processors: bool = False) -> Iterator[str]:
     """Each row gives what it gives by itself; of its prompt it computes what is not there."""
-    cases = ((4, 2, 3, None), (6, 4, None, 2), (4, 4, 1, None), (4, 4, 3, 3), (6, 4, None, None))
-    for seed, (*bounds, gone) in enumerate(cases):
-        limit = Limits(*bounds)
+    cases = (
+        (Limits(4, 2, 3), None),
+        (Limits(6, 4, None), 2),
+        (Limits(4, 4, 1), None),
+        (Limits(4, 4, 3), 3),
+        (Limits(6, 4, None), None),
+    )
+    for seed, (limit, gone) in enumerate(cases):
         way = Way(limit, windows=tuple(windows), top=seed % 2)
         manager = make_manager(PrefixCaching(blocks=200, block_size=_BLOCK, snapshots=100))
         manager.exact_cache_min_tokens = _LEAST
