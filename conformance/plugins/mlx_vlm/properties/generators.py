@@ -30,7 +30,7 @@ base: Any = compat.part("models.base")
 caches: Any = compat.part("models.cache")
 
 _FILE = "mlx_vlm/generate/ar.py"
-_NEAR = 2e-3
+_NEAR = 5e-4
 _STOPS = {5, 17}
 _MOST_STEPS = 200
 
