@@ -146,7 +146,7 @@ def _fused() -> Iterator[str]:
     for able, column, greedy, logprobs in itertools.product(both, both, both, both):
         for top, processors, supports in (
             (0, 0, None),
-            (2, 0, None),
+            (1, 0, None),
             (0, 1, None),
             (0, 1, True),
             (0, 1, False),
@@ -210,7 +210,8 @@ def _defaults() -> Iterator[str]:
         ("its own", max, False, False),
         ("greedy", max, True, True),
     ):
-        generator, _ = make(way, sampler=sampler, greedy_sampling=greedy)
+        said = {"greedy_sampling": True} if greedy else {}
+        generator, _ = make(way, sampler=sampler, **said)
         if generator.greedy_sampling != want or generator._generation_batch.greedy_sampling != want:
             yield f"with {name} sampler it is greedy: {generator.greedy_sampling}"
     drafted, _ = make(Way(Limits(4, 4, 2), top=2), draft_model=object(), draft_kind="kind")

@@ -122,13 +122,14 @@ def drawn(seed: int, count: int, *, deltas: bool = False) -> list[Asked]:
     return found
 
 
-def insert(generator: Any, some: Sequence[Asked]) -> list[int]:
-    """As a server asks."""
+def insert(generator: Any, some: Sequence[Asked], *, three: bool = False) -> list[int]:
+    """As a server asks; positions have three axes, as those of images do, or one."""
     kwargs, kept = [], generator.apc_manager is not None
     for one in some:
         given: dict[str, Any] = {"inputs_embeds": mx.array(one.embeddings()[None])}
         if one.positions is not None:
-            given["position_ids"] = mx.array(one.positions[None])
+            at = mx.array(one.positions[None])
+            given["position_ids"] = mx.stack([at, at, at]) if three else at
             given["rope_deltas"] = mx.array([[one.delta]])
         if kept:
             given |= {"_apc_semantic_hash": one.key, "_apc_tenant": "a"}
@@ -266,7 +267,7 @@ def _removed() -> Iterator[str]:
         generator, model = make(way)
         expected = ExpectedSteps(way.limits)
         some = drawn(moment, 5, deltas=which == 2)
-        numbers = insert(generator, some)
+        numbers = insert(generator, some, three=which == 2)
         answers = zip(some, expect(way, some), strict=True)
         expected.insert(dict(zip(numbers, answers, strict=True)))
         for turn in range(_MOST_STEPS):

@@ -43,9 +43,15 @@ def families(seed: int, wave: int, *, processors: bool) -> list[Asked]:
     draw = np.random.default_rng((seed, wave))
     found = []
     for number in range(4):
-        stem = stems[int(draw.integers(3))][: int(draw.integers(3, 9 + 6 * wave))]
-        tokens = [*stem.tolist(), *draw.integers(0, VOCAB, int(draw.integers(1, 4))).tolist()]
-        one = Asked(tokens, int(draw.integers(1, 6)), key=int(draw.integers(0, 2)))
+        stem = stems[int(draw.integers(3))][: int(draw.integers(3, 9 + 6 * wave))].tolist()
+        tokens = [*stem, *draw.integers(0, VOCAB, int(draw.integers(1, 4))).tolist()]
+        key = int(draw.integers(0, 2))
+        if wave and number < 2:
+            old = families(seed, wave - 1, processors=processors)[0]
+            tokens, key = [*old.tokens, *tokens[: number * 3]], old.key
+        one = Asked(tokens, int(draw.integers(1, 6)), key=key)
+        if seed % 2:
+            one.positions, one.delta = np.arange(len(tokens)) * 2, 3
         # What is beside the tokens of a key is the same for each prompt of it.
         more = np.random.default_rng(one.key).normal(0, 0.3, (60, SIZE)).astype("f")
         one.hidden = EMBEDDINGS[tokens] + one.key * more[: len(tokens)]
