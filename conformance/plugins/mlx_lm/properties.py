@@ -13,6 +13,7 @@ from conformance.backend.rotation_properties import rotation_properties
 from conformance.backend.sampler_properties import sampler_properties
 from conformance.backend.scan_properties import scan_properties
 from conformance.core.properties import Property
+from conformance.plugins.mlx_lm.generator_properties import generator_properties
 
 _CACHES = "mlx_lm/models/cache.py"
 
@@ -24,6 +25,7 @@ def properties() -> list[Property]:
         Property("kept: the longest prefix", _CACHES, stores, partial(_kept, (2,), (3,), (2, 3))),
         Property("kept: a prefix of one token", _CACHES, stores, partial(_kept, (1,))),
         *attention_properties(base, base),
+        *generator_properties(),
         *rotation_properties(rope_utils),
         *sampler_properties(sample_utils),
         *scan_properties(ssm, gated_delta),

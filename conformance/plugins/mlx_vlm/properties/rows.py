@@ -217,6 +217,7 @@ def _deltas() -> Iterator[str]:
         (mx.array([[4], [5]]), 2, [4, 5]),
         (mx.array([[4], [5], [6]]), 2, [4, 5]),
         (mx.array([[4], [5]]), 4, [4, 5, 5, 5]),
+        (mx.array([[4], [5], [6]]), 5, [4, 5, 6, 6, 6]),
         (mx.array([[4], [5], [6]]), 1, [4]),
     ]
     for given, count, wanted in cases:

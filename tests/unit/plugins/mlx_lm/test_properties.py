@@ -1,9 +1,15 @@
 """Properties of mlx-lm's own functions: what is known of them, and that they detect a defect."""
 
+import importlib
+
+import pytest
 from mlx_lm.models.cache import LRUPromptCache
 
 from conformance.plugins.mlx_lm.properties import properties
 
+# The package has a function of that name.
+generate = importlib.import_module("mlx_lm.generate")
+GENERATOR = {one.name: one for one in properties() if one.name.startswith(("generator", "batches"))}
 KEPT = {one.name: one for one in properties() if one.name.startswith("kept")}
 
 
@@ -21,3 +27,37 @@ def test_a_rest_that_is_too_short_is_detected(monkeypatch):
     monkeypatch.setattr(LRUPromptCache, "fetch_nearest_cache", shortened)
     said = "of (2,) tokens kept those of 2 are found, [7] are left"
     assert KEPT["kept: the longest prefix"].problem() == said
+
+
+@pytest.mark.parametrize("name", GENERATOR)
+def test_the_generator_gives_each_row_its_answer(name):
+    assert GENERATOR[name].problem() == ""
+
+
+def reversed_rows(logprobs):
+    return generate.mx.argmax(logprobs, axis=-1)[::-1]
+
+
+def never(*args, **kwargs):
+    """Gives nothing, whatever it is asked."""
+
+
+# For each property what is broken, and by what.
+BROKEN = {
+    "batches: answers": ("greedy_sampler", reversed_rows),
+    "generator: rows and steps": ("greedy_sampler", reversed_rows),
+    "generator: rows removed": ("greedy_sampler", reversed_rows),
+    "generator: what is refused": ("_normalize_samplers", lambda samplers, **_: samplers or [None]),
+}
+
+
+@pytest.mark.parametrize("name", GENERATOR)
+def test_a_broken_generator_is_detected(monkeypatch, name):
+    attribute, broken = BROKEN[name]
+    monkeypatch.setattr(generate, attribute, broken)
+    assert GENERATOR[name].problem() != ""
+
+
+def test_a_row_that_is_not_removed_is_detected(monkeypatch):
+    monkeypatch.setattr(generate.GenerationBatch, "filter", never)
+    assert GENERATOR["generator: rows removed"].problem() != ""

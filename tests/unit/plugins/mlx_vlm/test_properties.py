@@ -48,6 +48,9 @@ def never(*args, **kwargs):
 
 # For each property what is broken, and how.
 BROKEN = {
+    "batches: answers": (ar, "_split_prompt_kwargs_per_row", lambda rows: rows[::-1]),
+    "batches: sizes of images": (ar, "normalize_resize_shape", lambda sides: sides and (3, 3)),
+    "batches: what is asked": (ar, "normalize_resize_shape", lambda sides: (3, 3)),
     "budgets: footprints": (cache.CacheMemory, "footprint", lambda n: n + 1),
     "budgets: of caches": (cache, "cache_nbytes", lambda n: n + 4),
     "budgets: of prefill": (apc_coordinator.PrefillMemoryPlan, "reserve_bytes", lambda n: 2 * n),
@@ -60,6 +63,18 @@ BROKEN = {
     "files: damaged": (apc.DiskBlockStore, "_cleanup_partials", None),
     "files: in pieces": (apc.DiskBlockStore, "_pad_layer_major_arrays", lambda both: both[::-1]),
     "files: queue": (apc.DiskBlockStore, "_notify_write_callback", None),
+    "generator: defaults": (ar.BatchGenerator, "insert", lambda numbers: numbers[::-1]),
+    "generator: fused decoding": (ar.GenerationBatch, "_fused_greedy_step", None),
+    "generator: kept blocks": (ar.BatchGenerator, "_apc_pick_for", lambda pick: None),
+    "generator: kept caches": (
+        ar.PromptProcessingBatch,
+        "_row_real_tokens_processed",
+        lambda count: count - 1,
+    ),
+    "generator: quantized caches": (ar, "kv_quant_from_legacy", lambda policy: None),
+    "generator: rounds of drafts": (ar.SpeculativeGenerationBatch, "_finish_reason", None),
+    "generator: rows and steps": (ar, "_sample_with_positions", lambda tokens: tokens[::-1]),
+    "generator: rows removed": (ar.PromptProcessingBatch, "remove", None),
     "coordinators: what is asked": (apc_coordinator.APCCoordinator, "release_hit", None),
     "formats: arrays": (apc, "_safetensors_tensor_bounds", lambda bounds: None),
     "formats: folders": (apc, "apc_disk_namespace", lambda name: name[:-1]),
