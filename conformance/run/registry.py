@@ -21,6 +21,7 @@ from conformance.core.library import Library
 from conformance.core.library_source import versions_of
 from conformance.core.mends import Mend
 from conformance.core.nearest import did_you_mean
+from conformance.core.verdict import CaseId
 from conformance.run.engine_classes import engine_problem
 from conformance.run.hosting import error_text, hook_manager, origin
 from conformance.scenarios import Scenario
@@ -67,6 +68,11 @@ class Registry:
     def families_of(self, engine: type[Engine]) -> tuple[Family, ...]:
         """The families that an engine can decode, by name."""
         return tuple(f for (library, _), f in self.families.items() if library == engine.library)
+
+    def family_of(self, case: CaseId) -> Family:
+        """The family of a case, as its engine plays it."""
+        engine = self.engines[case.engine]
+        return engine.variant(self.families[engine.library, case.family])
 
     def scenarios_for(
         self, engine: type[Engine], family: Family | None = None
