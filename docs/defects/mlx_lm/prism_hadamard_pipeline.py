@@ -1,9 +1,10 @@
 """In a pipeline a stage reads its input in the dtype of its own embeddings.
 
-mlx_lm/models/qwen3_5.py:292 receives what is like the embeddings of its tokens. Those of a Hadamard pack
-are float16 whatever the model's dtype is (mlx_lm/models/prism_hadamard_qwen35.py:106), and the stage before sends
-what its layers gave, here float32: twice as many bytes as are read. The rest stays in the ring, where
-every later message begins with it. Fixed by sending the dtype that is received.
+mlx_lm/models/qwen3_5.py:292 receives what is like the embeddings of its tokens. Those of a Hadamard
+pack are float16 whatever the model's dtype is (mlx_lm/models/prism_hadamard_qwen35.py:106), and the
+stage before sends what its layers gave, here float32: twice as many bytes as are read. The rest
+stays in the ring, where every later message begins with it. Fixed by sending the dtype that is
+received.
 """
 
 import json

@@ -2,8 +2,8 @@
 
 prism_hadamard_qwen35.Model inherits shard() of mlx_lm/models/qwen3_5.py:445, which makes sharded
 layers of all projections: one whose inputs are rotated has a parameter that they lack, `signs`
-(mlx_lm/models/prism_hadamard_qwen35.py:76), so it raises; a group of one process shows it, too. Fixed by
-leaving packed layers whole, or by refusing to shard.
+(mlx_lm/models/prism_hadamard_qwen35.py:76), so it raises; a group of one process shows it, too.
+Fixed by leaving packed layers whole, or by refusing to shard.
 """
 
 import sys

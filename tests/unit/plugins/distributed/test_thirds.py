@@ -14,7 +14,8 @@ FAMILIES = {f.name: f for f in load_families(Path(mlx_lm.__file__).parent / "fam
 
 
 def test_heads_and_widths_are_half_as_much_again_at_any_depth():
-    config = {"vocab_size": 8, "text": {"num_attention_heads": 4, "head_dim": 16, "hidden_size": 64}}
+    text = {"num_attention_heads": 4, "head_dim": 16, "hidden_size": 64}
+    config = {"vocab_size": 8, "text": text}
     found = in_thirds(Family("a", Facts(module="a"), config), TENSOR)
     assert found.name == "a-thirds"
     assert found.config["text"] == {"num_attention_heads": 6, "head_dim": 16, "hidden_size": 64}
