@@ -71,8 +71,8 @@ class Registry:
 
     def family_of(self, case: CaseId) -> Family:
         """The family of a case, as its engine plays it."""
-        engine = self.engines[case.engine]
-        return engine.variant(self.families[engine.library, case.family])
+        kind = self.engines[case.engine]
+        return kind.variant(self.families[kind.library, case.family])
 
     def scenarios_for(
         self, engine: type[Engine], family: Family | None = None
@@ -176,7 +176,7 @@ def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple
         ConformanceError: a pattern matches nothing.
     """
     known, globs = tuple(names), tuple(patterns)
-    matches = means if what == "engine" else _matches
+    matches = means if what == "engine" else lambda glob, name: fnmatchcase(name, glob)
     for glob in globs:
         if not any(matches(glob, name) for name in known):
             some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
@@ -186,10 +186,6 @@ def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple
     if not globs:
         return known
     return tuple(name for name in known if any(matches(glob, name) for glob in globs))
-
-
-def _matches(glob: str, name: str) -> bool:
-    return fnmatchcase(name, glob)
 
 
 def _hint(what: str) -> str:
