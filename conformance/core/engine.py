@@ -136,6 +136,11 @@ class Engine(ABC):
         return ""
 
     @classmethod
+    def variant(cls, family: Family) -> Family:
+        """The family as this engine plays it, under a name of its own where it is another one."""
+        return family
+
+    @classmethod
     def repro_calls(cls) -> ReproCalls | None:
         """The calls by which a script of ``conformance repro`` drives it; ``None``: no script."""
         return None

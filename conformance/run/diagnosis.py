@@ -41,7 +41,8 @@ def opinions(session: Session, case: CaseId) -> tuple[str, ...]:
     registry = session.registry
     library = registry.engines[case.engine].library
     scenario = registry.scenarios[case.scenario]
-    if scenario.oracle_only or registry.engines[case.engine].opinion:
+    other_model = registry.family_of(case).name != case.family  # which they would not play
+    if scenario.oracle_only or other_model or registry.engines[case.engine].opinion:
         return ()
     return tuple(
         name

@@ -21,6 +21,7 @@ from conformance.core.library import Library
 from conformance.core.library_source import versions_of
 from conformance.core.mends import Mend
 from conformance.core.nearest import did_you_mean
+from conformance.core.verdict import CaseId
 from conformance.run.engine_classes import engine_problem
 from conformance.run.hosting import error_text, hook_manager, origin
 from conformance.scenarios import Scenario
@@ -67,6 +68,11 @@ class Registry:
     def families_of(self, engine: type[Engine]) -> tuple[Family, ...]:
         """The families that an engine can decode, by name."""
         return tuple(f for (library, _), f in self.families.items() if library == engine.library)
+
+    def family_of(self, case: CaseId) -> Family:
+        """The family of a case, as its engine plays it."""
+        kind = self.engines[case.engine]
+        return kind.variant(self.families[kind.library, case.family])
 
     def scenarios_for(
         self, engine: type[Engine], family: Family | None = None
@@ -170,7 +176,7 @@ def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple
         ConformanceError: a pattern matches nothing.
     """
     known, globs = tuple(names), tuple(patterns)
-    matches = means if what == "engine" else _matches
+    matches = means if what == "engine" else lambda glob, name: fnmatchcase(name, glob)
     for glob in globs:
         if not any(matches(glob, name) for name in known):
             some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
@@ -180,10 +186,6 @@ def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple
     if not globs:
         return known
     return tuple(name for name in known if any(matches(glob, name) for glob in globs))
-
-
-def _matches(glob: str, name: str) -> bool:
-    return fnmatchcase(name, glob)
 
 
 def _hint(what: str) -> str:

@@ -103,7 +103,7 @@ class Session:
         result = self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
         if result.expected or subject is None:
             return result
-        return msgspec.structs.replace(result, traits=self._traits_of(case, subject))
+        return msgspec.structs.replace(result, traits=self._traits_of(subject))
 
     def _judged(
         self, subject: Subject, case: CaseId, until: Until | None, only: Collection[str]
@@ -154,7 +154,7 @@ class Session:
         key = self._key(case)
         if key not in self._subjects:
             library = self.registry.libraries[engine.library]
-            family = self.registry.families[engine.library, case.family]
+            family = self.registry.family_of(case)
             if family.checkpoint is not None:
                 self._subjects.clear()  # a real model's memory is counted once
             try:
@@ -177,11 +177,12 @@ class Session:
         return found
 
     def _key(self, case: CaseId) -> tuple[str, str, str, int]:
-        return (self.registry.engines[case.engine].library, case.family, case.dtype, case.seed)
+        family = self.registry.family_of(case)
+        return (family.facts.library, family.name, case.dtype, case.seed)
 
-    def _traits_of(self, case: CaseId, subject: Subject) -> tuple[str, ...]:
+    def _traits_of(self, subject: Subject) -> tuple[str, ...]:
         """By which a wrong result may be a known one; none of a model that can't be described."""
-        key = (subject.library.name, case.family)
+        key = (subject.library.name, subject.family.name)
         if key not in self._traits:
             try:
                 found = code_traits(subject)

@@ -29,6 +29,8 @@ NOT_RUN = {
     "python ci/fleet.py": "it needs a run; integration/cli/test_cluster.py has one",
     "conformance run --engine mlx_lm_tensor_parallel": "integration/test_split_models.py runs it",
     "conformance run --engine mlx_lm_pipeline": "as for mlx_lm_tensor_parallel",
+    "conformance run --engine mlx_lm_server_tensor_parallel": "as for mlx_lm_server_pipeline",
+    "conformance run --engine mlx_lm_server_pipeline": "integration/test_servers.py runs it",
     "conformance run --engine mlx_lm_server": "integration/test_servers.py runs it",
     "conformance run --engine mlx_vlm_server": "integration/test_servers.py runs it",
     "conformance releases": "it installs releases; tests/integration/test_releases.py runs it",

@@ -52,6 +52,7 @@ def gone(folder, seconds=10.0):
     ("engine", "family", "scenario"),
     [
         ("mlx_lm_server", "llama", "served_together"),
+        ("mlx_lm_server_pipeline", "deepseek_v32", "served_together"),
         ("mlx_vlm_server", "qwen2_vl", "served_media"),
     ],
 )

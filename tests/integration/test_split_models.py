@@ -15,7 +15,12 @@ from conformance.run.session import Session
 from conformance.run.tiers import tier
 
 FAULT = "mlx_lm/A9.filter-keeps-the-first-rows"
-SPLIT = ("mlx_lm_tensor_parallel", "mlx_lm_pipeline")
+SPLIT = (
+    "mlx_lm_tensor_parallel",
+    "mlx_lm_pipeline",
+    "mlx_lm_tensor_parallel_3",
+    "mlx_lm_pipeline_3",
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +59,12 @@ def test_a_rank_that_ends_in_mid_run_is_a_crash_and_the_next_case_has_a_new_grou
     assert result.verdict is Verdict.CRASH
     assert "rank 1 of 2 ended" in result.evidence[0].what
     assert session.run(case).verdict is Verdict.EXACT
+
+
+def test_what_a_model_leaves_in_the_ring_does_not_reach_the_next_case(session):
+    def played(family):
+        return session.run(CaseId("mlx_lm_pipeline", family, "batch_of_one", "float32", 0))
+
+    left = played("prism_hadamard_qwen35")  # reads half of what is sent
+    assert left.verdict not in (Verdict.EXACT, Verdict.CRASH), left.evidence
+    assert played("qwen2").verdict is Verdict.EXACT

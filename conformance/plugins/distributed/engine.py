@@ -13,6 +13,7 @@ from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.failures import FailedElsewhere
+from conformance.core.family import Family
 from conformance.core.faults.active import active
 from conformance.core.origin import Origin
 from conformance.core.schedule import Stage
@@ -20,6 +21,7 @@ from conformance.core.trace import CachedLayer, Claim, ProbeResult, StepOutput
 from conformance.plugins.distributed.checkpoint import write
 from conformance.plugins.distributed.group import Group
 from conformance.plugins.distributed.messages import Call, Reply, State
+from conformance.plugins.distributed.thirds import in_thirds
 from conformance.plugins.distributed.ways import PIPELINE, TENSOR
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 
@@ -89,9 +91,9 @@ class SplitEngine(Engine):
         self._call("ask", "remove", list(request_ids))
 
     def close(self) -> None:
-        """End the engines; the processes stay for the next one."""
-        if self._group.loaded is not None:
-            self._call("close")
+        """End the engines; the processes stay for the next one if nothing is between them."""
+        if self._group.loaded is not None and not all(r.value for r in self._call("close")):
+            groups().discard()
 
     def stages(self) -> Mapping[str, Stage]:
         """See ``MlxLmEngine.stages``."""
@@ -203,6 +205,11 @@ class TensorParallel3(TensorParallel):
     name: ClassVar[str] = "mlx_lm_tensor_parallel_3"
     size = 3
 
+    @classmethod
+    def variant(cls, family: Family) -> Family:
+        """With heads and widths that divide by three."""
+        return in_thirds(family, cls.how)
+
 
 class Pipeline(SplitEngine):
     """The layers divided over two processes: ``model.model.pipeline``."""
@@ -216,6 +223,11 @@ class Pipeline3(Pipeline):
 
     name: ClassVar[str] = "mlx_lm_pipeline_3"
     size = 3
+
+    @classmethod
+    def variant(cls, family: Family) -> Family:
+        """With layers for three."""
+        return in_thirds(family, cls.how)
 
 
 ENGINES = (TensorParallel, TensorParallel3, Pipeline, Pipeline3)

@@ -41,6 +41,9 @@ _INDIVISIBLE = (
 )
 
 
+_MARK = 7_340_033  # no number that a model sends
+
+
 class Seat:
     """What a process of a group has: its part of a model, and an engine on it while one is made."""
 
@@ -99,8 +102,12 @@ class Seat:
         """Any other method of an engine."""
         return getattr(self._made, name)(*args, **options)
 
-    def close(self) -> None:
-        """End the engine, if there is one, and take out what is in the process for it."""
+    def close(self) -> bool:
+        """End the engine, if there is one, and take out what is in the process for it.
+
+        Whether the ring between the processes is empty: what a model left there is what the next
+        one would read.
+        """
         engine, self._engine = self._engine, None
         self._prefixes.clear()
         try:
@@ -108,6 +115,21 @@ class Seat:
                 engine.close()
         finally:
             self._inside.close()
+        return self._passes()
+
+    def _passes(self) -> bool:
+        """Whether what each process sends now is what the next one reads."""
+        group = mx.distributed.init(strict=True, backend="ring")
+        rank, size = group.rank(), group.size()
+        own, read = mx.full((4,), rank + _MARK), mx.full((4,), rank + 1 + _MARK)
+        if rank < size - 1:  # as a pipeline: from the last to the first
+            read = mx.distributed.recv_like(own, rank + 1)
+            mx.eval(read)
+        if rank > 0:
+            mx.eval(mx.distributed.send(own, rank - 1))
+        all_read = mx.distributed.all_gather(own[:1])
+        right = (read == rank + 1 + _MARK).all() & (all_read == mx.arange(size) + _MARK).all()
+        return bool(right)
 
     def reply(self, call: Call) -> Reply:
         """Do what is said; an exception is part of the answer."""

@@ -69,6 +69,10 @@ class ManagedEngine(ServedEngine):
     def flags(self) -> Sequence[str]:
         """The server's options beside its model and port."""
 
+    def launcher(self) -> Sequence[str]:
+        """A command that runs Python, where the server is not one process."""
+        return ()
+
     def environment(self) -> dict[str, str]:
         """Variables that the server reads."""
         return {}
@@ -191,7 +195,7 @@ class ManagedEngine(ServedEngine):
             place = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]
             places = [place for place, _ in self._planted]
             runs = planting.command(self.module(), folder, places)
-            return [sys.executable, *runs, *place, *self.flags()]
+            return [*self.launcher(), sys.executable, *runs, *place, *self.flags()]
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}
         return start(

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 @hookimpl
 def conformance_engine_names() -> list[str]:
     """Without these nothing is imported."""
-    return ["mlx_lm_server"]
+    return ["mlx_lm_server", "mlx_lm_server_tensor_parallel", "mlx_lm_server_pipeline"]
 
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """The server."""
+    """The server, in one process and in two."""
+    from conformance.plugins.servers.launched import PipelineServer, TensorParallelServer
     from conformance.plugins.servers.mlx_lm_server import MlxLmServer
 
-    return [MlxLmServer]
+    return [MlxLmServer, TensorParallelServer, PipelineServer]
 
 
 @hookimpl

@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 
 from conformance.app.cli.audit.power_table import print_matrix
+from conformance.app.cli.cluster_option import Helpers, cluster_option, helpers
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.numbers import SEED
 from conformance.app.cli.options import (
@@ -22,7 +23,6 @@ from conformance.app.cli.options import (
     library_path_option,
 )
 from conformance.app.cli.outputs import places
-from conformance.app.cli.parallel import as_they_come
 from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
 from conformance.report.fault_table import with_faults
@@ -73,6 +73,7 @@ _FAULTS_OF_PART = 8
     help="Write what kills each fault as a Markdown table; into a file with the marks of one, "
     "between them.",
 )
+@cluster_option
 @jobs_option()
 @library_path_option
 @click.pass_context
@@ -90,6 +91,7 @@ def command(
     sources: tuple[Path, ...],
     table_file: Path | None,
     jobs: int | None,
+    cluster: str | None,
 ) -> None:
     """Re-enact historic defects in the installed libraries, and see which of them are caught.
 
@@ -110,7 +112,8 @@ def command(
         units = [msgspec.structs.replace(unit, **more) for unit in units]
         if every_scenario:
             units = _parts(units)
-        found, ended = _try_all(units, console, target, jobs=jobs)
+        with helpers(cluster, jobs) as shared:
+            found, ended = _try_all(units, console, target, shared)
     if not found and ended:
         raise ConformanceError("there is nothing to report: no fault meets a family")
     print_matrix(console, found)
@@ -125,7 +128,7 @@ def command(
 
 
 def _try_all(
-    units: list[Unit], console: Console, target: Path | None, *, jobs: int | None
+    units: list[Unit], console: Console, target: Path | None, shared: Helpers
 ) -> tuple[tuple[Trial, ...], bool]:
     """All trials, and whether they are all: Ctrl-C ends it with what there is."""
     file = ResultFile(target, encode) if target else None
@@ -133,7 +136,7 @@ def _try_all(
     pairs = sum(len(unit.faults) for unit in units)
     with (
         console.status("trying faults") as status,
-        contextlib.closing(_tried(units, jobs=jobs)) as done,
+        contextlib.closing(_tried(units, shared)) as done,
     ):
         try:
             for trial in done:
@@ -150,11 +153,11 @@ def _try_all(
     return tuple(found), True
 
 
-def _tried(units: list[Unit], *, jobs: int | None) -> Generator[Trial, None, None]:
+def _tried(units: list[Unit], shared: Helpers) -> Generator[Trial, None, None]:
     """The trials as they come. A unit whose process crashed is halved, down to a single fault."""
     while units:
         torn: list[Unit] = []
-        for index, found in as_they_come(_work, units, jobs=jobs, on_crash=_crashed):
+        for index, found in shared.as_they_come(_work, units, on_crash=_crashed):
             if found is not None:
                 yield from found
             elif parts := halves(units[index]):

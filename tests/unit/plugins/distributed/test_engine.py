@@ -100,3 +100,10 @@ def test_real_checkpoints_are_refused(made, monkeypatch):
     monkeypatch.setattr(Family, "checkpoint", object(), raising=False)
     with pytest.raises(Unsupported, match="real checkpoints"):
         made()
+
+
+@pytest.mark.parametrize(("passes", "gone"), [((True, True), 0), ((True, False), 1)])
+def test_a_group_whose_ring_is_not_empty_is_not_used_again(made, passes, gone):
+    engine, _, ended = made(tuple(Reply(value=value) for value in passes))
+    engine.close()
+    assert len(ended) == gone
