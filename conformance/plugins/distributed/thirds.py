@@ -12,7 +12,7 @@ import msgspec
 from conformance.core.family import Family
 from conformance.plugins.distributed.ways import PIPELINE
 
-_NAME = "{}-thirds"
+_NAME = "{}-{}-thirds"  # two ways have other configs, and what is kept of a family goes by its name
 # What `shard` divides by the number of processes: half as much again of all of these.
 _DIVIDED = frozenset(
     {
@@ -48,7 +48,7 @@ def in_thirds(family: Family, how: str) -> Family:
         config = _widened(family.config, divided, _FIELDS.get(family.module, {}))
     if config == family.config:
         return family
-    return msgspec.structs.replace(family, name=_NAME.format(family.name), config=config)
+    return msgspec.structs.replace(family, name=_NAME.format(family.name, how), config=config)
 
 
 def _widened(config: dict[str, Any], divided: frozenset[str], fields: dict[str, Any]) -> Any:

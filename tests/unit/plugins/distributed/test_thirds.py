@@ -17,7 +17,7 @@ def test_heads_and_widths_are_half_as_much_again_at_any_depth():
     text = {"num_attention_heads": 4, "head_dim": 16, "hidden_size": 64}
     config = {"vocab_size": 8, "text": text}
     found = in_thirds(Family("a", Facts(module="a"), config), TENSOR)
-    assert found.name == "a-thirds"
+    assert found.name == "a-tensor-thirds"
     assert found.config["text"] == {"num_attention_heads": 6, "head_dim": 16, "hidden_size": 64}
 
 
@@ -44,4 +44,5 @@ def test_one_family_has_fewer_heads_of_keys_than_processes():
 def test_only_the_engines_of_three_play_them():
     qwen2 = FAMILIES["qwen2"]
     assert Pipeline.variant(qwen2) is qwen2
-    assert TensorParallel3.variant(qwen2).name == Pipeline3.variant(qwen2).name == "qwen2-thirds"
+    assert TensorParallel3.variant(qwen2).name == "qwen2-tensor-thirds"
+    assert Pipeline3.variant(qwen2).name == "qwen2-pipeline-thirds"
