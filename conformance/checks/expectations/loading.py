@@ -123,10 +123,10 @@ def _defect_problem(entry: Defect) -> str:
         wanted = entry.wanted(scenario)
         if bad := next((v.value for v in wanted if v in _NO_DEFECT), "" if wanted else "nothing"):
             return f"field 'verdicts.{scenario}': {bad!r} is not a verdict of a defect"
-        if len(wanted) > 1 and not _may_be_listed(set(wanted)):
+        if len(wanted) > 1 and not _may_be_listed(set(wanted), entry):
             return (
-                f"field 'verdicts.{scenario}': a list may hold drift, diverged and nan, and "
-                "with unstable, for uninitialized memory, also crash"
+                f"field 'verdicts.{scenario}': a list may hold drift, diverged and nan, with "
+                "unstable, for uninitialized memory, also crash, and with by_time also protocol"
             )
     for scenario, names in entry.schedules.items():
         if scenario not in entry.verdicts or not names:
@@ -148,8 +148,10 @@ def _extra(entry: Defect) -> str:
     return f"field 'other_seeds': {twice[0]!r} is in 'verdicts', for all seeds" if twice else ""
 
 
-def _may_be_listed(wanted: set[Verdict]) -> bool:
-    return wanted <= NUMERIC or (Verdict.UNSTABLE in wanted and wanted <= STRAY)
+def _may_be_listed(wanted: set[Verdict], entry: Defect) -> bool:
+    # By the moment another answer is wrong: the one that is asked for, or the same asked again.
+    numeric = wanted - {Verdict.PROTOCOL} if entry.by_time else wanted
+    return numeric <= NUMERIC or (Verdict.UNSTABLE in wanted and wanted <= STRAY)
 
 
 def _refusal_problem(entry: Refusal) -> str:

@@ -84,6 +84,9 @@ class MlxVlmServer(ManagedEngine):
             "APC_MEMORY_RESERVE_GB": "0",
             "APC_BLOCK_SIZE": str(caching.block_size),
             "APC_NUM_BLOCKS": str(caching.blocks),
+            # By default two, of prompts longer than any here.
+            "APC_CHECKPOINT_ENTRIES": str(caching.snapshots),
+            "APC_CHECKPOINT_INTERVAL_TOKENS": str(caching.interval),
         }
 
     def dress(self, folder: Path) -> None:

@@ -58,6 +58,12 @@ def test_a_verdict_on_numbers_may_be_a_list(load):
     assert load(text).defects[0].wanted("ragged") == (Verdict.DRIFT, Verdict.DIVERGED)
 
 
+def test_what_hangs_on_a_moment_may_also_be_of_the_protocol(load):
+    text = GOOD.replace('"diverged"', '["diverged", "protocol"]')
+    (defect,) = load(text.replace("versions", "by_time = true\nversions", 1)).defects
+    assert defect.wanted("ragged") == (Verdict.DIVERGED, Verdict.PROTOCOL)
+
+
 def test_an_entry_can_be_about_other_engines(load):
     text = GOOD.replace('id = "lost-state"', 'id = "lost-state"\nengines = ["mlx_lm*"]')
     assert load(text).defects[0].engines == ("mlx_lm*",)
@@ -148,6 +154,7 @@ def test_an_id_is_unique_in_the_folder(load):
         ('"diverged"', "[]", r"'verdicts.ragged': 'nothing' is not a verdict"),
         ('"diverged"', '["drift", "tie"]', r"'verdicts.ragged': 'tie' is not a verdict"),
         ('"diverged"', '["drift", "crash"]', "'verdicts.ragged': a list may hold"),
+        ('"diverged"', '["drift", "protocol"]', "with by_time also protocol"),
         ('"diverged"', '["unstable", "hang"]', r"with unstable, for uninitialized memory"),
         ('"diverged"', '"wrong"', r"'lost-state': .*'wrong'.*`\$\.verdicts"),
         ('"diverged"', '"tie"', r"'lost-state': field 'verdicts\.ragged': 'tie' is not a verdict"),
