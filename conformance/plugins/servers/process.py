@@ -101,27 +101,33 @@ def start(
     folder = Path(tempfile.mkdtemp(prefix="conformance-server-"))
     try:
         write(folder)
+        for attempt in range(1, _TRIES + 1):
+            port = free_port()
+            process = _begin(folder, command(folder, port), environment, imported)
+            server = ManagedServer(process, folder, port)
+            if _answers(server, health, seconds, again=attempt < _TRIES):
+                return server
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    for attempt in range(1, _TRIES + 1):
-        port = free_port()
-        process = _begin(folder, command(folder, port), environment, imported)
-        server = ManagedServer(process, folder, port)
-        try:
-            _await(server, health, seconds)
-        except ServerError:
-            # Another program may have taken the port since it was found free.
-            if attempt < _TRIES and _TAKEN.search(server.log()):
-                _end_process(server)
-                continue
-            server.stop()
-            raise
-        except BaseException:
-            server.stop()
-            raise
-        return server
     raise AssertionError("unreachable")
+
+
+def _answers(server: ManagedServer, health: str, seconds: float, *, again: bool) -> bool:
+    """Whether it answers; it may not where it is tried again and its port was taken meanwhile."""
+    try:
+        _await(server, health, seconds)
+    except ServerError:
+        # Another program may have taken the port since it was found free.
+        if again and _TAKEN.search(server.log()):
+            _end_process(server)
+            return False
+        server.stop()
+        raise
+    except BaseException:
+        server.stop()
+        raise
+    return True
 
 
 def _end_process(server: ManagedServer) -> None:

@@ -119,6 +119,18 @@ def test_a_checkpoint_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypa
     assert not tmp_path.exists()
 
 
+def test_ctrl_c_while_its_process_begins_leaves_no_folder(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr(process, "_begin", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        begin("")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_port_that_is_taken_is_left_to_who_has_it(monkeypatch):
     ports = iter((1, 1, 2))
     text = "import sys; sys.exit('[Errno 98] Address already in use')"
