@@ -31,6 +31,16 @@ def leave_at_once() -> None:
     atexit.register(_end_undisturbed)
 
 
+def at_exit(function: Callable[[], object]) -> None:
+    """Call it when Python ends, undisturbed: a signal would leave the rest of it undone."""
+    atexit.register(_undisturbed, function)
+
+
+def _undisturbed(function: Callable[[], object]) -> None:
+    _end_undisturbed()
+    function()
+
+
 def _end_undisturbed() -> None:
     """The work is done, and its exit code stands: Python would now leave signals to the system."""
     for number in ENDING:

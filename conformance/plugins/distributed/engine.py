@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from conformance.core.errors import Unsupported
 from conformance.core.failures import FailedElsewhere
 from conformance.core.family import Family
 from conformance.core.faults.active import active
+from conformance.core.first_signals import at_exit
 from conformance.core.origin import Origin
 from conformance.core.schedule import Stage
 from conformance.core.trace import CachedLayer, Claim, ProbeResult, StepOutput
@@ -162,7 +162,7 @@ class _Groups:
     def __init__(self) -> None:
         self._group: Group | None = None
         self._process = os.getpid()
-        atexit.register(self.discard)
+        at_exit(self.discard)
 
     def get(self, size: int, how: str) -> Group:
         """A group of that size whose models are split in that way."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
+from conformance.core.first_signals import at_exit
 from conformance.plugins.servers.process import ManagedServer
 
 KEPT = 2
@@ -19,7 +19,7 @@ class Pool:
     def __init__(self) -> None:
         self._servers: OrderedDict[Hashable, ManagedServer] = OrderedDict()
         self._process = os.getpid()
-        atexit.register(self.close)
+        at_exit(self.close)
 
     def get(self, key: Hashable, start: Callable[[], ManagedServer]) -> ManagedServer:
         """The server of that key; started if there is none that runs."""

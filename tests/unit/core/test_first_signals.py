@@ -67,3 +67,17 @@ def test_a_signal_after_the_work_does_not_change_its_exit_code(number):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_done_at_the_end_is_done_whole(number):
+    code = (
+        "import os; from conformance.core.first_signals import at_exit, leave_at_once\n"
+        "leave_at_once()\n"
+        "def end():\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    print('whole')\n"
+        "at_exit(end)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "whole\n", "")
