@@ -26,6 +26,7 @@ from conformance.plugins.servers.words import text_of
 
 # A server is asked for names of models that it may not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+_END_SECONDS = 1.0
 # Exceptions that say that a client's connection is closed.
 _OF_LEAVING = ("BrokenPipeError", "ConnectionResetError", "asyncio.exceptions.CancelledError")
 
@@ -118,7 +119,8 @@ class ManagedEngine(ServedEngine):
     def state(self) -> str:
         """How its process ended, or the last traceback in its log since this engine began."""
         log = self._server.log()[self._log_at :]
-        if (code := self._server.code) is not None:
+        # A connection that breaks is noticed before the end of who had the other end.
+        if (code := self._server.code_within(_END_SECONDS)) is not None:
             return (
                 f"the server ended with exit code {code}: {last_traceback(log) or last_line(log)}"
             )

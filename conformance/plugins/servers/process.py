@@ -54,6 +54,12 @@ class ManagedServer:
         """The exit code of a server that has ended by itself; ``None`` while it runs."""
         return self._process.poll()
 
+    def code_within(self, seconds: float) -> int | None:
+        """The exit code, also of one that ends within so long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self.code
+
     def memory(self) -> int | None:
         """Bytes of memory of the server and all that it started; ``None`` if it has ended."""
         try:

@@ -129,6 +129,8 @@ def test_a_real_checkpoint_is_not_served_here():
 
 def test_the_state_of_a_server_that_ended_is_its_last_line():
     made = engine(MlxLmServer)
-    made._server = SimpleNamespace(log=lambda: "loading\nkilled\n", code=137)
+    made._server = SimpleNamespace(
+        log=lambda: "loading\nkilled\n", code=137, code_within=lambda _: 137
+    )
     assert made.ended()
     assert made.state() == "the server ended with exit code 137: killed"
