@@ -11,7 +11,7 @@ import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from conformance.core.errors import ExpectationError
-from conformance.core.user_files import read_toml
+from conformance.core.user_files import read_toml, typed
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,11 +59,11 @@ def read_entries(path: Path, kind: type[T]) -> tuple[T, ...]:
     found: list[T] = []
     for number, table in enumerate(tables, start=1):
         name = f"{path}: defect {table.get('id') or f'number {number}'!r}"
+        entry = typed(table, kind, name, ExpectationError)
         try:
-            entry = msgspec.convert(table, kind)
             SpecifierSet(entry.versions)
             re.compile(entry.says)
-        except (msgspec.ValidationError, InvalidSpecifier, re.error) as error:
+        except (InvalidSpecifier, re.error) as error:
             raise ExpectationError(f"{name}: {error}") from error
         if any(entry.id == other.id for other in found):
             raise ExpectationError(f"{name}: this id is used twice")
