@@ -15,6 +15,8 @@ from conformance.core.properties import Property
 
 _ROWS, _HEADS, _SIZE = 3, 2, 64
 _NOISE = 2e-5
+# Sums of bfloat16 are rounded with each key; three times as far where shares are, too.
+_HALF = 2**-4
 
 
 def attention_properties(base: ModuleType, causal: ModuleType) -> list[Property]:
@@ -27,6 +29,7 @@ def attention_properties(base: ModuleType, causal: ModuleType) -> list[Property]
         Property("masks: causal", masks, ("create_causal_mask",), partial(_causal, causal)),
         Property("masks: of a model", file, made, partial(_of_model, base)),
         Property("attention: quantized", file, names, partial(_quantized, base)),
+        Property("attention: in half precision", file, names, partial(_half, base)),
         Property("attention: which is taken", file, names, partial(_which, base)),
     ]
 
@@ -167,6 +170,18 @@ def _quantized(module: ModuleType) -> Iterator[str]:
             away = np.abs(np.array(got) - wanted).max() if got.shape == wanted.shape else np.inf
             if not away <= _NOISE:
                 yield f"{heads} heads, {tokens} tokens, {bits} bits, mask {name}: {away:.1g} off"
+
+
+def _half(module: ModuleType) -> Iterator[str]:
+    """Of many keys in half precision: shares are summed up in single precision."""
+    queries, keys, values = _drawn(1, _HEADS, 1), _drawn(2, _HEADS, 256), _drawn(3, _HEADS, 256)
+    packed, plain = _packed((keys, values + 4), 64, 8)
+    half = [tuple(x if x.dtype == mx.uint32 else x.astype(mx.bfloat16) for x in p) for p in packed]
+    call = module.quantized_scaled_dot_product_attention
+    got = call(queries.astype(mx.bfloat16), *half, 0.01, None).astype(mx.float32)
+    wanted = attention((queries, *plain), 0.01, True)
+    if not np.abs(np.array(got) - wanted).max() <= _HALF * np.abs(wanted).max():
+        yield "of many keys in bfloat16 it is another"
 
 
 def _which(module: ModuleType) -> Iterator[str]:

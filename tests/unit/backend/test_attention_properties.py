@@ -60,3 +60,9 @@ def test_attention_that_is_a_little_off_is_found(monkeypatch):
     right = getattr(lm, name)
     monkeypatch.setattr(lm, name, lambda *a, **k: right(*a, **k) * mx.array(1.01))
     assert set(wrong("mlx_lm")) == {"attention: quantized", "attention: which is taken"}
+
+
+def test_shares_that_are_summed_up_in_half_precision_are_found(monkeypatch):
+    right = mx.softmax
+    monkeypatch.setattr(mx, "softmax", lambda x, axis, precise: right(x, axis=axis))
+    assert set(wrong("mlx_lm")) == {"attention: in half precision"}

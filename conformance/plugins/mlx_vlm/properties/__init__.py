@@ -16,6 +16,7 @@ from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties import mrope
 from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
+from conformance.plugins.mlx_vlm.properties.codecs import codec_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
@@ -35,6 +36,11 @@ from conformance.plugins.mlx_vlm.properties.rounds import round_properties
 from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properties
 from conformance.plugins.mlx_vlm.properties.rows import row_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
+from conformance.plugins.mlx_vlm.properties.turbo_attention import turbo_attention_properties
+from conformance.plugins.mlx_vlm.properties.turbo_batches import turbo_batch_properties
+from conformance.plugins.mlx_vlm.properties.turbo_caches import turbo_cache_properties
+from conformance.plugins.mlx_vlm.properties.turbo_mixed import turbo_mixed_properties
+from conformance.plugins.mlx_vlm.properties.turbo_states import state_properties
 
 
 def properties() -> list[Property]:
@@ -43,6 +49,7 @@ def properties() -> list[Property]:
         *attention_properties(compat.part("models.base"), compat.part("models.cache")),
         *batch_properties(),
         *budget_properties(),
+        *codec_properties(),
         *cut_properties(),
         *draw_properties(),
         *file_end_properties(),
@@ -64,5 +71,10 @@ def properties() -> list[Property]:
         *row_properties(),
         *scan_properties(compat.part("models.ssm"), compat.part("models.gated_delta")),
         *setting_properties(),
+        *state_properties(),
+        *turbo_attention_properties(),
+        *turbo_batch_properties(),
+        *turbo_cache_properties(),
+        *turbo_mixed_properties(),
         *sampler_properties(sample_utils),
     ]
