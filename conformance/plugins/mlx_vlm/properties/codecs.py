@@ -153,7 +153,7 @@ def _reads(codec: Any, state: Any, decoded: Array) -> Iterator[str]:
         yield "what is decoded is another"
     if codec.bits == 0:
         return
-    for each, tokens in ((2, 1), (2, 3), (1, 3)):
+    for each, tokens in ((2, 1), (2, 2), (1, 3)):
         queries = drawn((2, heads, each, tokens, dim), 7)
         scores = np.einsum("bhmld,bhtd->bhmlt", queries, exact)
         shares = np.exp(scores - scores.max(-1, keepdims=True))

@@ -107,6 +107,11 @@ def _against(held: Any, tokens: int, name: str) -> Iterator[str]:
     ones = attention((queries, *plain), 1.0, True)
     if any(differs(call(mx.array(queries)), ones, _NOISE) for call in calls):
         yield f"{name}: without a scale it is another"
+    if tokens == 1:
+        # One token sees all, by each mask of these: the same is computed.
+        same = [held.decode_attention(mx.array(queries), mask=mask) for mask in (None, "causal")]
+        if differs(same[0], np.array(same[1]), 0):
+            yield f"{name}: a causal mask of a token is another than none"
     if held.prefill_attention(mx.array(queries), *given, 0.3) is not None:
         yield f"{name}: prefill is not left to others"
     refused = [lambda: calls[-1](mx.array(queries), mask="other", scale=0.3)]

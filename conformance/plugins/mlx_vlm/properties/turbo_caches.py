@@ -91,7 +91,17 @@ def _stream() -> Iterator[str]:
             if not np.array_equal(np.array(mask), causal_mask(3, 6, size, [0], [0])[0, 0]):
                 yield f"a mask with the window {size} is another"
         yield from _changed(held, both)
+    yield from _made()
+
+
+def _made() -> Iterator[str]:
+    """By default, and of a plain cache."""
     plain = caches.KVCache()
+    made = turboquant.TurboQuantKVCache(4)
+    for _ in range(2):
+        made.update_and_fetch(mx.zeros((1, 1, 2, 4)), mx.zeros((1, 1, 2, 4)))
+    if made.keys.norms.shape != (1, 1, 256):
+        yield f"by default there is room for {made.keys.norms.shape[2]}"
     made = turboquant.TurboQuantKVCache.from_cache(plain, 4)
     if not made.empty() or (made.bits, made.seed, made.key_bits, made.value_bits) != (4, 0, 4, 4):
         yield "of an empty cache there is another"
