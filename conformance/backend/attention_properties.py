@@ -146,7 +146,7 @@ def _quantized(module: ModuleType) -> Iterator[str]:
     """Beside the same with what the quantized keys and values stand for."""
     call = module.quantized_scaled_dot_product_attention
     for heads, tokens, (group, bits) in itertools.product(
-        (_HEADS, 3 * _HEADS), (1, 4), ((64, 8), (32, 4))
+        (_HEADS, 2 * _HEADS, 3 * _HEADS), (1, 4), ((64, 8), (32, 4))
     ):
         queries, keys, values = _drawn(1, heads, tokens), _drawn(2, _HEADS, 7), _drawn(3, _HEADS, 7)
         by = {"group_size": group, "bits": bits}

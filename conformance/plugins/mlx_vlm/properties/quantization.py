@@ -147,7 +147,13 @@ def _back(made: Any) -> Iterator[str]:
 
 
 def _bits() -> Iterator[str]:
-    for bits, wanted in ((3.5, (3.5, 3, 4)), (4, (4, 4, 4)), (1, (1, 1, 1)), (1.5, (1.5, 1, 2))):
+    for bits, wanted in (
+        (3.5, (3.5, 3, 4)),
+        (3.5 + 5e-7, (3.5, 3, 4)),
+        (4, (4, 4, 4)),
+        (1, (1, 1, 1)),
+        (1.5, (1.5, 1, 2)),
+    ):
         if turboquant.resolve_kv_bits(bits) != wanted:
             yield f"{bits} bits are {turboquant.resolve_kv_bits(bits)}"
     own = turboquant.resolve_kv_bits(3.5, 2), turboquant.resolve_kv_bits(3.5, value_bits=2.5)

@@ -98,6 +98,11 @@ def _states() -> Iterator[str]:
         for what, (got, change) in cases.items():
             if differs(got, state, change):
                 yield f"{name}: what is {what} is another"
+        axes: list[bool] = []
+        turboquant._map_state(state, lambda a, n, axes=axes: axes.append(a.ndim == n))
+        turboquant._map_state_pair(state, state, lambda a, _, n, x=axes: x.append(a.ndim == n))
+        if axes != [True] * 2 * len(arrays):
+            yield f"{name}: arrays are said to have other axes"
         size = sum(one.nbytes for one in arrays)
         if (turboquant._state_nbytes(state), turboquant._state_length(state)) != (size, 4):
             yield f"{name}: it is said to be of {turboquant._state_nbytes(state)} bytes"
@@ -138,6 +143,7 @@ def _none() -> Iterator[str]:
         lambda: turboquant._allocate_state_like(other, 1),
         lambda: turboquant._map_state(other, None),
         lambda: turboquant._map_state_pair(other, other, None),
+        lambda: turboquant._map_state_pair(None, drawn_state(1)["plain"], None),
     )
     for call in refused:
         try:

@@ -6,6 +6,7 @@ import mlx.core as mx
 import pytest
 from mlx_vlm import apc, apc_adapters, apc_coordinator, kv_quant, turboquant
 from mlx_vlm.generate import ar, common
+from mlx_vlm.models import base as models_base
 from mlx_vlm.models import cache, rope_utils
 
 from conformance.backend.uncompiled import uncompiled
@@ -14,9 +15,7 @@ from conformance.tools.functions.function_defects import load_function_defects
 
 # Of both libraries: tests/unit/backend/ has these.
 SHARED = ("attention", "masks", "rotations", "samplers", "scans")
-# test_turbo_properties.py has these.
-TURBO = ("codecs", "models", "states", "turbo")
-ALL = {one.name: one for one in properties() if not one.name.startswith(SHARED + TURBO)}
+ALL = {one.name: one for one in properties() if not one.name.startswith(SHARED)}
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +55,11 @@ BROKEN = {
     "budgets: footprints": (cache.CacheMemory, "footprint", lambda n: n + 1),
     "budgets: of caches": (cache, "cache_nbytes", lambda n: n + 4),
     "budgets: of prefill": (apc_coordinator.PrefillMemoryPlan, "reserve_bytes", lambda n: 2 * n),
+    "codecs: kept": (turboquant, "_codecs_compatible", lambda alike: True),
+    "codecs: packed numbers": (turboquant, "_pack_lowbit", lambda words: words << 1),
+    "codecs: rotations and levels": (turboquant, "_codebook", lambda book: book * 1.001),
+    "codecs: of half bits": (turboquant, "_select_outlier_indices", lambda both: both[::-1]),
+    "codecs: of whole bits": (turboquant, "_rht_forward", lambda turned: turned[..., ::-1]),
     "draws: keys": (ar, "_position_seed", lambda n: n >> 20),
     "draws: targets": (ar._PositionedTargetSampler, "_apply_top_k", lambda x: x + mx.arange(17)),
     "files: blocks": (apc.DiskBlockStore, "prefix_cache_bytes", lambda n: 0),
@@ -102,6 +106,9 @@ BROKEN = {
     "pool: counts": (apc.APCStats, "record_reject", None),
     "media: where prompts are cut": (apc, "media_safe_prefix_min", lambda n: n + 1),
     "media: tokens of a config": (apc, "multimodal_token_ids_from_config", lambda ids: ids | {1}),
+    "models: attention in pieces": (models_base, "ensure_fused_sdpa", lambda out: out * 1.001),
+    "models: shapes and names": (models_base, "align_attention_mask_to_scores", lambda mask: None),
+    "models: what is asked of a cache": (models_base, "cache_position_offset", lambda n: n + 1),
     "mrope: angles": (rope_utils, "compute_mrope_frequencies", lambda angles: angles * 1.001),
     "mrope: eager": (rope_utils, "_eager_rope_angles", lambda angles: angles * 1.001),
     "mrope: heads": (rope_utils, "mrope_position_selector", lambda axes: axes[::-1]),
@@ -136,6 +143,34 @@ BROKEN = {
     "settings: of prefix caching": (apc, "_setting", lambda given: 3),
     "settings: of quantization": (kv_quant, "_is_default_split", lambda default: not default),
     "settings: on and off": (apc, "default_disk_path", lambda path: path / "other"),
+    "states: cut and joined": (turboquant, "_concat_state", lambda state: None),
+    "states: grown in place": (turboquant, "_reserve_state_capacity", lambda state: None),
+    "states: seen as arrays": (
+        turboquant._QuantizedStateProxy,
+        "__getitem__",
+        lambda part: part._state,
+    ),
+    "turbo: a few keys at once": (
+        turboquant._TurboQuantMSECodec,
+        "weighted_sum_stats_from_scores",
+        lambda found: (found[0], found[1], found[2] * 2),
+    ),
+    "turbo: a single stream": (turboquant.TurboQuantKVCache, "make_mask", lambda mask: ~mask),
+    "turbo: batches joined": (turboquant, "_pad_state_tokens", lambda state: None),
+    "turbo: its own attention": (
+        turboquant.TurboQuantKVCache,
+        "decode_attention",
+        lambda out: out * 1.001,
+    ),
+    "turbo: rows of a batch": (turboquant.BatchTurboQuantKVCache, "make_mask", lambda mask: ~mask),
+    "turbo: rows put together": (turboquant, "_codecs_compatible", lambda alike: True),
+    "turbo: two schemes": (turboquant.HybridQuantKVCache, "trim", lambda n: n + 1),
+    "turbo: what is kept": (turboquant, "_snapshot_kv_codec", lambda codec: None),
+    "turbo: which attention is taken": (
+        models_base,
+        "_turboquant_attention_applies",
+        lambda applies: True,
+    ),
 }
 
 
