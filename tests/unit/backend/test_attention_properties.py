@@ -42,7 +42,7 @@ def test_a_mask_of_rows_that_is_one_of_heads_is_found(monkeypatch):
         return mask[:1] if mask.ndim == 4 and scores.ndim == 5 else mask
 
     monkeypatch.setattr(vlm, "align_attention_mask_to_scores", aligned)
-    assert "6 heads" in wrong("mlx_vlm")["attention: quantized"]
+    assert "4 heads" in wrong("mlx_vlm")["attention: quantized"]
 
 
 def test_sinks_that_are_left_out_are_found(monkeypatch):

@@ -97,6 +97,7 @@ def _against(held: Any, tokens: int, name: str) -> Iterator[str]:
         asked = {"states": call(mx.array(queries), *given, 0.3, mask)}
         if mask_name == "causal":
             asked["its own"] = call(mx.array(queries), scale=0.3, mask=mask)
+            asked["keys alone"] = call(mx.array(queries), given[0], scale=0.3, mask=mask)
             asked["what it gave"] = call(mx.array(queries), *proxies, 0.3, mask)
         for which, got in asked.items():
             if found := differs(got, wanted, _NOISE):
