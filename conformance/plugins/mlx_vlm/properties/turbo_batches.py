@@ -28,7 +28,7 @@ NOISE = 1e-2
 
 def turbo_batch_properties() -> list[Property]:
     """Those of ``BatchTurboQuantKVCache``."""
-    names = ("BatchTurboQuantKVCache.*", "_turboquant_memory_profile", "_*_state*", "_state_*")
+    names = ("BatchTurboQuantKVCache*", "_turboquant_memory_profile", "_*_state*", "_state_*")
     return [
         Property("turbo: rows of a batch", "mlx_vlm/turboquant.py", names, _rows),
         Property("turbo: batches joined", "mlx_vlm/turboquant.py", names, _joined),

@@ -32,7 +32,7 @@ _SEED = 5
 def turbo_cache_properties() -> list[Property]:
     """Those of ``TurboQuantKVCache``."""
     mixin = "_TurboQuantAttentionMixin"
-    names = ("TurboQuantKVCache.*", f"{mixin}.*", "_*_kv_*", "_codecs_*", "_*_state*")
+    names = ("TurboQuantKVCache*", f"{mixin}.*", "_*_kv_*", "_codecs_*", "_*_state*")
     return [
         Property("turbo: a single stream", _FILE, names, _stream),
         Property("turbo: what is kept", _FILE, names, _kept),
