@@ -14,6 +14,9 @@ from conformance.backend.scan_properties import scan_properties
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties import mrope
+from conformance.plugins.mlx_vlm.properties.adapter_entries import adapter_entry_properties
+from conformance.plugins.mlx_vlm.properties.adapter_kinds import adapter_kind_properties
+from conformance.plugins.mlx_vlm.properties.adapter_rows import adapter_row_properties
 from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
@@ -35,11 +38,15 @@ from conformance.plugins.mlx_vlm.properties.rounds import round_properties
 from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properties
 from conformance.plugins.mlx_vlm.properties.rows import row_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
+from conformance.plugins.mlx_vlm.properties.store_entries import store_entry_properties
 
 
 def properties() -> list[Property]:
     """All of them."""
     return [
+        *adapter_entry_properties(),
+        *adapter_kind_properties(),
+        *adapter_row_properties(),
         *attention_properties(compat.part("models.base"), compat.part("models.cache")),
         *batch_properties(),
         *budget_properties(),
@@ -65,4 +72,5 @@ def properties() -> list[Property]:
         *scan_properties(compat.part("models.ssm"), compat.part("models.gated_delta")),
         *setting_properties(),
         *sampler_properties(sample_utils),
+        *store_entry_properties(),
     ]

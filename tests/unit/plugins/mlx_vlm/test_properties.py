@@ -48,6 +48,17 @@ def never(*args, **kwargs):
 
 # For each property what is broken, and how.
 BROKEN = {
+    "adapters: contracts": (apc_adapters.CheckpointAdapter, "capture", lambda fragment: None),
+    "adapters: copies": (apc_adapters, "_copy_array", lambda array: array + 1),
+    "adapters: kinds": (apc_adapters, "apc_block_eligible", lambda able: True),
+    "adapters: kinds of other classes": (apc_adapters, "_custom_state_contract", lambda own: True),
+    "adapters: plans": (apc_adapters.PrefixCachePlan, "describe", lambda text: text + "."),
+    "adapters: room": (apc_adapters, "reserve_checkpoint_capacity", None),
+    "adapters: rows of batches": (apc_adapters, "clone_cache_entry", lambda copy: None),
+    "adapters: rows put together": (apc_adapters, "merge_cache_entries", lambda batch: None),
+    "adapters: rows that do not fit": (apc_adapters, "merge_cache_entries", lambda batch: 3),
+    "adapters: specs": (apc_adapters, "apc_block_eligible", lambda able: True),
+    "adapters: what has no copy": (apc_adapters, "clone_cache_entry", lambda copy: 3),
     "batches: answers": (ar, "_split_prompt_kwargs_per_row", lambda rows: rows[::-1]),
     "batches: sizes of images": (ar, "normalize_resize_shape", lambda sides: sides and (3, 3)),
     "batches: what is asked": (ar, "normalize_resize_shape", lambda sides: (3, 3)),
@@ -128,6 +139,19 @@ BROKEN = {
         lambda deltas: deltas + 1,
     ),
     "rows: unpadded": (ar, "_slice_sequence_aligned_prompt_kwarg", lambda a: a[..., :1]),
+    "store: each class": (apc, "_encode_checkpoint_tree", lambda tree: None),
+    "store: entries that lack a part": (
+        apc,
+        "_read_safetensors_tensor",
+        lambda array: mx.zeros(3) if array is None else array,
+    ),
+    "store: files that lack a part": (apc, "_restore_empty_tensor_entries", lambda _: {}),
+    "store: room for a prompt": (apc, "_pad_kv_for_capacity", lambda both: both[::-1]),
+    "store: what is no entry": (
+        apc,
+        "_resolve_checkpoint_class",
+        lambda cls: cls or cache.KVCache,
+    ),
     "settings: of bits": (turboquant, "resolve_kv_bits", lambda bits: bits[::-1]),
     "settings: of pending state": (ar, "_get_batch_cache_eval_interval", lambda n: n + 1),
     "settings: of prefill": (common, "_policy_enabled", lambda on: True),
