@@ -38,7 +38,10 @@ from conformance.plugins.mlx_vlm.properties.rounds import round_properties
 from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properties
 from conformance.plugins.mlx_vlm.properties.rows import row_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
+from conformance.plugins.mlx_vlm.properties.store_blocks import store_block_properties
 from conformance.plugins.mlx_vlm.properties.store_entries import store_entry_properties
+from conformance.plugins.mlx_vlm.properties.store_room import store_room_properties
+from conformance.plugins.mlx_vlm.properties.store_upkeep import store_upkeep_properties
 
 
 def properties() -> list[Property]:
@@ -47,6 +50,10 @@ def properties() -> list[Property]:
         *adapter_entry_properties(),
         *adapter_kind_properties(),
         *adapter_row_properties(),
+        *store_block_properties(),
+        *store_entry_properties(),
+        *store_room_properties(),
+        *store_upkeep_properties(),
         *attention_properties(compat.part("models.base"), compat.part("models.cache")),
         *batch_properties(),
         *budget_properties(),
@@ -72,5 +79,4 @@ def properties() -> list[Property]:
         *scan_properties(compat.part("models.ssm"), compat.part("models.gated_delta")),
         *setting_properties(),
         *sampler_properties(sample_utils),
-        *store_entry_properties(),
     ]

@@ -13,6 +13,7 @@ from conformance.plugins.mlx_vlm import compat
 
 caches: Any = compat.part("models.cache")
 ring: Any = compat.part("models.unlimited_ocr.language")
+turboquant: Any = compat.part("turboquant")
 minimax: Any = compat.part("models.minimax_m3_vl.language")
 
 # Heads, and elements of keys and of values; those of quantized ones fill whole groups.
@@ -86,6 +87,13 @@ def quantized(seed: int = 0, tokens: int = 5, room: int = 3) -> Any:
     return _with(made, offset=tokens, keys=parts[0], values=parts[1])
 
 
+def _turbo() -> Any:
+    made = turboquant.TurboQuantKVCache(bits=4)
+    keys = drawn(12, 1, HEADS, 5, _WIDE)
+    made.update_and_fetch(keys, keys + 1)
+    return made
+
+
 def _chunked() -> Any:
     return _with(caches.ChunkedKVCache(4), offset=9, start_position=5, **_both(2, 8))
 
@@ -131,6 +139,7 @@ def stored() -> dict[str, Maker]:
         "RingSlidingKVCache at its prompt": partial(_ring, None),
         "MiniMaxM3KVCache": _indexed,
         "QuantizedKVCache": quantized,
+        "TurboQuantKVCache": _turbo,
         "CacheList": lambda: caches.CacheList(plain(1), caches.CacheList(state(2))),
         "tuple": lambda: (plain(1), window(2)),
     }
@@ -165,6 +174,8 @@ def content(cache: Any) -> Any:
         return [type(cache).__name__, *map(content, parts)]
     name = type(cache).__name__
     found: dict[str, Any] = {"class": name}
+    if name == "TurboQuantKVCache":
+        return found | nested(cache.prefix_cache_snapshot())
     found |= {n: getattr(cache, n) for n in _NUMBERS if hasattr(cache, n)}
     end = _TOKENS[name](cache) if name in _TOKENS else None
     found |= {n: _values(getattr(cache, n), end) for n in _ARRAYS if hasattr(cache, n)}
@@ -177,7 +188,9 @@ def _values(value: Any, end: int | None) -> Any:
         return None if end == 0 else (str(cut.dtype), cut.shape, cut.tolist())
     if isinstance(value, list | tuple):
         return [_values(one, end) for one in value]
-    return value if value is None else content(value)
+    if isinstance(value, dict):
+        return {key: _values(one, end) for key, one in value.items()}
+    return value if value is None or isinstance(value, int | float | str) else content(value)
 
 
 def nested(value: Any) -> Any:
