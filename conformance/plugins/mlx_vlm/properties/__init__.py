@@ -39,6 +39,7 @@ from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properti
 from conformance.plugins.mlx_vlm.properties.rows import row_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
 from conformance.plugins.mlx_vlm.properties.store_blocks import store_block_properties
+from conformance.plugins.mlx_vlm.properties.store_bounds import store_bound_properties
 from conformance.plugins.mlx_vlm.properties.store_entries import store_entry_properties
 from conformance.plugins.mlx_vlm.properties.store_room import store_room_properties
 from conformance.plugins.mlx_vlm.properties.store_upkeep import store_upkeep_properties
@@ -51,6 +52,7 @@ def properties() -> list[Property]:
         *adapter_kind_properties(),
         *adapter_row_properties(),
         *store_block_properties(),
+        *store_bound_properties(),
         *store_entry_properties(),
         *store_room_properties(),
         *store_upkeep_properties(),

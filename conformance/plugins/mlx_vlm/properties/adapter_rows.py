@@ -22,8 +22,10 @@ _FILE = "mlx_vlm/apc*.py"
 def adapter_row_properties() -> list[Property]:
     """Those of the functions that take rows out of batches, and merge them."""
     merged = ("merge_cache_entries", "_merge_exact_*", "make_warm_batch_exact_cache_multi")
+    taken = ("extract_prompt_*", "snapshot_prompt_*", "_prompt_cache_is_*", "_collect_mx_*")
     return [
         Property("adapters: rows of batches", _FILE, COPIED, _rows),
+        Property("adapters: rows taken out", _FILE, taken, _taken_out),
         Property("adapters: rows put together", _FILE, merged, _merged),
         Property("adapters: rows that do not fit", _FILE, merged, _apart),
     ]
@@ -65,6 +67,47 @@ def _rows() -> Iterator[str]:
     window, _ = clone(caches.BatchRotatingKVCache(7, [0]))
     if type(window) is not caches.RotatingKVCache or (window.max_size, window.keep) != (7, 0):
         yield f"of an empty batch with a window the copy is {window}"
+
+
+def _taken_out() -> Iterator[str]:
+    """One row of each layer's cache, in lists, too; of streams a copy, or they themselves."""
+    batch, plain = _batch(caches.BatchKVCache, 3, 1), samples.plain()
+    states = caches.ArraysCache(1)
+    states[0] = samples.drawn(3, 3, 2)
+    layers = [batch, states, caches.CacheList(batch, states)]
+    for row, copied in ((0, True), (2, True), (1, False)):
+        found = apc.snapshot_prompt_cache_row(layers, row, clone=copied)
+        wanted = [samples.content(layer.extract(row)) for layer in layers]
+        if [samples.content(one) for one in found] != wanted:
+            yield f"of row {row} {[type(one).__name__ for one in found]} are taken out, or others"
+        out = apc.extract_prompt_cache_from_batch(layers, row)
+        if [samples.content(one) for one in out] != wanted:
+            yield f"row {row} is taken out of a batch as another one"
+    if samples.content(apc.snapshot_prompt_cache_row(layers)[0]) != samples.content(
+        batch.extract(0)
+    ):
+        yield "another row than the first one is taken out where none is named"
+    stream = [samples.simple(), plain]
+    borrowed = apc.snapshot_prompt_cache_row(stream, clone=False)
+    copy = apc.snapshot_prompt_cache_row(stream, min_capacity_tokens=257)
+    if [id(one) for one in borrowed] != [id(one) for one in stream] or borrowed is stream:
+        yield "streams that are borrowed are others"
+    if copy[1] is plain or copy[1].keys.shape[2] != 512:
+        yield f"a copy of a stream has room for {copy[1].keys.shape[2]} tokens"
+    for some, shaped in (
+        ([], False),
+        (layers, True),
+        ([plain, states], True),
+        (stream, False),
+        ([states, *stream], False),
+        ([caches.CacheList(states, samples.simple())], False),
+        ([caches.CacheList(caches.CacheList(states))], True),
+    ):
+        if apc._prompt_cache_is_batch_shaped(some) != shaped:
+            yield f"{[type(one).__name__ for one in some]} are of a batch: {not shaped}"
+    empty, none = apc.snapshot_prompt_cache_row([]), apc.extract_prompt_cache_from_batch(stream, 0)
+    if (empty, none) != ([], None) or apc.extract_prompt_cache_from_batch([], 0) != []:
+        yield f"of no caches {empty} is taken out, of streams {none}"
 
 
 def _pair(*both: Any) -> Any:

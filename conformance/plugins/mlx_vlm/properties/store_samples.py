@@ -98,7 +98,8 @@ def _chunked() -> Any:
     return _with(caches.ChunkedKVCache(4), offset=9, start_position=5, **_both(2, 8))
 
 
-def _simple() -> Any:
+def simple() -> Any:
+    """A ``SimpleKVCache``, of which no rows are taken."""
     return _with(caches.SimpleKVCache(), cache_length=5, **_both(3, 5))
 
 
@@ -133,7 +134,7 @@ def stored() -> dict[str, Maker]:
         "ChunkedKVCache": _chunked,
         "ArraysCache": state,
         "ArraysCache with an empty slot": _partly_filled,
-        "SimpleKVCache": _simple,
+        "SimpleKVCache": simple,
         "PoolingCache": _pooling,
         "RingSlidingKVCache": partial(_ring, 5),
         "RingSlidingKVCache at its prompt": partial(_ring, None),

@@ -15,7 +15,7 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.core.properties import Property
-from conformance.plugins.mlx_vlm.properties.files import FILE, READERS, Folder, cache_of, save
+from conformance.plugins.mlx_vlm.properties.files import FILE, READERS, Folder, apc, cache_of, save
 
 _PROMPT, _SNAPSHOT = list(range(4)), 41
 
@@ -162,6 +162,10 @@ def _queued() -> Iterator[str]:
                 yield f"{state}, a write is under way: {not later}"
             if items and (items[0][1], items[0][4]) != ([_SNAPSHOT], size):
                 yield f"{state}, what waits is {items[0]}"
+            with patch.object(apc.logger, "exception") as said:
+                store._write_payload("x", [1], object())
+                if said.called:
+                    yield "what nobody asks to be told fails to be told"
             failed: list[int] = []
             store.set_write_callbacks(None, failed.append)
             if store._write_payload("x", [1, 2], object()) or failed != [2]:

@@ -4,7 +4,7 @@ import functools
 
 import mlx.core as mx
 import pytest
-from mlx_vlm import apc, apc_adapters, apc_coordinator, kv_quant, turboquant
+from mlx_vlm import apc, apc_adapters, apc_coordinator, apc_storage, kv_quant, turboquant
 from mlx_vlm.generate import ar, common
 from mlx_vlm.models import cache, rope_utils
 
@@ -56,6 +56,7 @@ BROKEN = {
     "adapters: room": (apc_adapters, "reserve_checkpoint_capacity", None),
     "adapters: rows of batches": (apc_adapters, "clone_cache_entry", lambda copy: None),
     "adapters: rows put together": (apc_adapters, "merge_cache_entries", lambda batch: None),
+    "adapters: rows taken out": (apc, "_prompt_cache_is_batch_shaped", lambda shaped: True),
     "adapters: rows that do not fit": (apc_adapters, "merge_cache_entries", lambda batch: 3),
     "adapters: specs": (apc_adapters, "apc_block_eligible", lambda able: True),
     "adapters: what has no copy": (apc_adapters, "clone_cache_entry", lambda copy: 3),
@@ -155,6 +156,14 @@ BROKEN = {
         "load_layer_major_prefix",
         lambda read: [[a[..., :3, :] for a in kind] for kind in read[:2]],
     ),
+    "store: bytes of arrays": (apc_storage, "_array_bytes", lambda size: size + 1),
+    "store: few bytes": (apc.APCManager, "_evict_lru", None),
+    "store: files of snapshots": (apc.DiskBlockStore, "exact_cache_bytes", lambda size: size - 1),
+    "store: files of what memory has no room for": (apc.DiskBlockStore, "has", lambda found: True),
+    "store: long prompts": (apc, "_clone_layer_major_kv_cache_for_apc", lambda caches: None),
+    "store: memory of a device": (apc, "_setting", lambda given: 3),
+    "store: streams of layers": (apc, "_fill_stream_layer_cache", lambda _: cache.KVCache()),
+    "store: what is left out": (apc, "apc_lookup_plan", lambda plan: None),
     "store: files known again": (apc, "_read_safetensors_metadata", lambda words: {}),
     "store: headers": (apc, "_read_safetensors_header", lambda header: (*header,)),
     "store: names of files": (apc.DiskBlockStore, "_is_canonical_shard", lambda found: True),
