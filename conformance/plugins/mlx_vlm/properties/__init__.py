@@ -38,6 +38,7 @@ from conformance.plugins.mlx_vlm.properties.rounds import round_properties
 from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properties
 from conformance.plugins.mlx_vlm.properties.rows import row_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
+from conformance.plugins.mlx_vlm.properties.store_batches import store_batch_properties
 from conformance.plugins.mlx_vlm.properties.store_blocks import store_block_properties
 from conformance.plugins.mlx_vlm.properties.store_bounds import store_bound_properties
 from conformance.plugins.mlx_vlm.properties.store_entries import store_entry_properties
@@ -51,6 +52,7 @@ def properties() -> list[Property]:
         *adapter_entry_properties(),
         *adapter_kind_properties(),
         *adapter_row_properties(),
+        *store_batch_properties(),
         *store_block_properties(),
         *store_bound_properties(),
         *store_entry_properties(),

@@ -42,6 +42,7 @@ def store_bound_properties() -> list[Property]:
         Property("store: long prompts", _FILE, room, _long),
         Property("store: what is left out", _FILE, room, _left_out),
         Property("store: memory of a device", _FILE, ("APCManager.__init__",), _device),
+        Property("store: bounds of the environment", _FILE, ("APCManager.__init__",), _environment),
         Property("store: streams of layers", _FILE, streams, _streams),
         Property("store: files of snapshots", _FILE, room, _admitted),
         Property("store: bytes of arrays", "mlx_vlm/apc_storage.py", ("_array_bytes",), _arrays),
@@ -169,6 +170,14 @@ def _left_out() -> Iterator[str]:
                     yield f"of a snapshot that has no copy {got} is found"
         finally:
             manager.close()
+    with TemporaryDirectory() as folder:
+        single = pool_of(folder, block_size=1)
+        single.release(single.store_kv_blocks([7], *keys_and_values(1)))
+        single.disk.flush()
+        got = single.lookup_prefix_disk_cache([7], allow_memory_overlap=True)[1]
+        single.close()
+        if got != 1:
+            yield f"of one token in files {got} are found"
     if (got := pool_of().lookup_prefix_disk_cache(_TOKENS)) != (None, 0):
         yield f"without files {got} is found in them"
     single = pool_of(block_size=1)
@@ -199,6 +208,25 @@ def _device() -> Iterator[str]:
         got = manager._working_set_bytes, manager.memory_max_bytes, manager.memory_reserve_bytes
         if got != (known, most, free):
             yield f"of {known} bytes that a device recommends the bounds are {got}"
+
+
+def _environment() -> Iterator[str]:
+    """Each bound that only a variable sets: what it is without one, and that 0 is a value."""
+    whole = {"0": 0, "-3": 0, "7": 7}
+    free = {"0": 0, "1.5": 3 * _GB // 2}
+    for variable, attribute, default, values in (
+        ("APC_MAX_POOL_TENSORS", "_max_pool_tensors", 450000, whole),
+        ("APC_LAYER_MAJOR_MEMORY_MIN_TOKENS", "_layer_major_memory_min_tokens", 50000, whole),
+        ("APC_EXACT_MIN_TOKENS", "exact_cache_min_tokens", 16, {"0": 1, "7": 7}),
+        ("APC_DISK_MIN_FREE_RAM_GB", "_disk_min_free_ram_bytes", 2 * _GB, free),
+    ):
+        with environment():
+            found = {"none": getattr(apc.APCManager(num_blocks=1), attribute)}
+        for value in values:
+            with environment(**{variable: value}):
+                found[value] = getattr(apc.APCManager(num_blocks=1), attribute)
+        if found != {"none": default, **values}:
+            yield f"of {variable} the bounds are {found}"
 
 
 def _streams() -> Iterator[str]:

@@ -140,6 +140,13 @@ BROKEN = {
         lambda deltas: deltas + 1,
     ),
     "rows: unpadded": (ar, "_slice_sequence_aligned_prompt_kwarg", lambda a: a[..., :1]),
+    "store: batches of blocks": (apc, "_fill_batch_layer_cache", lambda _: cache.BatchKVCache([0])),
+    "store: batches of snapshots": (
+        apc,
+        "_empty_quant_batch_cache",
+        lambda _: cache.BatchKVCache([0]),
+    ),
+    "store: batches that are refused": (apc, "_reject_mixed_batch_policy", None),
     "store: blocks read in two ways": (
         apc.DiskBlockStore,
         "_load_layer_major_segment",
@@ -156,6 +163,7 @@ BROKEN = {
         "load_layer_major_prefix",
         lambda read: [[a[..., :3, :] for a in kind] for kind in read[:2]],
     ),
+    "store: bounds of the environment": (apc.APCManager, "__init__", None),
     "store: bytes of arrays": (apc_storage, "_array_bytes", lambda size: size + 1),
     "store: few bytes": (apc.APCManager, "_evict_lru", None),
     "store: files of snapshots": (apc.DiskBlockStore, "exact_cache_bytes", lambda size: size - 1),
