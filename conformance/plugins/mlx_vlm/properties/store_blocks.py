@@ -132,7 +132,7 @@ def _read(
 
 
 def _lacking() -> Iterator[str]:
-    """Without a word or an array that they need: nothing."""
+    """Lacking an array, or something that is said of them: nothing."""
     with Folder() as folder:
         store = folder.open()
         save(store, 1, range(4))

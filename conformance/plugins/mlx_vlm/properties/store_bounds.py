@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
@@ -41,8 +42,8 @@ def store_bound_properties() -> list[Property]:
         Property("store: files of what memory has no room for", _FILE, room, _files),
         Property("store: long prompts", _FILE, room, _long),
         Property("store: what is left out", _FILE, room, _left_out),
-        Property("store: memory of a device", _FILE, ("APCManager.__init__",), _device),
-        Property("store: bounds of the environment", _FILE, ("APCManager.__init__",), _environment),
+        Property("store: memory of a device", _FILE, ("APCManager.__init__", "_metal_*"), _device),
+        Property("store: bounds of the environment", _FILE, ("*.__init__",), _environment),
         Property("store: streams of layers", _FILE, streams, _streams),
         Property("store: files of snapshots", _FILE, room, _admitted),
         Property("store: bytes of arrays", "mlx_vlm/apc_storage.py", ("_array_bytes",), _arrays),
@@ -208,6 +209,12 @@ def _device() -> Iterator[str]:
         got = manager._working_set_bytes, manager.memory_max_bytes, manager.memory_reserve_bytes
         if got != (known, most, free):
             yield f"of {known} bytes that a device recommends the bounds are {got}"
+    said = {"return_value": {"max_recommended_working_set_size": 7.0}}, {"return_value": {}}
+    for answer in (*said, {"side_effect": RuntimeError}, {"side_effect": AttributeError}):
+        with patch.object(mx, "device_info", **answer):
+            got = apc._metal_working_set_bytes()
+        if got != (7 if answer is said[0] else None):
+            yield f"of a device that says {answer} {got} bytes are known"
 
 
 def _environment() -> Iterator[str]:
@@ -227,6 +234,14 @@ def _environment() -> Iterator[str]:
                 found[value] = getattr(apc.APCManager(num_blocks=1), attribute)
         if found != {"none": default, **values}:
             yield f"of {variable} the bounds are {found}"
+    stores = []
+    for variables in ({}, {"APC_DISK_RESTORE_CLEAR_EVERY": "7", "APC_DISK_HEADER_CACHE": "8"}):
+        with environment(**variables), TemporaryDirectory() as folder:
+            store = apc.DiskBlockStore(Path(folder))
+            stores.append((store.dir.name, store._restore_clear_every, store._header_cache_max))
+            store.close()
+    if stores != [("default", 1, 4), ("default", 7, 8)]:
+        yield f"folders and bounds of stores are {stores}"
 
 
 def _streams() -> Iterator[str]:

@@ -165,7 +165,7 @@ def _queued() -> Iterator[str]:
             with patch.object(apc.logger, "exception") as said:
                 store._write_payload("x", [1], object())
                 if said.called:
-                    yield "what nobody asks to be told fails to be told"
+                    yield "a write that nobody waits for fails in another way"
             failed: list[int] = []
             store.set_write_callbacks(None, failed.append)
             if store._write_payload("x", [1, 2], object()) or failed != [2]:
