@@ -11,6 +11,7 @@ import mlx.core as mx
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties import store_samples as samples
+from conformance.plugins.mlx_vlm.properties.memory import plain_caches, pool_of
 
 apc: Any = compat.part("apc")
 caches: Any = compat.part("models.cache")
@@ -32,6 +33,7 @@ def store_batch_properties() -> list[Property]:
         Property("store: batches of blocks", _FILE, names, _of_blocks),
         Property("store: batches of snapshots", _FILE, names, _of_snapshots),
         Property("store: batches that are refused", _FILE, names, _refused),
+        Property("store: blocks of one token", _FILE, ("commit_*", "harvest_*"), _single),
     ]
 
 
@@ -173,3 +175,12 @@ def _refused() -> Iterator[str]:
         except NotImplementedError:
             continue
         yield "a batch of keys and values in two ways is made"
+
+
+def _single() -> Iterator[str]:
+    """All are kept where none is left out, whichever way they are kept."""
+    for keep in (apc.commit_prefix_blocks, apc.harvest_blocks_from_batch_cache):
+        manager = pool_of(block_size=1)
+        made = keep(manager, plain_caches(3), [7, 8, 9])
+        if len(made) != 3 or manager.lookup_prefix([7, 8, 9])[1] != 3:
+            yield f"of three tokens {len(made)} blocks are kept"

@@ -209,12 +209,17 @@ def _device() -> Iterator[str]:
         got = manager._working_set_bytes, manager.memory_max_bytes, manager.memory_reserve_bytes
         if got != (known, most, free):
             yield f"of {known} bytes that a device recommends the bounds are {got}"
-    said = {"return_value": {"max_recommended_working_set_size": 7.0}}, {"return_value": {}}
-    for answer in (*said, {"side_effect": RuntimeError}, {"side_effect": AttributeError}):
+    answers: list[tuple[dict[str, Any], int | None]] = [
+        ({"return_value": {"max_recommended_working_set_size": 7.0}}, 7),
+        ({"return_value": {}}, None),
+        ({"side_effect": RuntimeError}, None),
+        ({"side_effect": AttributeError}, None),
+    ]
+    for answer, size in answers:
         with patch.object(mx, "device_info", **answer):
-            got = apc._metal_working_set_bytes()
-        if got != (7 if answer is said[0] else None):
-            yield f"of a device that says {answer} {got} bytes are known"
+            found = apc._metal_working_set_bytes()
+        if found != size:
+            yield f"of a device that says {answer} {found} bytes are known"
 
 
 def _environment() -> Iterator[str]:

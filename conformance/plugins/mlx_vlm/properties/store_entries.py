@@ -172,7 +172,10 @@ def _numbers(name: str, entry: Entry) -> Iterator[str]:
         del lacks[word]
         # A plain cache without tokens is a new one, whatever a file says.
         new = entry.about.get("c0_empty") and entry.about["c0_kind"] == "kv"
-        if not new and entry.read(about=wrong)[0] is not None:
+        read = entry.read(about=wrong)[0]
+        if new and samples.content(read) != samples.content(samples.caches.KVCache()):
+            yield f"{name} is read with {part} x as {samples.content(read)}"
+        if not new and read is not None:
             yield f"{name} is read with {part} x"
         if part in _NEEDED and entry.read(about=lacks)[0] is not None:
             yield f"{name} is read without {part}"

@@ -147,6 +147,7 @@ BROKEN = {
         lambda _: cache.BatchKVCache([0]),
     ),
     "store: batches that are refused": (apc, "_reject_mixed_batch_policy", None),
+    "store: blocks of one token": (apc.APCManager, "lookup_prefix", lambda found: ([], 0)),
     "store: blocks read in two ways": (
         apc.DiskBlockStore,
         "_load_layer_major_segment",
