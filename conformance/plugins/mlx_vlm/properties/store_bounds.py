@@ -36,6 +36,7 @@ _GB = 1 << 30
 def store_bound_properties() -> list[Property]:
     """Those of ``APCManager`` with few of something."""
     room = ("APCManager.*", "_clone_layer_major_*", "apc_lookup_plan")
+    made = ("*.__init__", "default_disk_path")
     streams = ("_fill_stream_*", "make_warm_kv_cache_from_layers")
     return [
         Property("store: few bytes", _FILE, room, _bytes),
@@ -43,7 +44,7 @@ def store_bound_properties() -> list[Property]:
         Property("store: long prompts", _FILE, room, _long),
         Property("store: what is left out", _FILE, room, _left_out),
         Property("store: memory of a device", _FILE, ("APCManager.__init__", "_metal_*"), _device),
-        Property("store: bounds of the environment", _FILE, ("*.__init__",), _environment),
+        Property("store: bounds of the environment", _FILE, made, _environment),
         Property("store: streams of layers", _FILE, streams, _streams),
         Property("store: files of snapshots", _FILE, room, _admitted),
         Property("store: bytes of arrays", "mlx_vlm/apc_storage.py", ("_array_bytes",), _arrays),
@@ -239,13 +240,17 @@ def _environment() -> Iterator[str]:
                 found[value] = getattr(apc.APCManager(num_blocks=1), attribute)
         if found != {"none": default, **values}:
             yield f"of {variable} the bounds are {found}"
-    stores = []
+    stores: list[Any] = []
+    for variables in ({}, {"MLX_VLM_CACHE_HOME": "a"}):
+        with environment(**variables):
+            stores.append(apc.default_disk_path())
     for variables in ({}, {"APC_DISK_RESTORE_CLEAR_EVERY": "7", "APC_DISK_HEADER_CACHE": "8"}):
         with environment(**variables), TemporaryDirectory() as folder:
             store = apc.DiskBlockStore(Path(folder))
             stores.append((store.dir.name, store._restore_clear_every, store._header_cache_max))
             store.close()
-    if stores != [("default", 1, 4), ("default", 7, 8)]:
+    homes = Path.home() / ".cache" / "mlx-vlm" / "apc", Path("a") / "apc"
+    if stores != [*homes, ("default", 1, 4), ("default", 7, 8)]:
         yield f"folders and bounds of stores are {stores}"
 
 
