@@ -14,6 +14,9 @@ from conformance.backend.scan_properties import scan_properties
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties import mrope
+from conformance.plugins.mlx_vlm.properties.adapter_entries import adapter_entry_properties
+from conformance.plugins.mlx_vlm.properties.adapter_kinds import adapter_kind_properties
+from conformance.plugins.mlx_vlm.properties.adapter_rows import adapter_row_properties
 from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
 from conformance.plugins.mlx_vlm.properties.codecs import codec_properties
@@ -41,11 +44,26 @@ from conformance.plugins.mlx_vlm.properties.turbo_batches import turbo_batch_pro
 from conformance.plugins.mlx_vlm.properties.turbo_caches import turbo_cache_properties
 from conformance.plugins.mlx_vlm.properties.turbo_mixed import turbo_mixed_properties
 from conformance.plugins.mlx_vlm.properties.turbo_states import state_properties
+from conformance.plugins.mlx_vlm.properties.store_batches import store_batch_properties
+from conformance.plugins.mlx_vlm.properties.store_blocks import store_block_properties
+from conformance.plugins.mlx_vlm.properties.store_bounds import store_bound_properties
+from conformance.plugins.mlx_vlm.properties.store_entries import store_entry_properties
+from conformance.plugins.mlx_vlm.properties.store_room import store_room_properties
+from conformance.plugins.mlx_vlm.properties.store_upkeep import store_upkeep_properties
 
 
 def properties() -> list[Property]:
     """All of them."""
     return [
+        *adapter_entry_properties(),
+        *adapter_kind_properties(),
+        *adapter_row_properties(),
+        *store_batch_properties(),
+        *store_block_properties(),
+        *store_bound_properties(),
+        *store_entry_properties(),
+        *store_room_properties(),
+        *store_upkeep_properties(),
         *attention_properties(compat.part("models.base"), compat.part("models.cache")),
         *batch_properties(),
         *budget_properties(),

@@ -129,10 +129,11 @@ def _components() -> Iterator[str]:
     one, state = _fed(caches.KVCache(), 4), caches.ArraysCache(2)
     state[0] = mx.ones((1, 3, 5))
     listed = caches.CacheList(one, state)
-    found = adapters.cache_memory_components([listed, None, (one,), [state]], 4)
     size = _bytes(one)
-    if [(m.source_bytes, m.fixed_bytes) for m in found] != [(size, 0), (60, 60)]:
-        yield f"the parts of a list of caches are {found}"
+    for given in ([listed, None, (one,), [state]], [listed], [None, one, state, one]):
+        found = adapters.cache_memory_components(given, 4)
+        if [(m.source_bytes, m.fixed_bytes) for m in found] != [(size, 0), (60, 60)]:
+            yield f"the parts of a list of caches are {found}"
     rows = adapters.cache_memory_components([one, state], 4, batch_size=3)
     said = [(m.source_bytes, m.fixed_bytes, m.bytes_per_token) for m in rows]
     each = size / 256

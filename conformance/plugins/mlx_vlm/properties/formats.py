@@ -36,8 +36,8 @@ def format_properties() -> list[Property]:
         Property("formats: folders", _FILE, ("apc_disk_namespace", "_safe_namespace"), _folders),
         Property(
             "coordinators: what is asked",
-            "mlx_vlm/apc_coordinator.py",
-            ("APCCoordinator.*",),
+            "mlx_vlm/apc*.py",
+            ("APCCoordinator.*", "extract_prompt_*", "snapshot_prompt_*", "_prompt_cache_is_*"),
             _asked,
         ),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -166,8 +167,9 @@ def _kept() -> Iterator[str]:
                 if got.shape != part.shape or not mx.array_equal(got, part):
                     yield f"of row {row} {got.shape} are kept, it holds {part.shape}"
         yield from _alone(keys[1:].astype(dtype), dtype)
-    lacks = caches.KVCache(), caches.BatchKVCache([0]), object(), caches.BatchQuantizedKVCache([0])
-    for cache in lacks:
+    packed = SimpleNamespace(keys=(keys, keys), values=keys, offset=9)
+    batches = caches.BatchKVCache([0]), caches.BatchQuantizedKVCache([0])
+    for cache in (packed, caches.KVCache(), object(), *batches):
         if apc.layer_kv_for_apc(cache) != (None, None):
             yield f"of {type(cache).__name__}, which is empty, something is kept"
     half = caches.KVCache()
@@ -198,6 +200,11 @@ def _alone(keys: mx.array, dtype: mx.Dtype) -> Iterator[str]:
     if copied.dtype != dtype or not mx.array_equal(copied, keys):
         yield f"a copy is {copied.dtype}, not {dtype}"
     wide = mx.repeat(keys, 8, axis=-1)
+    single = caches.BatchQuantizedKVCache([2], group_size=32, bits=8)
+    single.update_and_fetch(wide, -wide)
+    for row, columns in ((None, wide.shape[2]), (0, wide.shape[2] - 2)):
+        if (found := apc.layer_kv_for_apc(single, batch_idx=row)[0].shape[2]) != columns:
+            yield f"of a quantized batch of one row {found} columns are kept, it has {columns}"
     for row, left in enumerate((2, 0)):
         batch = caches.BatchQuantizedKVCache([2, 0], group_size=32, bits=8)
         both = mx.concatenate([wide, wide * 2])

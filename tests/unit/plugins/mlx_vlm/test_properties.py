@@ -4,7 +4,7 @@ import functools
 
 import mlx.core as mx
 import pytest
-from mlx_vlm import apc, apc_adapters, apc_coordinator, kv_quant, turboquant
+from mlx_vlm import apc, apc_adapters, apc_coordinator, apc_storage, kv_quant, turboquant
 from mlx_vlm.generate import ar, common
 from mlx_vlm.models import base as models_base
 from mlx_vlm.models import cache, rope_utils
@@ -49,6 +49,18 @@ def never(*args, **kwargs):
 
 # For each property what is broken, and how.
 BROKEN = {
+    "adapters: contracts": (apc_adapters.CheckpointAdapter, "capture", lambda fragment: None),
+    "adapters: copies": (apc_adapters, "_copy_array", lambda array: array + 1),
+    "adapters: kinds": (apc_adapters, "apc_block_eligible", lambda able: True),
+    "adapters: kinds of other classes": (apc_adapters, "_custom_state_contract", lambda own: True),
+    "adapters: plans": (apc_adapters.PrefixCachePlan, "describe", lambda text: text + "."),
+    "adapters: room": (apc_adapters, "reserve_checkpoint_capacity", None),
+    "adapters: rows of batches": (apc_adapters, "clone_cache_entry", lambda copy: None),
+    "adapters: rows put together": (apc_adapters, "merge_cache_entries", lambda batch: None),
+    "adapters: rows taken out": (apc, "_prompt_cache_is_batch_shaped", lambda shaped: True),
+    "adapters: rows that do not fit": (apc_adapters, "merge_cache_entries", lambda batch: 3),
+    "adapters: specs": (apc_adapters, "apc_block_eligible", lambda able: True),
+    "adapters: what has no copy": (apc_adapters, "clone_cache_entry", lambda copy: 3),
     "batches: answers": (ar, "_split_prompt_kwargs_per_row", lambda rows: rows[::-1]),
     "batches: sizes of images": (ar, "normalize_resize_shape", lambda sides: sides and (3, 3)),
     "batches: what is asked": (ar, "normalize_resize_shape", lambda sides: (3, 3)),
@@ -137,6 +149,65 @@ BROKEN = {
         lambda deltas: deltas + 1,
     ),
     "rows: unpadded": (ar, "_slice_sequence_aligned_prompt_kwarg", lambda a: a[..., :1]),
+    "store: batches of blocks": (apc, "_fill_batch_layer_cache", lambda _: cache.BatchKVCache([0])),
+    "store: batches of snapshots": (
+        apc,
+        "_empty_quant_batch_cache",
+        lambda _: cache.BatchKVCache([0]),
+    ),
+    "store: batches that are refused": (apc, "_reject_mixed_batch_policy", None),
+    "store: blocks of one token": (apc.APCManager, "lookup_prefix", lambda found: ([], 0)),
+    "store: blocks read in two ways": (
+        apc.DiskBlockStore,
+        "_load_layer_major_segment",
+        lambda read: read and (read[1], read[0], read[2]),
+    ),
+    "store: classes of somebody else": (apc, "_decode_checkpoint_tree", lambda tree: None),
+    "store: files of blocks that lack a part": (
+        apc.DiskBlockStore,
+        "_load_layer_major_segment",
+        lambda read: read or 3,
+    ),
+    "store: room behind blocks": (
+        apc.DiskBlockStore,
+        "load_layer_major_prefix",
+        lambda read: [[a[..., :3, :] for a in kind] for kind in read[:2]],
+    ),
+    "store: bounds of the environment": (apc.APCManager, "__init__", None),
+    "store: bytes of arrays": (apc_storage, "_array_bytes", lambda size: size + 1),
+    "store: few bytes": (apc.APCManager, "_evict_lru", None),
+    "store: files of snapshots": (apc.DiskBlockStore, "exact_cache_bytes", lambda size: size - 1),
+    "store: files of what memory has no room for": (apc.DiskBlockStore, "has", lambda found: True),
+    "store: long prompts": (apc, "_clone_layer_major_kv_cache_for_apc", lambda caches: None),
+    "store: memory of a device": (apc, "_setting", lambda given: 3),
+    "store: streams of layers": (apc, "_fill_stream_layer_cache", lambda _: cache.KVCache()),
+    "store: what is left out": (apc, "apc_lookup_plan", lambda plan: None),
+    "store: files known again": (apc, "_read_safetensors_metadata", lambda words: {}),
+    "store: headers": (apc, "_read_safetensors_header", lambda header: (*header,)),
+    "store: names of files": (apc.DiskBlockStore, "_is_canonical_shard", lambda found: True),
+    "store: the queue of writes": (apc, "_cache_nbytes", lambda size: size + 1),
+    "store: waiting for a write": (apc.DiskBlockStore, "exact_cache_bytes", lambda size: size + 1),
+    "store: what cannot be given up": (apc.DiskBlockStore, "_maybe_evict", lambda _: 3),
+    "store: what is being written": (apc.DiskBlockStore, "_maybe_evict", None),
+    "store: what is written once": (apc.DiskBlockStore, "has", lambda found: not found),
+    "store: words about a block": (
+        apc.DiskBlockStore,
+        "_decode_block_metadata",
+        lambda words: {**words, "extra_hash": "9"},
+    ),
+    "store: each class": (apc, "_encode_checkpoint_tree", lambda tree: None),
+    "store: entries that lack a part": (
+        apc,
+        "_read_safetensors_tensor",
+        lambda array: mx.zeros(3) if array is None else array,
+    ),
+    "store: files that lack a part": (apc, "_restore_empty_tensor_entries", lambda _: {}),
+    "store: room for a prompt": (apc, "_pad_kv_for_capacity", lambda both: both[::-1]),
+    "store: what is no entry": (
+        apc,
+        "_resolve_checkpoint_class",
+        lambda cls: cls or cache.KVCache,
+    ),
     "settings: of bits": (turboquant, "resolve_kv_bits", lambda bits: bits[::-1]),
     "settings: of pending state": (ar, "_get_batch_cache_eval_interval", lambda n: n + 1),
     "settings: of prefill": (common, "_policy_enabled", lambda on: True),
