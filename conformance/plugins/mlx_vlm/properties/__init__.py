@@ -39,17 +39,17 @@ from conformance.plugins.mlx_vlm.properties.rounds import round_properties
 from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properties
 from conformance.plugins.mlx_vlm.properties.rows import row_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
-from conformance.plugins.mlx_vlm.properties.turbo_attention import turbo_attention_properties
-from conformance.plugins.mlx_vlm.properties.turbo_batches import turbo_batch_properties
-from conformance.plugins.mlx_vlm.properties.turbo_caches import turbo_cache_properties
-from conformance.plugins.mlx_vlm.properties.turbo_mixed import turbo_mixed_properties
-from conformance.plugins.mlx_vlm.properties.turbo_states import state_properties
 from conformance.plugins.mlx_vlm.properties.store_batches import store_batch_properties
 from conformance.plugins.mlx_vlm.properties.store_blocks import store_block_properties
 from conformance.plugins.mlx_vlm.properties.store_bounds import store_bound_properties
 from conformance.plugins.mlx_vlm.properties.store_entries import store_entry_properties
 from conformance.plugins.mlx_vlm.properties.store_room import store_room_properties
 from conformance.plugins.mlx_vlm.properties.store_upkeep import store_upkeep_properties
+from conformance.plugins.mlx_vlm.properties.turbo_attention import turbo_attention_properties
+from conformance.plugins.mlx_vlm.properties.turbo_batches import turbo_batch_properties
+from conformance.plugins.mlx_vlm.properties.turbo_caches import turbo_cache_properties
+from conformance.plugins.mlx_vlm.properties.turbo_mixed import turbo_mixed_properties
+from conformance.plugins.mlx_vlm.properties.turbo_states import state_properties
 
 
 def properties() -> list[Property]:
