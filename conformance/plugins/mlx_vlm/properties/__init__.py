@@ -16,6 +16,8 @@ from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties import mrope
 from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
+from conformance.plugins.mlx_vlm.properties.cache_blocks import cache_block_properties
+from conformance.plugins.mlx_vlm.properties.cache_pools import cache_pool_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
@@ -43,6 +45,8 @@ def properties() -> list[Property]:
         *attention_properties(compat.part("models.base"), compat.part("models.cache")),
         *batch_properties(),
         *budget_properties(),
+        *cache_block_properties(),
+        *cache_pool_properties(),
         *cut_properties(),
         *draw_properties(),
         *file_end_properties(),

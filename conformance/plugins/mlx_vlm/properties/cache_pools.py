@@ -1,0 +1,282 @@
+"""Blocks of drafted tokens in caches of pooled windows: what is kept is as if nothing else was fed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from conformance.core.properties import Property
+from conformance.plugins.mlx_vlm.properties.cache_parts import (
+    FILE,
+    caches,
+    commits,
+    differs,
+    drawn,
+    kept_of,
+    refuses,
+)
+
+_SIZE, _GATE = 3, 2
+_MOST = 24
+_ENDLESS = 2**31
+
+
+def cache_pool_properties() -> list[Property]:
+    """Those of ``PoolingCache`` and ``BatchPoolingCache``."""
+    names = ("PoolingCache.*", "BatchPoolingCache.*", "*_pooling_*", "_speculative_lengths")
+    return [
+        Property("caches: blocks of pooled windows", FILE, names, _single),
+        Property("caches: blocks of pooled rows", FILE, names, _rows),
+        Property("caches: pooled blocks given up", FILE, names, _given_up),
+        Property("caches: pooled blocks that are refused", FILE, names, _refused),
+        Property("caches: pooled windows as they are kept", FILE, names, _kept),
+    ]
+
+
+class _Pool:
+    """Rows of one length each in a cache, beside the tokens that it must hold.
+
+    Attributes:
+        counts: tokens of each row so far.
+    """
+
+    def __init__(self, ratio: int, before: Sequence[int], *, batch: bool) -> None:
+        self.ratio, self.rows = ratio, len(before)
+        self.tokens = drawn(self.rows, self.rows, _MOST, _SIZE)
+        self.gates = drawn(9, self.rows, _MOST, _GATE)
+        width = max(before)
+        padding = [width - count for count in before]
+        made = caches.BatchPoolingCache(ratio, padding) if batch else caches.PoolingCache(ratio)
+        self.cache, self.batch = made, batch
+        self.counts = [0] * self.rows
+        self.start = [-one for one in padding]
+        if width:
+            self.feed(width)
+
+    def given(self, width: int) -> tuple[mx.array, mx.array]:
+        """The next columns of each row, padding where a row has not begun."""
+        found = []
+        for array in (self.tokens, self.gates):
+            row_of = [np.arange(start, start + width) for start in self.start]
+            columns = [array[row, np.maximum(at, 0)] for row, at in enumerate(row_of)]
+            found.append(mx.array(np.stack(columns)))
+        return found[0], found[1]
+
+    def feed(self, width: int) -> tuple[Any, Any]:
+        """As an attention layer does, with the sum of a window as what is pooled of it."""
+        keys, gates = self.given(width)
+        windows, weights, base = self.cache.accumulate_windows(keys, gates, mx.array(self.start))
+        rows, columns, _ = windows.shape
+        pooled = windows.reshape(rows, columns // self.ratio, self.ratio, _SIZE).sum(axis=2)
+        self.cache.update_and_fetch(pooled)
+        self.start = [one + width for one in self.start]
+        self.counts = [max(0, one) for one in self.start]
+        return weights, base
+
+    def wrong(self, said: str, spare: int = 0) -> Iterator[str]:
+        """Where the cache is not as after just these tokens, with so many columns to spare."""
+        cache, ratio = self.cache, self.ratio
+        rest = [count % ratio for count in self.counts]
+        done = [count // ratio for count in self.counts]
+        if self.batch:
+            state = [cache.remainder, cache._pool_lengths, cache._processed, cache.left_padding]
+            left = [max(0, -one) for one in self.start]
+            if state != [rest, done, self.counts, left]:
+                yield f"{said}: rows of {self.counts} tokens have {state}"
+        elif cache.remainder != rest[0]:
+            yield f"{said}: {cache.remainder} tokens of {self.counts} are left over"
+        for held, array in ((cache.buf_kv, self.tokens), (cache.buf_gate, self.gates)):
+            for row, count in enumerate(rest):
+                tail = array[row, self.counts[row] - count : self.counts[row]]
+                if count:
+                    yield from differs(held[row, :count], tail, f"{said}: the rest of row {row}")
+        if (cache.pooled is None) != (max(done) == 0):
+            yield f"{said}: pooled windows are {cache.pooled}"
+        elif cache.pooled is not None and not 0 <= cache.pooled.shape[1] - max(done) <= spare:
+            yield f"{said}: pooled windows are of {cache.pooled.shape}"
+        elif cache.pooled is not None:
+            for row, count in enumerate(done):
+                wanted = self.tokens[row, : count * ratio].reshape(count, ratio, _SIZE).sum(axis=1)
+                yield from differs(cache.pooled[row, :count], wanted, f"{said}: windows of {row}")
+
+    def held(self) -> int:
+        """Bytes of what it holds between blocks."""
+        done = max(count // self.ratio for count in self.counts)
+        fed = any(self.counts)
+        return 4 * self.rows * (done * _SIZE + fed * self.ratio * (_SIZE + _GATE))
+
+    def cut(self, counts: Sequence[int], start: Sequence[int]) -> None:
+        """What it must hold is this."""
+        self.counts, self.start = list(counts), list(start)
+
+
+def _single() -> Iterator[str]:
+    """Of a single stream's cache, and of several rows of one length."""
+    for ratio, before, total in itertools.product((2, 3), (0, 2, 4), (1, 2, 4)):
+        for rows, pieces in itertools.product((1, 2), ([total], [1] * total)):
+            for keep in range(total + 1):
+                pool = _Pool(ratio, [before] * rows, batch=False)
+                said = f"{before} tokens and {keep} of {pieces} by {ratio}"
+                yield from _block(pool, pieces, keep, said)
+
+
+def _rows() -> Iterator[str]:
+    """Of rows of several lengths, of which some have not begun."""
+    prompts = itertools.cycle([[2, 5, 0], [1, 0], [4, 3], [7, 2, 3], [0, 0]])
+    for ratio, pieces in itertools.product((2, 3), ([1], [2], [4], [1, 2], [1, 1, 1, 1])):
+        for number in range(12):
+            before = next(prompts)
+            choices = commits(len(before), sum(pieces))
+            keep = choices[number % len(choices)]
+            pool = _Pool(ratio, before, batch=True)
+            yield from _block(pool, pieces, keep, f"{before}, {keep} of {pieces} by {ratio}")
+
+
+def _block(pool: _Pool, pieces: Sequence[int], keep: Any, said: str) -> Iterator[str]:
+    cache, start = pool.cache, list(pool.start)
+    total, bare = sum(pieces), pool.held()
+    if cache.nbytes != bare:
+        yield f"{said}: it takes {cache.nbytes} bytes before, not {bare}"
+    number = cache.start_speculation(total)
+    if not cache.is_speculating:
+        yield f"{said}: there is no block"
+    for width in pieces:
+        pool.feed(width)
+    cache.commit_speculation(keep, number) if total > 1 else cache.commit_speculation(keep)
+    kept = kept_of(keep, pool.rows)
+    start = [one + count for one, count in zip(start, kept, strict=True)]
+    pool.cut([max(0, one) for one in start], start)
+    yield from pool.wrong(said)
+    if cache.is_speculating:
+        yield f"{said}: the block is not at its end"
+    for width in (1, 3):
+        pool.feed(width)
+        # A row that ends a window may make room behind a longer one.
+        yield from pool.wrong(f"{said}, and {width} more", spare=2 * (pool.rows > 1))
+    if cache.start_speculation(1) != number + 1:
+        yield f"{said}: another block has the number of one before"
+
+
+def _given_up() -> Iterator[str]:
+    """Nothing of a block is left; what it takes meanwhile is counted once."""
+    for ratio, before, batch in itertools.product((2, 4), ([2, 5], [3, 3]), (True, False)):
+        for total in (1, 4):
+            pool = _Pool(ratio, before[:1] if not batch else before, batch=batch)
+            cache, counts, start = pool.cache, list(pool.counts), list(pool.start)
+            cache.abort_speculation()
+            bare = pool.held()
+            number = cache.start_speculation(total)
+            pool.feed(total)
+            needs = max(count % ratio for count in counts) + total >= ratio
+            more = 4 * pool.rows * total * (_SIZE + _GATE) * needs
+            # What was pooled before stays until the end, and so does a buffer that is needed.
+            more += 4 * pool.rows * needs * ratio * (_SIZE + _GATE)
+            grown = max(one // ratio for one in pool.counts) > max(one // ratio for one in counts)
+            more += 4 * pool.rows * _SIZE * max(one // ratio for one in counts) * grown
+            more += pool.held() - bare
+            if cache.nbytes != bare + more:
+                yield f"a block of {total} after {counts} takes {cache.nbytes - bare}, not {more}"
+            yield from refuses(RuntimeError, cache.abort_speculation, number + 1)
+            cache.abort_speculation(number) if batch else cache.abort_speculation()
+            pool.cut(counts, start)
+            yield from pool.wrong(f"after {total} tokens that are given up")
+            if cache.is_speculating or cache.nbytes != bare:
+                yield f"a block that is given up leaves {cache.nbytes} bytes, not {bare}"
+
+
+def _fed(*, batch: bool, total: int = 3, fed: int = 0) -> Any:
+    pool = _Pool(2, [1, 1], batch=batch)
+    pool.cache.start_speculation(total)
+    if fed:
+        pool.feed(fed)
+    return pool.cache
+
+
+def _refused() -> Iterator[str]:
+    """Blocks of no tokens, more than were announced, and what was not fed."""
+    for batch in (True, False):
+        plain = _Pool(2, [1, 1], batch=batch).cache
+        yield from refuses(ValueError, plain.start_speculation, 0)
+        yield from refuses(ValueError, plain.start_speculation, -1)
+        yield from refuses(RuntimeError, plain.commit_speculation, 0)
+        for lengths in ([1], [1, 1, 1], [-1, -1], [4, 4], 4, -1):
+            yield from refuses(ValueError, _fed(batch=batch, fed=3).commit_speculation, lengths)
+        for fed in (0, 2):
+            yield from refuses(RuntimeError, _fed(batch=batch, fed=fed).commit_speculation, 1)
+        for number in (0, 2):
+            yield from refuses(
+                RuntimeError, _fed(batch=batch, fed=3).commit_speculation, 1, number
+            )
+        for fed, more in ((0, 4), (2, 2), (3, 1)):
+            keys, gates = mx.zeros((2, more, _SIZE)), mx.zeros((2, more, _GATE))
+            call = _fed(batch=batch, fed=fed).accumulate_windows
+            yield from refuses(ValueError, call, keys, gates, 0)
+    yield from refuses(ValueError, _fed(batch=False, fed=3).commit_speculation, [1, 2])
+    if plain.start_speculation("2") != 1:
+        yield "a length that is no number is not made one"
+    yield from _prepared()
+
+
+def _prepared() -> Iterator[str]:
+    """A batch's lengths and padding: taken when it is empty, of as many rows as it has."""
+    keys, gates = mx.zeros((2, 1, _SIZE)), mx.zeros((2, 1, _GATE))
+    yield from refuses(ValueError, caches.BatchPoolingCache(2, [0]).accumulate_windows, keys, gates, 0)
+    for fed in (1, 2):
+        pool = _Pool(2, [fed, fed], batch=True)
+        yield from refuses(ValueError, lambda: pool.cache.prepare(left_padding=[1, 1]))
+    empty = caches.BatchPoolingCache(3, mx.array([1, 0]))
+    yield from refuses(ValueError, lambda: empty.prepare(left_padding=[1]))
+    empty.prepare(left_padding=mx.array([1, 2]), lengths=[4, 3])
+    if (empty.left_padding, empty._lengths) != ([2, 2], [4, 3]):
+        yield f"a batch is prepared for {empty.left_padding}, {empty._lengths}"
+    # A block ends where a row's prompt does.
+    pool = _Pool(2, [3, 1], batch=True)
+    pool.cache.prepare(lengths=[1, 9])
+    pool.cache.start_speculation(3)
+    pool.feed(3)
+    pool.cache.commit_speculation([3, 2])
+    pool.cut([4, 3], [4, 3])
+    yield from pool.wrong("a row whose prompt ends in a block")
+    if pool.cache._lengths != [4, 10]:
+        yield f"its prompts end at {pool.cache._lengths}"
+    pool.cache.finalize()
+    if pool.cache._lengths != [_ENDLESS] * 2:
+        yield f"without a prompt rows end at {pool.cache._lengths}"
+
+
+def _kept() -> Iterator[str]:
+    """What prefix caching keeps of it is the same cache, and so is its state."""
+    for before in (0, 1, 3, 5):
+        pool = _Pool(2, [before], batch=False)
+        snapshot = pool.cache.prefix_cache_snapshot()
+        back = caches.PoolingCache(9)
+        back.prefix_cache_restore(snapshot)
+        for made in (back, caches.PoolingCache.from_state(pool.cache.state, pool.cache.meta_state)):
+            pool.cache = made
+            yield from pool.wrong(f"{before} tokens that were kept")
+            if (made.ratio, made.empty(), made.size()) != (2, before == 0, before // 2):
+                yield f"{before} tokens that were kept: {made.ratio}, {made.size()}"
+            if made.batch_size != 1 or made.offset != before // 2:
+                yield f"{before} tokens that were kept: {made.offset} windows"
+    for prefixes in ([3, 5], None):
+        rows = [_Pool(2, [count], batch=False).cache for count in (3, 5)]
+        merged = rows[0].prefix_cache_merge(rows, prefixes)
+        if type(merged) is not caches.BatchPoolingCache or merged._processed != [3, 5]:
+            yield f"rows that were kept are {merged}"
+    if rows[0].prefix_cache_merge([rows[0], caches.KVCache()], [1, 2]) is not None:
+        yield "rows of other kinds are put together"
+    other = caches.PoolingCache(3)
+    yield from refuses(ValueError, caches.PoolingCache.merge, [rows[0], other])
+    batch = _Pool(2, [3, 5], batch=True)
+    kept = batch.cache.meta_state
+    for meta, left in ((kept, [0, 0]), (kept[:4], [0, 0]), ((*kept[:4], [2, 1]), [2, 1])):
+        made = caches.BatchPoolingCache.from_state(batch.cache.state, meta)
+        got = made.ratio, made.remainder, made._pool_lengths, made._processed, made._lengths
+        if got != (2, [1, 1], [1, 2], [3, 5], [_ENDLESS] * 2) or made.left_padding != left:
+            yield f"a batch that was kept has {got}, {made.left_padding}"
+        if made.is_speculating or made.offset.tolist() != [1, 2] or made.offset.dtype != mx.int32:
+            yield f"a batch that was kept has the offset {made.offset}"
