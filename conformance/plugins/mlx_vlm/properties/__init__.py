@@ -17,7 +17,9 @@ from conformance.plugins.mlx_vlm.properties import mrope
 from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
 from conformance.plugins.mlx_vlm.properties.cache_blocks import cache_block_properties
+from conformance.plugins.mlx_vlm.properties.cache_kept import cache_kept_properties
 from conformance.plugins.mlx_vlm.properties.cache_pools import cache_pool_properties
+from conformance.plugins.mlx_vlm.properties.cache_streams import cache_stream_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
@@ -46,7 +48,9 @@ def properties() -> list[Property]:
         *batch_properties(),
         *budget_properties(),
         *cache_block_properties(),
+        *cache_kept_properties(),
         *cache_pool_properties(),
+        *cache_stream_properties(),
         *cut_properties(),
         *draw_properties(),
         *file_end_properties(),

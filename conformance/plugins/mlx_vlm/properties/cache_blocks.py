@@ -1,4 +1,4 @@
-"""Blocks of drafted tokens in caches of recurrent layers: what is kept is as if nothing else was fed."""
+"""Blocks of drafted tokens in caches of recurrent layers: only what is kept was fed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ class _Layer:
 
 
 def _pieces(total: int) -> list[list[int]]:
-    return [list(one) for one in {(total,), (1,) * total, (total - 1, 1), (1, total - 1)} if all(one)]
+    return [
+        list(one) for one in {(total,), (1,) * total, (total - 1, 1), (1, total - 1)} if all(one)
+    ]
 
 
 def _blocks() -> Iterator[str]:
@@ -136,7 +138,9 @@ def _block(
     yield from differs(cache[_OTHER], np.ones((rows, 2), np.float32), f"another state of {said}")
     for name in ("left_padding", "lengths"):
         left = np.arange(rows, dtype=np.int32) + _PADDING - np.array(kept, np.int32)
-        yield from differs(getattr(cache, name), left if name in known else None, f"{name} of {said}")
+        yield from differs(
+            getattr(cache, name), left if name in known else None, f"{name} of {said}"
+        )
     if cache.is_speculating or cache.history_capacity or cache.metadata_revision != revision + 1:
         yield f"a block is not at its end after {said}"
     cache.advance(2)
@@ -206,9 +210,9 @@ def _refused() -> Iterator[str]:
         call = _fed(2, fed).cache.record_speculative_window
         yield from refuses(ValueError, call, _WINDOW, mx.zeros((2, columns, _SIZE)), width)
     one = mx.zeros((2, _SIZE))
-    for fed, slot, history in ((1, _WINDOW, None), (1, _STATE, mx.zeros((2, 1, _SIZE)))):
-        call = _fed(2, fed).cache.record_speculative_states
-        yield from refuses(ValueError, call, slot, history, one)
+    for slot, states in ((_WINDOW, None), (_STATE, mx.zeros((2, 1, _SIZE)))):
+        call = _fed(2, 1).cache.record_speculative_states
+        yield from refuses(ValueError, call, slot, states, one)
     yield from refuses(
         ValueError, _fed(2, 1).cache.record_speculative_window, _STATE, mx.zeros((2, 3, 1)), _WIDTH
     )

@@ -1,4 +1,4 @@
-"""What the properties of mlx-vlm's cache classes share: drawn arrays, what differs, what is refused."""
+"""What the properties of mlx-vlm's caches share: drawn arrays, what differs or is refused."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def commits(count: int, total: int) -> Sequence[Any]:
 
 def kept_of(lengths: Any, count: int) -> list[int]:
     """What ``commits`` gives, as a number for each row."""
-    numbers = lengths.tolist() if isinstance(lengths, mx.array) else lengths
+    numbers: Any = lengths.tolist() if isinstance(lengths, mx.array) else lengths
     return [numbers] * count if isinstance(numbers, int) else list(numbers)

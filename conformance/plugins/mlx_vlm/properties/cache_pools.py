@@ -1,9 +1,10 @@
-"""Blocks of drafted tokens in caches of pooled windows: what is kept is as if nothing else was fed."""
+"""Blocks of drafted tokens in caches of pooled windows: only what is kept was fed."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -208,9 +209,7 @@ def _refused() -> Iterator[str]:
         for fed in (0, 2):
             yield from refuses(RuntimeError, _fed(batch=batch, fed=fed).commit_speculation, 1)
         for number in (0, 2):
-            yield from refuses(
-                RuntimeError, _fed(batch=batch, fed=3).commit_speculation, 1, number
-            )
+            yield from refuses(RuntimeError, _fed(batch=batch, fed=3).commit_speculation, 1, number)
         for fed, more in ((0, 4), (2, 2), (3, 1)):
             keys, gates = mx.zeros((2, more, _SIZE)), mx.zeros((2, more, _GATE))
             call = _fed(batch=batch, fed=fed).accumulate_windows
@@ -219,17 +218,26 @@ def _refused() -> Iterator[str]:
     if plain.start_speculation("2") != 1:
         yield "a length that is no number is not made one"
     yield from _prepared()
+    for made in (caches.PoolingCache(4), caches.BatchPoolingCache(4, [0, 1])):
+        made.start_speculation(5)
+        types = mx.bfloat16, mx.float16
+        made.accumulate_windows(*(mx.ones((2, 5, _SIZE), one) for one in types), 0)
+        made.commit_speculation(3)
+        if (made.buf_kv.dtype, made.buf_gate.dtype) != types:
+            yield f"what a block leaves is {made.buf_kv.dtype}, {made.buf_gate.dtype}"
 
 
 def _prepared() -> Iterator[str]:
     """A batch's lengths and padding: taken when it is empty, of as many rows as it has."""
     keys, gates = mx.zeros((2, 1, _SIZE)), mx.zeros((2, 1, _GATE))
-    yield from refuses(ValueError, caches.BatchPoolingCache(2, [0]).accumulate_windows, keys, gates, 0)
+    yield from refuses(
+        ValueError, caches.BatchPoolingCache(2, [0]).accumulate_windows, keys, gates, 0
+    )
     for fed in (1, 2):
-        pool = _Pool(2, [fed, fed], batch=True)
-        yield from refuses(ValueError, lambda: pool.cache.prepare(left_padding=[1, 1]))
+        prepare = _Pool(2, [fed, fed], batch=True).cache.prepare
+        yield from refuses(ValueError, partial(prepare, left_padding=[1, 1]))
     empty = caches.BatchPoolingCache(3, mx.array([1, 0]))
-    yield from refuses(ValueError, lambda: empty.prepare(left_padding=[1]))
+    yield from refuses(ValueError, partial(empty.prepare, left_padding=[1]))
     empty.prepare(left_padding=mx.array([1, 2]), lengths=[4, 3])
     if (empty.left_padding, empty._lengths) != ([2, 2], [4, 3]):
         yield f"a batch is prepared for {empty.left_padding}, {empty._lengths}"
