@@ -20,6 +20,7 @@ from conformance.plugins.mlx_vlm.properties.cache_blocks import cache_block_prop
 from conformance.plugins.mlx_vlm.properties.cache_kept import cache_kept_properties
 from conformance.plugins.mlx_vlm.properties.cache_pools import cache_pool_properties
 from conformance.plugins.mlx_vlm.properties.cache_streams import cache_stream_properties
+from conformance.plugins.mlx_vlm.properties.cache_windows import cache_window_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
@@ -51,6 +52,7 @@ def properties() -> list[Property]:
         *cache_kept_properties(),
         *cache_pool_properties(),
         *cache_stream_properties(),
+        *cache_window_properties(),
         *cut_properties(),
         *draw_properties(),
         *file_end_properties(),
