@@ -16,11 +16,7 @@ from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties import mrope
 from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
-from conformance.plugins.mlx_vlm.properties.cache_blocks import cache_block_properties
-from conformance.plugins.mlx_vlm.properties.cache_kept import cache_kept_properties
-from conformance.plugins.mlx_vlm.properties.cache_pools import cache_pool_properties
-from conformance.plugins.mlx_vlm.properties.cache_streams import cache_stream_properties
-from conformance.plugins.mlx_vlm.properties.cache_windows import cache_window_properties
+from conformance.plugins.mlx_vlm.properties.cache_classes import cache_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
@@ -48,11 +44,7 @@ def properties() -> list[Property]:
         *attention_properties(compat.part("models.base"), compat.part("models.cache")),
         *batch_properties(),
         *budget_properties(),
-        *cache_block_properties(),
-        *cache_kept_properties(),
-        *cache_pool_properties(),
-        *cache_stream_properties(),
-        *cache_window_properties(),
+        *cache_properties(),
         *cut_properties(),
         *draw_properties(),
         *file_end_properties(),

@@ -61,6 +61,11 @@ def _kept() -> Iterator[str]:
         alone = batch.extract(row)
         yield from stream.differing((alone.keys, alone.values), f"row {row} put together")
     yield from _not_together(made[0].cache)
+    once = caches.SimpleKVCache()
+    given = [mx.ones((1, HEADS, 3, size)) for size in (KEY, VALUE)]
+    once.update(*given)
+    if once.cache_length != 3 or any(a is not b for a, b in zip(once.fetch(), given, strict=True)):
+        yield f"what is stored once has {once.cache_length} columns"
 
 
 def _not_together(own: Any) -> Iterator[str]:
@@ -87,6 +92,15 @@ def _not_together(own: Any) -> Iterator[str]:
         (caches.ArraysCache, [caches.ArraysCache(1)] * 2),
     ):
         lone = object() if cls is not caches.ChunkedKVCache else caches.KVCache()
+        merged = rows[0].prefix_cache_merge(rows, [0, 0])
+        if type(merged) not in (
+            caches.ArraysCache,
+            caches.BatchKVCache,
+            caches.BatchRotatingKVCache,
+        ):
+            yield f"rows of {cls.__name__} are put together as {merged}"
+        if merged.left_padding.shape[0] != 2:
+            yield f"two rows are put together as {merged.left_padding.shape[0]}"
         if rows[0].prefix_cache_merge([rows[0], lone], [0, 0]) is not None:
             yield f"{cls.__name__} is put together with others"
 
@@ -125,6 +139,8 @@ def _apart() -> Iterator[str]:
     packed = Stream(caches.QuantizedKVCache(GROUP, BITS))
     packed.feed(5)
     yield from packed.differing(packed.cache.dequantize_for_apc(), "packed columns as read")
+    packed.cache.trim(packed.cut(4))
+    yield from packed.differing(packed.cache.dequantize_for_apc(), "one packed column as read")
     packed.cache.trim(5)
     if packed.cache.dequantize_for_apc() != (None, None):
         yield "no columns are read as some"

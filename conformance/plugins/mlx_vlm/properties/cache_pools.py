@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -21,24 +20,21 @@ from conformance.plugins.mlx_vlm.properties.cache_parts import (
     refuses,
 )
 
-_SIZE, _GATE = 3, 2
+SIZE, GATE = 3, 2
 _MOST = 24
-_ENDLESS = 2**31
+NAMES = ("PoolingCache.*", "BatchPoolingCache.*", "*_pooling_*", "_speculative_lengths")
 
 
 def cache_pool_properties() -> list[Property]:
-    """Those of ``PoolingCache`` and ``BatchPoolingCache``."""
-    names = ("PoolingCache.*", "BatchPoolingCache.*", "*_pooling_*", "_speculative_lengths")
+    """Those of blocks that end."""
     return [
-        Property("caches: blocks of pooled windows", FILE, names, _single),
-        Property("caches: blocks of pooled rows", FILE, names, _rows),
-        Property("caches: pooled blocks given up", FILE, names, _given_up),
-        Property("caches: pooled blocks that are refused", FILE, names, _refused),
-        Property("caches: pooled windows as they are kept", FILE, names, _kept),
+        Property("caches: blocks of pooled windows", FILE, NAMES, _single),
+        Property("caches: blocks of pooled rows", FILE, NAMES, _rows),
+        Property("caches: pooled blocks given up", FILE, NAMES, _given_up),
     ]
 
 
-class _Pool:
+class Pool:
     """Rows of one length each in a cache, beside the tokens that it must hold.
 
     Attributes:
@@ -47,8 +43,8 @@ class _Pool:
 
     def __init__(self, ratio: int, before: Sequence[int], *, batch: bool) -> None:
         self.ratio, self.rows = ratio, len(before)
-        self.tokens = drawn(self.rows, self.rows, _MOST, _SIZE)
-        self.gates = drawn(9, self.rows, _MOST, _GATE)
+        self.tokens = drawn(self.rows, self.rows, _MOST, SIZE)
+        self.gates = drawn(9, self.rows, _MOST, GATE)
         width = max(before)
         padding = [width - count for count in before]
         made = caches.BatchPoolingCache(ratio, padding) if batch else caches.PoolingCache(ratio)
@@ -72,7 +68,7 @@ class _Pool:
         keys, gates = self.given(width)
         windows, weights, base = self.cache.accumulate_windows(keys, gates, mx.array(self.start))
         rows, columns, _ = windows.shape
-        pooled = windows.reshape(rows, columns // self.ratio, self.ratio, _SIZE).sum(axis=2)
+        pooled = windows.reshape(rows, columns // self.ratio, self.ratio, SIZE).sum(axis=2)
         self.cache.update_and_fetch(pooled)
         self.start = [one + width for one in self.start]
         self.counts = [max(0, one) for one in self.start]
@@ -101,14 +97,25 @@ class _Pool:
             yield f"{said}: pooled windows are of {cache.pooled.shape}"
         elif cache.pooled is not None:
             for row, count in enumerate(done):
-                wanted = self.tokens[row, : count * ratio].reshape(count, ratio, _SIZE).sum(axis=1)
+                wanted = self.tokens[row, : count * ratio].reshape(count, ratio, SIZE).sum(axis=1)
                 yield from differs(cache.pooled[row, :count], wanted, f"{said}: windows of {row}")
+
+    def windows(self, before: Sequence[int], weights: Any, base: Any, said: str) -> Iterator[str]:
+        """Where gates of the windows that end, or their first positions, are others."""
+        first, last = ([one // self.ratio * self.ratio for one in x] for x in (before, self.counts))
+        wanted = [a if a < b else 0 for a, b in zip(first, last, strict=True)]
+        got = base.tolist() if isinstance(base, mx.array) else [base] * self.rows
+        if got != wanted:
+            yield f"{said}: windows begin at {got}, not {wanted}"
+        for row, (a, b) in enumerate(zip(first, last, strict=True)):
+            gates = self.gates[row, a:b]
+            yield from differs(weights[row, : b - a], gates, f"{said}: gates of row {row}")
 
     def held(self) -> int:
         """Bytes of what it holds between blocks."""
         done = 0 if self.cache.pooled is None else self.cache.pooled.shape[1]
         fed = any(self.counts)
-        return 4 * self.rows * (done * _SIZE + fed * self.ratio * (_SIZE + _GATE))
+        return 4 * self.rows * (done * SIZE + fed * self.ratio * (SIZE + GATE))
 
     def cut(self, counts: Sequence[int], start: Sequence[int]) -> None:
         """What it must hold is this."""
@@ -120,23 +127,23 @@ def _single() -> Iterator[str]:
     count = itertools.cycle([1, 2, 1])
     for ratio, before, total in itertools.product((2, 3), (0, 2, 4), (1, 4)):
         for keep, pieces in itertools.product(range(total + 1), ([total], [1] * total)):
-            pool = _Pool(ratio, [before] * next(count), batch=False)
+            pool = Pool(ratio, [before] * next(count), batch=False)
             yield from _block(pool, pieces, keep, f"{before}, {keep} of {pieces} by {ratio}")
 
 
 def _rows() -> Iterator[str]:
-    """Of rows of several lengths, of which some have not begun."""
-    prompts = itertools.cycle([[2, 5, 0], [1, 0], [4, 3], [7, 2, 3], [0, 0]])
+    """Of rows of several lengths; some begin in a block, or behind padding that it holds."""
+    prompts = itertools.cycle([[2, 5, 0], [1, -2], [4, 3], [7, -1, 3], [0, 0], [2, 0]])
     for ratio, pieces in itertools.product((2, 3), ([1], [2], [4], [1, 2])):
         for number in range(10):
             before = next(prompts)
             choices = commits(len(before), sum(pieces))
             keep = choices[number % len(choices)]
-            pool = _Pool(ratio, before, batch=True)
+            pool = Pool(ratio, before, batch=True)
             yield from _block(pool, pieces, keep, f"{before}, {keep} of {pieces} by {ratio}")
 
 
-def _block(pool: _Pool, pieces: Sequence[int], keep: Any, said: str) -> Iterator[str]:
+def _block(pool: Pool, pieces: Sequence[int], keep: Any, said: str) -> Iterator[str]:
     cache, start = pool.cache, list(pool.start)
     total, bare, before = sum(pieces), pool.held(), list(pool.counts)
     if cache.nbytes != bare:
@@ -160,7 +167,8 @@ def _block(pool: _Pool, pieces: Sequence[int], keep: Any, said: str) -> Iterator
     if cache.is_speculating:
         yield f"{said}: the block is not at its end"
     for width in (1, 3):
-        pool.feed(width)
+        counts = pool.counts
+        yield from pool.windows(counts, *pool.feed(width), said)
         # A row that ends a window may make room behind a longer one.
         yield from pool.wrong(f"{said}, and {width} more", spare=2 * (pool.rows > 1))
     if cache.start_speculation(1) != number + 1:
@@ -171,7 +179,7 @@ def _given_up() -> Iterator[str]:
     """Nothing of a block is left; what it takes meanwhile is counted once."""
     for ratio, before, batch in itertools.product((2, 4), ([2, 5], [3, 3]), (True, False)):
         for total in (1, 4):
-            pool = _Pool(ratio, before[:1] if not batch else before, batch=batch)
+            pool = Pool(ratio, before[:1] if not batch else before, batch=batch)
             cache, counts, start = pool.cache, list(pool.counts), list(pool.start)
             cache.abort_speculation()
             bare = pool.held()
@@ -179,11 +187,11 @@ def _given_up() -> Iterator[str]:
             for width in (1, total - 1) if total > 1 else (1,):
                 pool.feed(width)
             needs = max(count % ratio for count in counts) + total >= ratio
-            more = 4 * pool.rows * total * (_SIZE + _GATE) * needs
+            more = 4 * pool.rows * total * (SIZE + GATE) * needs
             # What was pooled before stays until the end, and so does a buffer that is needed.
-            more += 4 * pool.rows * needs * ratio * (_SIZE + _GATE)
+            more += 4 * pool.rows * needs * ratio * (SIZE + GATE)
             grown = max(one // ratio for one in pool.counts) > max(one // ratio for one in counts)
-            more += 4 * pool.rows * _SIZE * max(one // ratio for one in counts) * grown
+            more += 4 * pool.rows * SIZE * max(one // ratio for one in counts) * grown
             more += pool.held() - bare
             if cache.nbytes != bare + more:
                 yield f"a block of {total} after {counts} takes {cache.nbytes - bare}, not {more}"
@@ -193,104 +201,3 @@ def _given_up() -> Iterator[str]:
             yield from pool.wrong(f"after {total} tokens that are given up")
             if cache.is_speculating or cache.nbytes != bare:
                 yield f"a block that is given up leaves {cache.nbytes} bytes, not {bare}"
-
-
-def _fed(*, batch: bool, total: int = 3, fed: int = 0) -> Any:
-    pool = _Pool(2, [1, 1], batch=batch)
-    pool.cache.start_speculation(total)
-    if fed:
-        pool.feed(fed)
-    return pool.cache
-
-
-def _refused() -> Iterator[str]:
-    """Blocks of no tokens, more than were announced, and what was not fed."""
-    for batch in (True, False):
-        plain = _Pool(2, [1, 1], batch=batch).cache
-        yield from refuses(ValueError, plain.start_speculation, 0)
-        yield from refuses(ValueError, plain.start_speculation, -1)
-        yield from refuses(RuntimeError, plain.commit_speculation, 0)
-        for lengths in ([1], [1, 1, 1], [-1, -1], [4, 4], 4, -1):
-            yield from refuses(ValueError, _fed(batch=batch, fed=3).commit_speculation, lengths)
-        for fed in (0, 2):
-            yield from refuses(RuntimeError, _fed(batch=batch, fed=fed).commit_speculation, 1)
-        for number in (0, 2):
-            yield from refuses(RuntimeError, _fed(batch=batch, fed=3).commit_speculation, 1, number)
-        for fed, more in ((0, 4), (2, 2), (3, 1)):
-            keys, gates = mx.zeros((2, more, _SIZE)), mx.zeros((2, more, _GATE))
-            call = _fed(batch=batch, fed=fed).accumulate_windows
-            yield from refuses(ValueError, call, keys, gates, 0)
-    yield from refuses(ValueError, _fed(batch=False, fed=3).commit_speculation, [1, 2])
-    if plain.start_speculation("2") != 1:
-        yield "a length that is no number is not made one"
-    yield from _prepared()
-    for made in (caches.PoolingCache(4), caches.BatchPoolingCache(4, [0, 1])):
-        made.start_speculation(5)
-        types = mx.bfloat16, mx.float16
-        made.accumulate_windows(*(mx.ones((2, 5, _SIZE), one) for one in types), 0)
-        made.commit_speculation(3)
-        if (made.buf_kv.dtype, made.buf_gate.dtype) != types:
-            yield f"what a block leaves is {made.buf_kv.dtype}, {made.buf_gate.dtype}"
-
-
-def _prepared() -> Iterator[str]:
-    """A batch's lengths and padding: taken when it is empty, of as many rows as it has."""
-    keys, gates = mx.zeros((2, 1, _SIZE)), mx.zeros((2, 1, _GATE))
-    yield from refuses(
-        ValueError, caches.BatchPoolingCache(2, [0]).accumulate_windows, keys, gates, 0
-    )
-    for fed in (1, 2):
-        prepare = _Pool(2, [fed, fed], batch=True).cache.prepare
-        yield from refuses(ValueError, partial(prepare, left_padding=[1, 1]))
-    empty = caches.BatchPoolingCache(3, mx.array([1, 0]))
-    yield from refuses(ValueError, partial(empty.prepare, left_padding=[1]))
-    empty.prepare(left_padding=mx.array([1, 2]), lengths=[4, 3])
-    if (empty.left_padding, empty._lengths) != ([2, 2], [4, 3]):
-        yield f"a batch is prepared for {empty.left_padding}, {empty._lengths}"
-    # A block ends where a row's prompt does.
-    pool = _Pool(2, [3, 1], batch=True)
-    pool.cache.prepare(lengths=[1, 9])
-    pool.cache.start_speculation(3)
-    pool.feed(3)
-    pool.cache.commit_speculation([3, 2])
-    pool.cut([4, 3], [4, 3])
-    yield from pool.wrong("a row whose prompt ends in a block")
-    if pool.cache._lengths != [4, 10]:
-        yield f"its prompts end at {pool.cache._lengths}"
-    pool.cache.finalize()
-    if pool.cache._lengths != [_ENDLESS] * 2:
-        yield f"without a prompt rows end at {pool.cache._lengths}"
-
-
-def _kept() -> Iterator[str]:
-    """What prefix caching keeps of it is the same cache, and so is its state."""
-    for before in (0, 1, 3, 5):
-        pool = _Pool(2, [before], batch=False)
-        snapshot = pool.cache.prefix_cache_snapshot()
-        back = caches.PoolingCache(9)
-        back.prefix_cache_restore(snapshot)
-        for made in (back, caches.PoolingCache.from_state(pool.cache.state, pool.cache.meta_state)):
-            pool.cache = made
-            yield from pool.wrong(f"{before} tokens that were kept")
-            if (made.ratio, made.empty(), made.size()) != (2, before == 0, before // 2):
-                yield f"{before} tokens that were kept: {made.ratio}, {made.size()}"
-            if made.batch_size != 1 or made.offset != before // 2:
-                yield f"{before} tokens that were kept: {made.offset} windows"
-    for prefixes in ([3, 5], None):
-        rows = [_Pool(2, [count], batch=False).cache for count in (3, 5)]
-        merged = rows[0].prefix_cache_merge(rows, prefixes)
-        if type(merged) is not caches.BatchPoolingCache or merged._processed != [3, 5]:
-            yield f"rows that were kept are {merged}"
-    if rows[0].prefix_cache_merge([rows[0], caches.KVCache()], [1, 2]) is not None:
-        yield "rows of other kinds are put together"
-    other = caches.PoolingCache(3)
-    yield from refuses(ValueError, caches.PoolingCache.merge, [rows[0], other])
-    batch = _Pool(2, [3, 5], batch=True)
-    kept = batch.cache.meta_state
-    for meta, left in ((kept, [0, 0]), (kept[:4], [0, 0]), ((*kept[:4], [2, 1]), [2, 1])):
-        made = caches.BatchPoolingCache.from_state(batch.cache.state, meta)
-        got = made.ratio, made.remainder, made._pool_lengths, made._processed, made._lengths
-        if got != (2, [1, 1], [1, 2], [3, 5], [_ENDLESS] * 2) or made.left_padding != left:
-            yield f"a batch that was kept has {got}, {made.left_padding}"
-        if made.is_speculating or made.offset.tolist() != [1, 2] or made.offset.dtype != mx.int32:
-            yield f"a batch that was kept has the offset {made.offset}"

@@ -42,14 +42,14 @@ def plain(held: Any, bits: int = BITS) -> np.ndarray:
             return np.zeros((*held[0].shape[:-1], held[1].shape[-1] * GROUP), np.float32)
         packed, scales, biases = held
         held = mx.dequantize(packed, scales, biases, group_size=GROUP, bits=bits)
-    return np.array(held)
+    return np.array(held.astype(mx.float32))
 
 
 class Stream:
     """A cache of one stream beside all columns that it must hold, ``[row, head, column, size]``."""
 
-    def __init__(self, cache: Any, rows: int = 1) -> None:
-        self.cache, self.rows, self.fed = cache, rows, 0
+    def __init__(self, cache: Any, rows: int = 1, dtype: mx.Dtype = mx.float32) -> None:
+        self.cache, self.rows, self.fed, self.dtype = cache, rows, 0, dtype
         self.packed = "Quantized" in type(cache).__name__
         self.columns = [np.zeros((rows, HEADS, 0, size), np.float32) for size in (KEY, VALUE)]
 
@@ -57,7 +57,7 @@ class Stream:
         """The next columns; gives what the cache gives."""
         self.fed += 1
         new = [drawn(self.fed, self.rows, HEADS, width, size) for size in (KEY, VALUE)]
-        given = [mx.array(one) for one in new]
+        given = [mx.array(one).astype(self.dtype) for one in new]
         if self.packed:
             new = [plain(mx.quantize(one, group_size=GROUP, bits=BITS)) for one in given]
         self.columns = [np.concatenate(both, 2) for both in zip(self.columns, new, strict=True)]
@@ -91,13 +91,13 @@ def _any_order() -> Iterator[str]:
     """Columns are added, cut, saved and restored; after each step all that a cache says is read."""
     for name, make in KINDS.items():
         draw = np.random.default_rng(3)
-        for rows in (1, 2, 1):
+        for rows, dtype in ((1, mx.float32), (2, mx.bfloat16), (1, mx.float16)):
             cache = make()
             if name != "SimpleKVCache":
                 cache.step = STEP
             if not cache.empty() or (name != "QuantizedKVCache" and cache.nbytes != 0):
                 yield f"a new {name} holds {cache.nbytes} bytes"
-            stream = Stream(cache, rows)
+            stream = Stream(cache, rows, dtype)
             for width in draw.integers(1, 7, 9).tolist():
                 got = stream.feed(width)
                 said = f"{name} of {stream.length} columns"
@@ -117,6 +117,8 @@ def _says(name: str, stream: Stream, said: str) -> Iterator[str]:
         yield f"{said} says {count}, {cache.size()}"
     if cache.nbytes != sum(one.nbytes for one in leaves(cache)):
         yield f"{said} takes {cache.nbytes} bytes"
+    if {one.dtype for one in leaves(cache)} - {mx.uint32} != {stream.dtype}:
+        yield f"{said} holds {leaves(cache)[0].dtype}, fed {stream.dtype}"
     yield from stream.differing(cache.state, f"{said}, as its state")
     if name == "SimpleKVCache":
         yield from stream.differing(cache.fetch(), f"{said}, asked again")
@@ -166,14 +168,17 @@ def _saved(cache: Any) -> tuple[Any, Any]:
 
 def _room() -> Iterator[str]:
     """Columns are made in whole steps, and as many as are asked for."""
+    # Among them as many columns as a key, or a packed one, has elements.
+    sizes = (1, 0, 256), (8, 0, 256), (32, 0, 256), (1, 256, 257), (257, 0, 512), (200, 57, 456)
     for name in ("KVCache", "QuantizedKVCache", "ChunkedKVCache"):
-        for width, more, wanted in ((1, 0, 256), (256, 0, 256), (257, 0, 512), (200, 57, 456)):
+        for width, more, wanted in sizes:
             stream = Stream(KINDS[name]())
             stream.feed(width)
             if more:
                 stream.feed(more)
             if {one.shape[2] for one in leaves(stream.cache)} != {wanted}:
                 yield f"{name} has room for {leaves(stream.cache)[0].shape[2]} of {width} columns"
+            yield from stream.differing(stream.cache.state, f"{name} of {width} columns")
     for name in ("KVCache", "QuantizedKVCache"):
         cache = KINDS[name]()
         if tuple(cache.prefix_cache_reserve(5)) != ():

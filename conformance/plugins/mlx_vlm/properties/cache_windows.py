@@ -57,7 +57,7 @@ def _seen(mask: Any, width: int, held: Sequence[int]) -> list[set[int]]:
     """Positions that each query sees."""
     if mask is None:
         return [set(held)] * width
-    if isinstance(mask, str):
+    if mask == "causal":
         return [set(held[: len(held) - width + 1 + query]) for query in range(width)]
     rows = np.broadcast_to(np.array(mask), (width, len(held)))
     return [{at for at, real in zip(held, row, strict=True) if real} for row in rows]
@@ -233,7 +233,7 @@ def _become() -> Iterator[str]:
         for number, width in enumerate(pieces):
             done = sum(pieces[:number])
             cache.update_and_fetch(*_columns(done, width))
-            cls = type("Stepped", (caches.BufferedRotatingKVCache,), {"step": _STEP})
+            cls: Any = type("Stepped", (caches.BufferedRotatingKVCache,), {"step": _STEP})
             made = cls.from_cache(cache, buffer_size=spare)
             done += width
             held = list(range(max(0, done - _MOST), done))
@@ -256,7 +256,7 @@ def _become() -> Iterator[str]:
 
 def _kept() -> Iterator[str]:
     """By its state or as prefix caching keeps it, a window goes on alike."""
-    kinds = {"keep": 2}, {}, {"buffer_size": 3}
+    kinds: list[dict[str, int]] = [{"keep": 2}, {}, {"buffer_size": 3}]
     for options, count in itertools.product(kinds, (1, 3, 6, 11)):
         cls = caches.BufferedRotatingKVCache if "buffer_size" in options else caches.RotatingKVCache
         cache = cls(_MOST, **options)
