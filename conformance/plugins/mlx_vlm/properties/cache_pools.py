@@ -69,7 +69,7 @@ class Pool:
         windows, weights, base = self.cache.accumulate_windows(keys, gates, mx.array(self.start))
         rows, columns, _ = windows.shape
         pooled = windows.reshape(rows, columns // self.ratio, self.ratio, SIZE).sum(axis=2)
-        self.cache.update_and_fetch(pooled)
+        self.fetched = self.cache.update_and_fetch(pooled)
         self.start = [one + width for one in self.start]
         self.counts = [max(0, one) for one in self.start]
         return weights, base
@@ -105,6 +105,9 @@ class Pool:
         first, last = ([one // self.ratio * self.ratio for one in x] for x in (before, self.counts))
         wanted = [a if a < b else 0 for a, b in zip(first, last, strict=True)]
         got = base.tolist() if isinstance(base, mx.array) else [base] * self.rows
+        fetched, pooled = self.fetched, self.cache.pooled
+        if (fetched.shape != (self.rows, 0, SIZE)) if pooled is None else (fetched is not pooled):
+            yield f"{said}: pooled windows of {fetched.shape} are given"
         if got != wanted:
             yield f"{said}: windows begin at {got}, not {wanted}"
         for row, (a, b) in enumerate(zip(first, last, strict=True)):

@@ -78,6 +78,7 @@ def _first_tokens() -> Iterator[str]:
             mask = cache.make_mask(width, return_array=bool(done % 2))
             if done % 2 and width > 1 and not isinstance(mask, mx.array):
                 yield f"{said}: the mask is no array"
+            narrow = cache.make_mask(width, window_size=3)
             held = _positions(cache.update_and_fetch(*_columns(done, width)))
             if isinstance(held, str):
                 yield f"{said}: {held}"
@@ -89,6 +90,9 @@ def _first_tokens() -> Iterator[str]:
             ]
             if first == 0 or done + width > _MOST or mask is not None:
                 yield from _sees(mask, width, held, wanted, said)
+            if first == 0:
+                three = [{at for at in range(one + 1) if one - at < 3} for one in queries]
+                yield from _sees(narrow, width, held, three, f"{said}, in a window of 3")
             done += width
             yield from _says(cache, done, len(held), said)
             order = _positions(
