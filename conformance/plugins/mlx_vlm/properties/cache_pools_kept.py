@@ -118,6 +118,11 @@ def _kept() -> Iterator[str]:
             pool.tokens, pool.gates = alone[0].tokens[[0, 0]], alone[0].gates[[0, 0]]
             pool.start = counts
             yield from pool.wrong(f"rows of {counts} that were kept")
+            for row, one in enumerate(alone):
+                one.cache = merged.extract(row)
+                yield from one.wrong(f"row {row} of {counts}, taken out")
+                if one.cache.empty() != (counts[row] == 0):
+                    yield f"row {row} of {counts}, taken out, is empty: {one.cache.empty()}"
     if rows[0].prefix_cache_merge([rows[0], caches.KVCache()], [1, 2]) is not None:
         yield "rows of other kinds are put together"
     other = caches.PoolingCache(3)
