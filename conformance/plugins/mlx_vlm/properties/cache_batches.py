@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -26,10 +27,12 @@ def cache_batch_properties() -> list[Property]:
     """Those of ``Batch*KVCache``, ``CacheList``, ``_BaseCache`` and of a model's caches."""
     batches = ("Batch*KVCache", "Batch*KVCache.*", "RotatingKVCache.merge", "_dequantize_uniform")
     model = ("make_prompt_cache", "should_quantize_kv_layer", "create_attention_mask")
+    joining = (*batches, "BatchPoolingCache.*", "ArraysCache.*")
     base = ("_BaseCache.*", "CacheList.*", "ArraysCache.*", "dynamic_roll")
     return [
         Property("caches: batches", FILE, batches, _batches),
         Property("caches: batches that are prepared", FILE, batches, _prepared),
+        Property("caches: rows that join unfed", FILE, joining, _unfed),
         Property("caches: those of a model", FILE, model, _of_model),
         Property("caches: what all have", FILE, base, _all),
         Property("caches: lists of caches", FILE, base, _lists),
@@ -114,6 +117,54 @@ def _prepared() -> Iterator[str]:
     side.finalize()
     if (side.left_padding.tolist(), side.offset.tolist()) != ([0, 0], [2, 2]):
         yield f"padding of nothing is at {side.left_padding}, {side.offset}"
+
+
+def _unfed() -> Iterator[str]:
+    """On either side, rows that were not fed leave the others' columns, and their types."""
+    for first, (name, make) in itertools.product((True, False), _BATCHES.items()):
+        fed, bare = make([0, 1]), make([0])
+        # Others become float32: a known defect of the caches' own test.
+        types = mx.bfloat16 if name == "BatchQuantizedKVCache" else mx.float32
+        keys, values = (mx.ones((2, 1, 3, size), types) for size in (GROUP, 2 * GROUP))
+        wanted = [plain(one) for one in fed.update_and_fetch(keys, values)]
+        both, start = (bare, 1) if first else (fed, 0)
+        both.extend(fed if first else bare)
+        said = f"{name}, joined by rows that were{'' if first else ' not'} fed"
+        if {one.dtype for one in leaves(both)} - {mx.uint32} != {types}:
+            yield f"{said}, holds {[one.dtype for one in leaves(both)]}"
+        offsets = [0, 3, 2] if first else [3, 2, 0]
+        padding = [3, 0, 1] if first else [0, 1, 3]
+        if (both.offset.tolist(), both.left_padding.tolist()) != (offsets, padding):
+            yield f"{said}, is at {both.offset.tolist()} behind {both.left_padding.tolist()}"
+        for held, own in zip((both.keys, both.values), wanted, strict=True):
+            yield from differs(mx.array(plain(held)[start : start + 2, :, :3]), own, said)
+        both.filter([start, start + 1])
+        _fed(both, 1)
+        if both.offset.tolist() != [4, 3]:
+            yield f"{said}, is at {both.offset.tolist()} without them"
+    for first in (True, False):
+        yield from _unfed_states(first=first)
+
+
+def _unfed_states(*, first: bool) -> Iterator[str]:
+    """Of states and of pooled windows."""
+    fed, bare = caches.ArraysCache(2), caches.ArraysCache(2, [0])
+    fed[1] = mx.ones((2, 3), mx.bfloat16)
+    pools = caches.BatchPoolingCache(2, [0, 0]), caches.BatchPoolingCache(2, [0])
+    given = mx.ones((2, 3, 1), mx.bfloat16), mx.ones((2, 3, 2), mx.float16)
+    pools[0].update_and_fetch(pools[0].accumulate_windows(*given, 0)[0][:, ::2])
+    for one, other in ((fed, bare), pools):
+        both = other if first else one
+        both.extend(one if first else other)
+        types = [None if one is None else one.dtype for one in both.state]
+        kinds = ([None, mx.bfloat16], [mx.bfloat16, mx.float16, mx.bfloat16])
+        if types not in kinds:
+            yield f"rows joined by others that were not fed hold {types}"
+        for held in both.state:
+            if held is not None and held.shape[0] != 3:
+                yield f"two rows and one are {held.shape[0]}"
+            elif held is not None and mx.any(held[0 if first else 2]).item():
+                yield "rows that were not fed hold something"
 
 
 def _of_model() -> Iterator[str]:

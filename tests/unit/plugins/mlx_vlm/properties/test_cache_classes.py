@@ -21,6 +21,7 @@ ROTATING, BUFFERED = cache.RotatingKVCache, cache.BufferedRotatingKVCache
 BROKEN = {
     "caches: batches": (cache.BatchKVCache, "is_single_row", lambda single: not single),
     "caches: batches that are prepared": (cache.BatchRotatingKVCache, "prepare", None),
+    "caches: rows that join unfed": (ARRAYS, "extend", None),
     "caches: those of a model": (cache, "should_quantize_kv_layer", lambda packed: True),
     "caches: what all have": (
         ARRAYS,
