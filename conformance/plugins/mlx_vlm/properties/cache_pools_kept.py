@@ -80,6 +80,12 @@ def _prepared() -> Iterator[str]:
     empty.prepare(left_padding=mx.array([1, 2]), lengths=[4, 3])
     if (empty.left_padding, empty._lengths) != ([2, 2], [4, 3]):
         yield f"a batch is prepared for {empty.left_padding}, {empty._lengths}"
+    none = caches.BatchPoolingCache(2, [])
+    none.pooled = mx.zeros((0, 2, SIZE))
+    none.start_speculation(1)
+    none.commit_speculation([])
+    if none.pooled is not None:
+        yield f"a batch of no rows holds windows of {none.pooled.shape}"
     # A block ends where a row's prompt does.
     pool = Pool(2, [3, 1], batch=True)
     pool.cache.prepare(lengths=[1, 9])
