@@ -132,6 +132,8 @@ def _unfed() -> Iterator[str]:
         said = f"{name}, joined by rows that were{'' if first else ' not'} fed"
         if {one.dtype for one in leaves(both)} - {mx.uint32} != {types}:
             yield f"{said}, holds {[one.dtype for one in leaves(both)]}"
+        if {one.shape[2] for one in leaves(both)} != {3 if "Rotating" in name else 256}:
+            yield f"{said}, has room for {leaves(both)[0].shape[2]}"
         offsets = [0, 3, 2] if first else [3, 2, 0]
         padding = [3, 0, 1] if first else [0, 1, 3]
         if (both.offset.tolist(), both.left_padding.tolist()) != (offsets, padding):
