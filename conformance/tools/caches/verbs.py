@@ -176,14 +176,21 @@ class Verbs:
             ]
             if any(copy is None for copy in copies):
                 return None
-        for copied, row in zip(copies, self.rows, strict=True):
+        # Of a row without tokens an empty cache of what a model makes may be kept.
+        cold = [
+            not row.tokens and type(copied) is not stream.cls and copied.empty()
+            for copied, row in zip(copies, self.rows, strict=True)
+        ]
+        for copied, row, none in zip(copies, self.rows, cold, strict=True):
+            if none:
+                continue
             for problem in check(stream, copied, [row], dtypes=self.dtypes):
                 self._report(Problem(problem.what, f"the row as kept: {problem.text}"))
         if self._kind.single:
             self.cache = copies[0]
             return text
         merged = put_together(copies, [len(row) for row in self.rows])
-        self.cache = self.cache if merged is None else merged
+        self.cache = self.cache if merged is None or all(cold) else merged
         return text
 
     def trim(self, count: int) -> str | None:

@@ -20,6 +20,7 @@ from conformance.plugins.mlx_vlm.properties.adapter_rows import adapter_row_prop
 from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
 from conformance.plugins.mlx_vlm.properties.codecs import codec_properties
+from conformance.plugins.mlx_vlm.properties.cache_classes import cache_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
@@ -68,6 +69,7 @@ def properties() -> list[Property]:
         *batch_properties(),
         *budget_properties(),
         *codec_properties(),
+        *cache_properties(),
         *cut_properties(),
         *draw_properties(),
         *file_end_properties(),

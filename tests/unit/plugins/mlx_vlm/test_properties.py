@@ -15,7 +15,9 @@ from conformance.tools.functions.function_defects import load_function_defects
 
 # Of both libraries: tests/unit/backend/ has these.
 SHARED = ("attention", "masks", "rotations", "samplers", "scans")
-ALL = {one.name: one for one in properties() if not one.name.startswith(SHARED)}
+# properties/test_cache_classes.py has these.
+ELSEWHERE = (*SHARED, "caches")
+ALL = {one.name: one for one in properties() if not one.name.startswith(ELSEWHERE)}
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ from mlx_vlm.models import cache as vlm
 
 from conformance.tools.caches.cache_defects import explain, load_cache_defects
 from conformance.tools.caches.discovery import discover
-from conformance.tools.caches.sequences import explore
+from conformance.tools.caches.finding import FindingError
+from conformance.tools.caches.sequences import explore, replay
 
 FOUND = {found.name: found for found in discover()}
 DEFECTS = load_cache_defects()
@@ -43,11 +44,34 @@ def file_without_offset(patch):
     patch.setattr(apc, "_read_safetensors_header", wrong)
 
 
+def kept_cold_row_has_a_token(patch):
+    right = apc_adapters.clone_cache_entry
+
+    def wrong(entry, **options):
+        kept = right(entry, **options)
+        if type(kept) is vlm.KVCache and kept.empty():
+            kept.update_and_fetch(mx.ones((1, 2, 1, 32)), mx.ones((1, 2, 1, 64)))
+        return kept
+
+    patch.setattr(apc_adapters, "clone_cache_entry", wrong)
+
+
+COLD = "mlx_vlm.BatchQuantizedKVCache 0 float32; new 0 0; keep 0 0; decode 1"
 FAULTS = [
     (file_without_offset, "mlx_vlm.RotatingKVCache", "in a file"),
     (kept_rows_in_another_order, "mlx_vlm.BatchKVCache", "kept"),
     (kept_row_has_its_first_token_twice, "mlx_vlm.KVCache", "kept"),
 ]
+
+
+def test_a_row_without_tokens_may_be_kept_as_an_empty_cache_of_a_model(monkeypatch):
+    def judge(finding):
+        return explain(DEFECTS, finding) is not None
+
+    replay(COLD, list(FOUND.values()), judge)
+    kept_cold_row_has_a_token(monkeypatch)
+    with pytest.raises(FindingError, match="keep"):
+        replay(COLD, list(FOUND.values()), judge)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""What the properties of mlx-vlm's caches share: drawn arrays, what differs or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from conformance.plugins.mlx_vlm import compat
+
+caches: Any = compat.part("models.cache")
+
+FILE = "mlx_vlm/models/cache.py"
+
+
+def drawn(seed: int, *shape: int) -> np.ndarray:
+    """Small integers above 0, ``shape``: exact in float32."""
+    return np.random.default_rng(seed).integers(1, 200, shape).astype(np.float32)
+
+
+def differs(got: Any, wanted: np.ndarray | None, what: str) -> Iterator[str]:
+    """Where an array is another than it must be, or is there where none must be."""
+    if wanted is None or got is None:
+        if (wanted is None) != (got is None):
+            yield f"{what}: {'there is none' if got is None else 'there is one'}"
+        return
+    array = np.array(got)
+    if array.shape != wanted.shape or array.dtype != wanted.dtype or (array != wanted).any():
+        yield f"{what}: {array.shape} {array.dtype}, not {wanted.tolist()}"
+
+
+def refuses(error: type[Exception], call: Callable[..., object], *args: Any) -> Iterator[str]:
+    """Where a call is not refused with that error."""
+    try:
+        got = call(*args)
+    except error:
+        return
+    yield f"{getattr(call, '__name__', call)} of {args} is taken: {got}"
+
+
+def commits(count: int, total: int) -> Sequence[Any]:
+    """How many tokens of a block are kept of each row: of all alike, and of each another."""
+    alike = [*range(total + 1), *([number] * count for number in (0, total))]
+    ragged = [[(row + start) % (total + 1) for row in range(count)] for start in range(total + 1)]
+    return [*alike, *ragged, *(mx.array(one) for one in ragged[:2])]
+
+
+def kept_of(lengths: Any, count: int) -> list[int]:
+    """What ``commits`` gives, as a number for each row."""
+    numbers: Any = lengths.tolist() if isinstance(lengths, mx.array) else lengths
+    return [numbers] * count if isinstance(numbers, int) else list(numbers)
