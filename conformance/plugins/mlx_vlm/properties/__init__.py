@@ -19,8 +19,8 @@ from conformance.plugins.mlx_vlm.properties.adapter_kinds import adapter_kind_pr
 from conformance.plugins.mlx_vlm.properties.adapter_rows import adapter_row_properties
 from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
-from conformance.plugins.mlx_vlm.properties.codecs import codec_properties
 from conformance.plugins.mlx_vlm.properties.cache_classes import cache_properties
+from conformance.plugins.mlx_vlm.properties.codecs import codec_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
