@@ -35,6 +35,11 @@ from conformance.plugins.mlx_vlm.properties.rounds import round_properties
 from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properties
 from conformance.plugins.mlx_vlm.properties.rows import row_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
+from conformance.plugins.mlx_vlm.properties.sparse import sparse_properties
+from conformance.plugins.mlx_vlm.properties.steps_batches import batch_setting_properties
+from conformance.plugins.mlx_vlm.properties.steps_drafts import draft_properties
+from conformance.plugins.mlx_vlm.properties.steps_made import made_properties
+from conformance.plugins.mlx_vlm.properties.steps_pieces import piece_properties
 
 
 def properties() -> list[Property]:
@@ -65,4 +70,9 @@ def properties() -> list[Property]:
         *scan_properties(compat.part("models.ssm"), compat.part("models.gated_delta")),
         *setting_properties(),
         *sampler_properties(sample_utils),
+        *sparse_properties(),
+        *batch_setting_properties(),
+        *draft_properties(),
+        *made_properties(),
+        *piece_properties(),
     ]

@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 from mlx_vlm import apc, apc_adapters, apc_coordinator, kv_quant, turboquant
 from mlx_vlm.generate import ar, common
-from mlx_vlm.models import cache, rope_utils
+from mlx_vlm.models import cache, rope_utils, sparse_attention
 
 from conformance.backend.uncompiled import uncompiled
 from conformance.plugins.mlx_vlm.properties import properties
@@ -51,6 +51,12 @@ BROKEN = {
     "batches: answers": (ar, "_split_prompt_kwargs_per_row", lambda rows: rows[::-1]),
     "batches: sizes of images": (ar, "normalize_resize_shape", lambda sides: sides and (3, 3)),
     "batches: what is asked": (ar, "normalize_resize_shape", lambda sides: (3, 3)),
+    "batches: single files": (ar, "_generate_batch", None),
+    "batches: what a generator is told": (
+        ar,
+        "_default_prefill_step_size_for_offload",
+        lambda size: size and size + 1,
+    ),
     "budgets: footprints": (cache.CacheMemory, "footprint", lambda n: n + 1),
     "budgets: of caches": (cache, "cache_nbytes", lambda n: n + 4),
     "budgets: of prefill": (apc_coordinator.PrefillMemoryPlan, "reserve_bytes", lambda n: 2 * n),
@@ -65,16 +71,35 @@ BROKEN = {
     "files: queue": (apc.DiskBlockStore, "_notify_write_callback", None),
     "generator: defaults": (ar.BatchGenerator, "insert", lambda numbers: numbers[::-1]),
     "generator: fused decoding": (ar.GenerationBatch, "_fused_greedy_step", None),
+    "generator: fused decoding of all rows": (ar.GenerationBatch, "_fused_greedy_step", None),
     "generator: kept blocks": (ar.BatchGenerator, "_apc_pick_for", lambda pick: None),
     "generator: kept caches": (
         ar.PromptProcessingBatch,
         "_row_real_tokens_processed",
         lambda count: count - 1,
     ),
+    "generator: prompts in pieces": (
+        ar.PromptProcessingBatch,
+        "_next_apc_checkpoint_column",
+        lambda column: column and column + 1,
+    ),
+    "generator: prompts of drafts": (ar, "_chunked_prefill_enabled", lambda on: False),
+    "generator: prompts without embeddings": (
+        ar,
+        "_merge_prefill_prompt_kwargs",
+        None,
+    ),
     "generator: quantized caches": (ar, "kv_quant_from_legacy", lambda policy: None),
     "generator: rounds of drafts": (ar.SpeculativeGenerationBatch, "_finish_reason", None),
     "generator: rows and steps": (ar, "_sample_with_positions", lambda tokens: tokens[::-1]),
     "generator: rows removed": (ar.PromptProcessingBatch, "remove", None),
+    "generator: what is asked of prompts": (ar.BatchGenerator, "_record_prompt_batch_time", None),
+    "generator: what prompts are made with": (ar, "_concat_prompt_kwarg_rows", lambda a: a + 1),
+    "generator: where prefixes are looked for": (
+        ar.BatchGenerator,
+        "_apc_safe_prefix_lookup_min",
+        lambda n: n + 1,
+    ),
     "coordinators: what is asked": (apc_coordinator.APCCoordinator, "release_hit", None),
     "formats: arrays": (apc, "_safetensors_tensor_bounds", lambda bounds: None),
     "formats: folders": (apc, "apc_disk_namespace", lambda name: name[:-1]),
@@ -133,6 +158,16 @@ BROKEN = {
     "settings: of prefill": (common, "_policy_enabled", lambda on: True),
     "settings: of prefix caching": (apc, "_setting", lambda given: 3),
     "settings: of quantization": (kv_quant, "_is_default_split", lambda default: not default),
+    "sparse attention: by Metal": (
+        sparse_attention,
+        "_indexed_sparse_attention_scalars",
+        lambda three: three[::-1],
+    ),
+    "sparse attention: where there is no kernel": (
+        sparse_attention,
+        "indexed_sparse_attention",
+        lambda found: 0,
+    ),
     "settings: on and off": (apc, "default_disk_path", lambda path: path / "other"),
 }
 
