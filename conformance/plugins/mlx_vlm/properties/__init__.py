@@ -17,6 +17,7 @@ from conformance.plugins.mlx_vlm.properties import mrope
 from conformance.plugins.mlx_vlm.properties.batches import batch_properties
 from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
+from conformance.plugins.mlx_vlm.properties.delta_kernels import kernel_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
 from conformance.plugins.mlx_vlm.properties.files import file_properties
@@ -38,7 +39,9 @@ from conformance.plugins.mlx_vlm.properties.settings import setting_properties
 from conformance.plugins.mlx_vlm.properties.sparse import sparse_properties
 from conformance.plugins.mlx_vlm.properties.steps_batches import batch_setting_properties
 from conformance.plugins.mlx_vlm.properties.steps_drafts import draft_properties
+from conformance.plugins.mlx_vlm.properties.steps_failures import failure_properties
 from conformance.plugins.mlx_vlm.properties.steps_made import made_properties
+from conformance.plugins.mlx_vlm.properties.steps_penalties import penalty_properties
 from conformance.plugins.mlx_vlm.properties.steps_pieces import piece_properties
 
 
@@ -73,6 +76,9 @@ def properties() -> list[Property]:
         *sparse_properties(),
         *batch_setting_properties(),
         *draft_properties(),
+        *failure_properties(),
+        *kernel_properties(),
         *made_properties(),
+        *penalty_properties(),
         *piece_properties(),
     ]

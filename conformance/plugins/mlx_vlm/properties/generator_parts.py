@@ -165,6 +165,8 @@ def _fused() -> Iterator[str]:
                 greedy_sampling=greedy,
                 logits_processors=own,
             )
+            if not batch.compute_logprobs:
+                yield "by default no logprobs are computed"
             batch.compute_logprobs = logprobs
             batch._rope_deltas = mx.zeros((2, 1))
             batch._eval_pending_state = lambda: None

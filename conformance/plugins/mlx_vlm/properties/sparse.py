@@ -38,7 +38,7 @@ def sparse_properties() -> list[Property]:
     ]
 
 
-class _WithMetal:
+class WithMetal:
     """Stands for ``mlx.core`` on another machine."""
 
     def __init__(self, *, device: Any = mx.gpu, metal: bool = True) -> None:
@@ -53,7 +53,7 @@ class _WithMetal:
 def _with_metal(**machine: Any) -> Iterator[None]:
     sparse._indexed_sparse_attention_scalars.cache_clear()
     with (
-        replace(sparse, "mx", _WithMetal(**machine)),
+        replace(sparse, "mx", WithMetal(**machine)),
         replace(sparse, "_indexed_sparse_attention_kernel", _kernel),
     ):
         yield

@@ -9,13 +9,17 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from conformance.core.faults.patching import replace
 from conformance.core.properties import Property
+from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties.steps_stand_ins import (
     MEDIA,
     SETTINGS,
     made_generator,
     recorded,
 )
+
+apc: Any = compat.part("apc")
 
 _FILE = "mlx_vlm/generate/ar.py"
 _KEY, _WIDTH = "_apc_semantic_hash", 3
@@ -224,6 +228,12 @@ def _looked_for() -> Iterator[str]:
         generator.next()
     if generator.apc.media or generator._apc_media_token_ids() != set():
         yield f"of a single token {generator.apc.media} is looked for"
+    salts: list[dict[str, Any]] = []
+    with replace(apc, "semantic_extra_hash", lambda **given: salts.append(given)):
+        generator._apc_extra_hash({})
+    told = salts[0]["model"], getattr(salts[0]["processor"], "tokenizer", None)
+    if told != (generator.model, generator.tokenizer):
+        yield f"prefixes are kept by {salts[0]}"
     stats = generator.stats()
     times = stats.prompt_time, stats.prompt_tps, stats.generation_tokens
     if made_generator(None).stats().prompt_tps != 0 or times != (1, 11, 0):

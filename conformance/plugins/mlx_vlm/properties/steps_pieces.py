@@ -30,7 +30,7 @@ def piece_properties() -> list[Property]:
 
 
 @dataclass
-class _Row:
+class Row:
     """A prompt, of which ``prefix`` tokens were there, and after how many a cache is to be kept."""
 
     number: int
@@ -41,6 +41,7 @@ class _Row:
 
     @property
     def rest(self) -> int:
+        """How many of its tokens are computed."""
         return len(self.tokens) - self.prefix
 
     def pending(self) -> int | None:
@@ -50,7 +51,7 @@ class _Row:
 
 
 @dataclass
-class _Expected:
+class Expected:
     """Rows that begin together, or end together where no prefix was there.
 
     Attributes:
@@ -58,7 +59,7 @@ class _Expected:
         done: columns that were computed.
     """
 
-    rows: list[_Row]
+    rows: list[Row]
     step: int | None
     checkpoints: bool
     done: int = 0
@@ -67,7 +68,7 @@ class _Expected:
         self.columns = max(row.rest for row in self.rows)
         self.together = any(row.prefix for row in self.rows)
 
-    def first(self, row: _Row) -> int:
+    def first(self, row: Row) -> int:
         """The column of a row's first token."""
         return 0 if self.together else self.columns - row.rest
 
@@ -98,19 +99,19 @@ class _Expected:
         return found
 
 
-def _drawn(seed: int) -> _Expected:
+def _drawn(seed: int) -> Expected:
     draw = np.random.default_rng(seed)
     rows = []
     for number in range(int(draw.integers(1, 5))):
         tokens = draw.integers(0, VOCAB - 1, int(draw.integers(2, 11))).tolist()
         prefix = int(draw.integers(0, len(tokens))) if seed % 2 else 0
         ends = sorted({int(n) for n in draw.integers(1, len(tokens), int(draw.integers(0, 4)))})
-        rows.append(_Row(number, tokens, prefix, ends))
+        rows.append(Row(number, tokens, prefix, ends))
     step = int(draw.integers(1, 5)) if seed % 3 else None
-    return _Expected(rows, step, checkpoints=seed % 4 < 3)
+    return Expected(rows, step, checkpoints=seed % 4 < 3)
 
 
-def _arrays(expected: _Expected) -> dict[str, np.ndarray]:
+def _arrays(expected: Expected) -> dict[str, np.ndarray]:
     """Of each token its row and number, as inputs have it."""
     shape = len(expected.rows), expected.columns
     found = {"ids": np.zeros(shape, int), "types": np.zeros(shape, int)}
@@ -121,7 +122,8 @@ def _arrays(expected: _Expected) -> dict[str, np.ndarray]:
     return found
 
 
-def _made(expected: _Expected, keeping: Keeping, entries: list[Entry], model: Next) -> Any:
+def made(expected: Expected, keeping: Keeping, entries: list[Entry], model: Next) -> Any:
+    """The library's batch of these rows."""
     arrays, rows = _arrays(expected), expected.rows
     types = mx.array(arrays["types"])
     more: dict[str, Any] = {}
@@ -164,7 +166,7 @@ def _pieces() -> Iterator[str]:
     for seed in range(_CASES):
         expected = _drawn(seed)
         keeping, entries, model = Keeping(expected.checkpoints), [Entry(), Entry()], Next()
-        batch = _made(expected, keeping, entries, model)
+        batch = made(expected, keeping, entries, model)
         rows = list(expected.rows)
         begun = {
             "prefix_lengths": [row.prefix for row in rows],
@@ -209,7 +211,7 @@ def _pieces() -> Iterator[str]:
             yield f"case {seed}: of the caches {entries[0].asked} is asked, not {prepared}, {ends}"
 
 
-def _last(expected: _Expected, place: int, row: _Row) -> tuple[Any, ...]:
+def _last(expected: Expected, place: int, row: Row) -> tuple[Any, ...]:
     """What is done with a row whose prompt ends; one of which a cache was kept needs no other."""
     blocks = [f"block of {row.number}"]
     if expected.checkpoints and (row.kept or row.prefix):
@@ -218,7 +220,7 @@ def _last(expected: _Expected, place: int, row: _Row) -> tuple[Any, ...]:
 
 
 def _inputs_off(
-    model: Next, arrays: dict[str, np.ndarray], at: slice, rows: list[_Row]
+    model: Next, arrays: dict[str, np.ndarray], at: slice, rows: list[Row]
 ) -> Iterator[str]:
     ids, options = model.calls[-1]
     types = arrays["types"][:, at]
@@ -239,7 +241,7 @@ def _inputs_off(
 
 
 def _ended(
-    expected: _Expected, batch: Any, model: Next, arrays: dict[str, np.ndarray]
+    expected: Expected, batch: Any, model: Next, arrays: dict[str, np.ndarray]
 ) -> Iterator[str]:
     """The token after the last one of each row, wherever that was."""
     rows, begin = expected.rows, expected.done

@@ -4,9 +4,9 @@ import functools
 
 import mlx.core as mx
 import pytest
-from mlx_vlm import apc, apc_adapters, apc_coordinator, kv_quant, turboquant
+from mlx_vlm import apc, apc_adapters, apc_coordinator, kv_quant, sample_utils, turboquant
 from mlx_vlm.generate import ar, common
-from mlx_vlm.models import cache, rope_utils, sparse_attention
+from mlx_vlm.models import cache, gated_delta, rope_utils, sparse_attention, ssm
 
 from conformance.backend.uncompiled import uncompiled
 from conformance.plugins.mlx_vlm.properties import properties
@@ -60,6 +60,9 @@ BROKEN = {
     "budgets: footprints": (cache.CacheMemory, "footprint", lambda n: n + 1),
     "budgets: of caches": (cache, "cache_nbytes", lambda n: n + 4),
     "budgets: of prefill": (apc_coordinator.PrefillMemoryPlan, "reserve_bytes", lambda n: 2 * n),
+    "delta: a cache's states": (gated_delta, "gated_delta_update", None),
+    "delta: by Metal": (gated_delta, "compute_g", lambda gates: gates * 0.9),
+    "delta: state space by Metal": (ssm, "ssm_update", None),
     "draws: keys": (ar, "_position_seed", lambda n: n >> 20),
     "draws: targets": (ar._PositionedTargetSampler, "_apply_top_k", lambda x: x + mx.arange(17)),
     "files: blocks": (apc.DiskBlockStore, "prefix_cache_bytes", lambda n: 0),
@@ -70,6 +73,11 @@ BROKEN = {
     "files: in pieces": (apc.DiskBlockStore, "_pad_layer_major_arrays", lambda both: both[::-1]),
     "files: queue": (apc.DiskBlockStore, "_notify_write_callback", None),
     "generator: defaults": (ar.BatchGenerator, "insert", lambda numbers: numbers[::-1]),
+    "generator: caches that are not padded": (
+        ar.PromptProcessingBatch,
+        "_release_apc_meta_blocks",
+        None,
+    ),
     "generator: fused decoding": (ar.GenerationBatch, "_fused_greedy_step", None),
     "generator: fused decoding of all rows": (ar.GenerationBatch, "_fused_greedy_step", None),
     "generator: kept blocks": (ar.BatchGenerator, "_apc_pick_for", lambda pick: None),
@@ -83,6 +91,7 @@ BROKEN = {
         "_next_apc_checkpoint_column",
         lambda column: column and column + 1,
     ),
+    "generator: prompts that are not kept": (ar, "_right_pad_prompts", lambda ids: ids + 1),
     "generator: prompts of drafts": (ar, "_chunked_prefill_enabled", lambda on: False),
     "generator: prompts without embeddings": (
         ar,
@@ -134,6 +143,8 @@ BROKEN = {
         lambda both: (both[1], both[0]),
     ),
     "mrope: settings": (rope_utils, "get_mrope_section", lambda sections: sections[:2]),
+    "penalties: of tokens": (sample_utils, "make_frequency_penalty", None),
+    "penalties: together": (sample_utils, "make_logits_processors", lambda made: made[::-1]),
     "plans: of caches": (apc_adapters, "apc_block_eligible", lambda able: True),
     "plans: of checkpoints": (apc_coordinator.APCCoordinator, "checkpoint_len", lambda n: n - 1),
     "pool: behind_files": (apc.APCManager, "lookup_prefix_disk_cache", lambda found: (None, 0)),
