@@ -59,22 +59,22 @@ def _delta() -> Iterator[str]:
     widths = (16, 32, 48, 64)
     for (device, metal), width, wanted in itertools.product(_MACHINES, widths, (None, True, False)):
         given = _drawn(3, width)
-        told: list[tuple[Any, ...]] = []
+        run: list[tuple[Any, ...]] = []
         plain: list[tuple[Any, ...]] = []
         options = {} if wanted is None else {"use_kernel": wanted}
         begun = mx.ones((_ROWS, _HEADS, _VALUES, width)) if wanted else None
         mask = mx.ones((_ROWS, 3)) if wanted else None
         with together(
             replace(delta, "mx", WithMetal(device=device, metal=metal)),
-            replace(delta, "gated_delta_kernel", lambda *args, told=told: told.append(args)),
+            replace(delta, "gated_delta_kernel", lambda *args, run=run: run.append(args)),
             replace(delta, "gated_delta_ops", lambda *args, plain=plain: plain.append(args)),
         ):
             delta.gated_delta_update(**given, state=begun, mask=mask, state_steps=2, **options)
         fit = device == mx.gpu and metal and width % 32 == 0 and wanted is not False
-        if (len(told), len(plain)) != (fit, not fit):
-            yield f"{width} keys on {device}, Metal {metal}, {options}: {len(told)} kernels are run"
+        if (len(run), len(plain)) != (fit, not fit):
+            yield f"{width} keys on {device}, Metal {metal}, {options}: {len(run)} kernels are run"
             continue
-        yield from _arguments_off((told or plain)[0], given, begun, mask)
+        yield from _arguments_off((run or plain)[0], given, begun, mask)
 
 
 def _arguments_off(
@@ -151,11 +151,11 @@ def _state_space() -> Iterator[str]:
     for (device, metal), tokens, state in itertools.product(_MACHINES, (1, 2), (None, "state")):
         given: dict[str, Any] = {name: name for name in names}
         given["hidden_states"] = mx.zeros((_ROWS, tokens, 3, 4))
-        told: list[Any] = []
+        run: list[Any] = []
         plain: list[Any] = []
         with together(
             replace(ssm, "mx", WithMetal(device=device, metal=metal)),
-            replace(ssm, "ssm_update_kernel", lambda *args, told=told: told.append(args)),
+            replace(ssm, "ssm_update_kernel", lambda *args, run=run: run.append(args)),
             replace(ssm, "ssm_attn", lambda *args, plain=plain, **o: plain.append((args, o))),
         ):
             limits = (0.1, 2.0)
@@ -163,5 +163,5 @@ def _state_space() -> Iterator[str]:
         arguments = (*given.values(), state, limits)
         fit = device == mx.gpu and metal and tokens == 1 and state is not None
         rest = (arguments, {"mask": "m", "lengths": "l"})
-        if (told, plain) != (([arguments], []) if fit else ([], [rest])):
-            yield f"{tokens} tokens on {device}, Metal {metal}, {state}: {told}, {plain}"
+        if (run, plain) != (([arguments], []) if fit else ([], [rest])):
+            yield f"{tokens} tokens on {device}, Metal {metal}, {state}: {run}, {plain}"

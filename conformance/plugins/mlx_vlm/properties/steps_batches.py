@@ -1,4 +1,4 @@
-"""What mlx-vlm's ``batch_generate`` tells its generator, and what it counts of it."""
+"""What mlx-vlm's ``batch_generate`` gives its generator, and what it counts of it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PROMPTS = [[1, 2, 3], [4]]
 
 
 def batch_setting_properties() -> list[Property]:
-    """Those of what a generator is told, and of media that are one file."""
+    """Those of arguments of a generator, and of media that are one file."""
     names = ("batch_generate", "_generate_batch")
     return [
-        Property("batches: what a generator is told", _FILE, names, _told),
+        Property("batches: arguments of a generator", _FILE, names, _arguments),
         Property("batches: single files", _FILE, names, _single),
     ]
 
@@ -32,18 +32,18 @@ class _Generator:
     """Stands for the generator: it gives each row its own number, and a stop.
 
     Attributes:
-        told: what each was told.
+        calls: the arguments of each.
     """
 
-    told: list[Any]
+    calls: list[Any]
 
     def __init__(self, *given: Any, **options: Any) -> None:
-        self.told.append((given, options))
+        self.calls.append((given, options))
         self._left = 2
 
     def insert(self, tokens: Any, most: Any, **options: Any) -> list[int]:
         """Rows come, with other numbers than their places."""
-        self.told.append((tokens.tolist(), most, options))
+        self.calls.append((tokens.tolist(), most, options))
         return [9, 8][: len(tokens)]
 
     @property
@@ -60,7 +60,7 @@ class _Generator:
 
     def close(self) -> None:
         """Its end."""
-        self.told.append("closed")
+        self.calls.append("closed")
 
     def stats(self) -> Any:
         """Of four tokens that were decoded."""
@@ -73,7 +73,7 @@ def _last(number: int) -> Any:
     return SimpleNamespace(uid=number, token=number + 1, finish_reason="length")
 
 
-def _told() -> Iterator[str]:
+def _arguments() -> Iterator[str]:
     """The settings and, of each row, its part of the inputs; of prompts whether they are cut."""
     steps: tuple[dict[str, Any], ...] = (
         {},
@@ -89,8 +89,8 @@ def _told() -> Iterator[str]:
         library.model.chunked_prefill_policy = partial(_policy, asked, allowed=allowed)
         if offload:
             library.model.moe_offload_store = "experts"
-        told: list[Any] = []
-        generator = type("Generator", (_Generator,), {"told": told})
+        calls: list[Any] = []
+        generator = type("Generator", (_Generator,), {"calls": calls})
         with (
             library.instead(),
             replace(ar.logger, "disabled", True),
@@ -119,9 +119,9 @@ def _told() -> Iterator[str]:
             **drafter,
         }
         made = (library.model.language_model, library.processor), options
-        if told[0] != made or told[2:] != ["closed"]:
-            yield f"a generator is made with {told[0]}, not {made}, then {told[2:]}"
-        yield from _rows_off(told[1])
+        if calls[0] != made or calls[2:] != ["closed"]:
+            yield f"a generator is made with {calls[0]}, not {made}, then {calls[2:]}"
+        yield from _rows_off(calls[1])
         if got.texts != ["[9, 10]", "[8]"]:
             yield f"the answers are {got.texts}"
     yield from _speeds()
@@ -147,8 +147,8 @@ def _policy_off(asked: list[Any], drafter: dict[str, Any], size: int | None) -> 
             yield f"whether prompts may be cut is asked with {given}, {kwargs}"
 
 
-def _rows_off(told: tuple[Any, Any, dict[str, Any]]) -> Iterator[str]:
-    tokens, most, options = told
+def _rows_off(calls: tuple[Any, Any, dict[str, Any]]) -> Iterator[str]:
+    tokens, most, options = calls
     mask = options.pop("attention_mask").tolist()
     rows = [{name: a.shape for name, a in row.items()} for row in options.pop("prompt_kwargs")]
     if (tokens, most, mask) != ([[1, 2, 3], [0, 0, 4]], [3, 4], [[1, 1, 1], [0, 0, 1]]):
@@ -163,7 +163,7 @@ def _speeds() -> Iterator[str]:
     """The time of a call is that of prompts and that of answers; of none there is no speed."""
     for seconds, want in ((0.5, (0.5, 8.0)), (1, (0, 0))):
         library = Library(_PROMPTS)
-        generator = type("Generator", (_Generator,), {"told": [], "seconds": seconds})
+        generator = type("Generator", (_Generator,), {"calls": [], "seconds": seconds})
         with library.instead(), replace(ar, "BatchGenerator", generator):
             stats = ar.batch_generate(library.model, library.processor, prompts=["0", "1"]).stats
         if (stats.generation_time, stats.generation_tps) != want:

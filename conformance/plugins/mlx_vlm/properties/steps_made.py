@@ -152,7 +152,7 @@ def _coordinated(asked: list[Any], cuts: Sequence[int]) -> Iterator[str]:
 
 
 def _asked() -> Iterator[str]:
-    """Pieces until there are none, each timed; then tokens, with what the generator was told."""
+    """Pieces until there are none, each timed; then tokens, with the settings of the generator."""
     for kept, pieces, scores in itertools.product((None, _KEPT), (0, 2), (False, True)):
         options = {"draft_model": None, "compute_logprobs": scores, "top_logprobs_k": 2}
         with recorded(pieces) as record:
@@ -175,8 +175,8 @@ def _asked() -> Iterator[str]:
         if got != want:
             yield f"{pieces} pieces, {kept} kept: calls give {got}, not {want}"
         stops = generator.tokenizer.stopping_criteria
-        told = ((max, stops), {"compute_logprobs": scores, "top_logprobs_k": 2})
-        if record.begun != [told] * 2:
+        wanted = ((max, stops), {"compute_logprobs": scores, "top_logprobs_k": 2})
+        if record.begun != [wanted] * 2:
             yield f"tokens are asked for with {record.begun}"
         stats, seconds = generator.stats(), 2 * (pieces + 1)
         counted = stats.prompt_tokens, stats.prompt_time, stats.prompt_tps, stats.generation_tokens
@@ -231,8 +231,8 @@ def _looked_for() -> Iterator[str]:
     salts: list[dict[str, Any]] = []
     with replace(apc, "semantic_extra_hash", lambda **given: salts.append(given)):
         generator._apc_extra_hash({})
-    told = salts[0]["model"], getattr(salts[0]["processor"], "tokenizer", None)
-    if told != (generator.model, generator.tokenizer):
+    wanted = salts[0]["model"], getattr(salts[0]["processor"], "tokenizer", None)
+    if wanted != (generator.model, generator.tokenizer):
         yield f"prefixes are kept by {salts[0]}"
     stats = generator.stats()
     times = stats.prompt_time, stats.prompt_tps, stats.generation_tokens

@@ -1,4 +1,4 @@
-"""What mlx-vlm's logits processors add, by definitions in numpy."""
+"""What mlx-vlm's logits processors add, and which tokens are left to choose from, in numpy."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def penalty_properties() -> list[Property]:
     return [
         Property("penalties: of tokens", _FILE, names, _penalties),
         Property("penalties: together", _FILE, names, _together),
+        Property("choices: of each row", _FILE, ("make_sampler*", "top_p_sampling"), _greedy),
+        Property("choices: at a boundary", _FILE, ("apply_top_p",), _boundary),
     ]
 
 
@@ -96,3 +98,27 @@ def _together() -> Iterator[str]:
         for kind, size, count in applied:
             want = penalized(kind, size, _TOKENS[-count:], want)
         yield from _differing(f"{options}, {with_bias}", got, want)
+
+
+def _greedy() -> Iterator[str]:
+    """Without a temperature the best token of each row, whatever its axes."""
+    logits = np.random.default_rng(6).normal(0, 2, (4, 3, _VOCAB)).astype(np.float32)
+    for given in (logits, logits[0], logits[0, 0]):
+        for what, got in (
+            ("make_sampler", samplers.make_sampler()(mx.array(given))),
+            ("top_p_sampling", samplers.top_p_sampling(mx.array(given), 0.5, 0.0)),
+        ):
+            if got.tolist() != given.argmax(-1).tolist():
+                yield f"{what} chooses {got.tolist()} without a temperature"
+
+
+def _boundary() -> Iterator[str]:
+    """A share that the likeliest tokens have exactly needs no other; one as likely stays."""
+    logprobs = mx.log(mx.array([0.25, 1.0, 0.5, 0.25]))
+    # Shares of a half, a quarter and an eighth, where exponentials are exact.
+    if mx.exp(logprobs).tolist() != [0.25, 1.0, 0.5, 0.25]:
+        return
+    for share, left in ((0.5, 1), (0.75, 2), (0.51, 2), (0.76, 4)):
+        kept = mx.isfinite(samplers.apply_top_p(logprobs[None], share)).sum().item()
+        if kept != left:
+            yield f"a share of {share} leaves {kept} tokens, not {left}"

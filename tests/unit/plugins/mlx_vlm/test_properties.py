@@ -52,7 +52,7 @@ BROKEN = {
     "batches: sizes of images": (ar, "normalize_resize_shape", lambda sides: sides and (3, 3)),
     "batches: what is asked": (ar, "normalize_resize_shape", lambda sides: (3, 3)),
     "batches: single files": (ar, "_generate_batch", None),
-    "batches: what a generator is told": (
+    "batches: arguments of a generator": (
         ar,
         "_default_prefill_step_size_for_offload",
         lambda size: size and size + 1,
@@ -60,6 +60,8 @@ BROKEN = {
     "budgets: footprints": (cache.CacheMemory, "footprint", lambda n: n + 1),
     "budgets: of caches": (cache, "cache_nbytes", lambda n: n + 4),
     "budgets: of prefill": (apc_coordinator.PrefillMemoryPlan, "reserve_bytes", lambda n: 2 * n),
+    "choices: at a boundary": (sample_utils, "apply_top_p", mx.zeros_like),
+    "choices: of each row": (sample_utils, "make_sampler", None),
     "delta: a cache's states": (gated_delta, "gated_delta_update", None),
     "delta: by Metal": (gated_delta, "compute_g", lambda gates: gates * 0.9),
     "delta: state space by Metal": (ssm, "ssm_update", None),
