@@ -17,6 +17,8 @@ ar: Any = compat.part("generate.ar")
 
 _FILE = "mlx_vlm/generate/ar.py"
 _VOCAB, _DRAWS = 17, 3000
+# What distinguishes the seed of proposals.
+_PROPOSALS = 0x0DFA5202
 # Of a seed, a row and a position: a seed gives the same answer in each release.
 _KEYS = {
     (0, 0, 0): 2291442603,
@@ -82,9 +84,14 @@ def _targets() -> Iterator[str]:
         yield from shares_off(f"proposals with {options}", proposals, whole / whole.sum())
         if len({*probs[probs > 0]}) > 1 and mx.array_equal(tokens, proposals):
             yield "proposals are drawn as targets are"
-        one = sampler.sample_target(many[:1], row_ids=[0], positions=[5])
-        if one.tolist() != tokens[5:6].tolist() or tokens.shape != (_DRAWS,):
-            yield "a row draws another token alone"
+        last = list(range(_DRAWS))[:-65:-1]
+        few = sampler.sample_target(many[:64], row_ids=[0] * 64, positions=last)
+        if few.tolist() != tokens.tolist()[:-65:-1] or tokens.shape != (_DRAWS,):
+            yield f"with {options} a row draws another token beside others"
+        other = ar._PositionedTargetSampler(seed=3 ^ _PROPOSALS, temperature=heat, top_p=0)
+        first = {"row_ids": [0] * 64, "positions": list(range(64))}
+        if not mx.array_equal(proposals[:64], other.sample_target(many[:64], **first)):
+            yield "proposals are no longer drawn as in the last release"
     yield from _by_seed(many[:64])
 
 
