@@ -9,6 +9,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from conformance.backend.random_state import drawing_kept
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 
@@ -27,6 +28,7 @@ def penalty_properties() -> list[Property]:
         Property("penalties: together", _FILE, names, _together),
         Property("choices: of each row", _FILE, ("make_sampler*", "top_p_sampling"), _greedy),
         Property("choices: at a boundary", _FILE, ("apply_top_p",), _boundary),
+        Property("choices: of large logits", _FILE, ("top_p_sampling", "apply_top_p"), _large),
     ]
 
 
@@ -122,3 +124,15 @@ def _boundary() -> Iterator[str]:
         kept = mx.isfinite(samplers.apply_top_p(logprobs[None], share)).sum().item()
         if kept != left:
             yield f"a share of {share} leaves {kept} tokens, not {left}"
+
+
+def _large() -> Iterator[str]:
+    """Shares hang on differences alone, also of logits whose exponentials are infinite."""
+    logits = np.array([0.0, -0.5, -1.0, -9.0], np.float32)
+    rows = mx.repeat(mx.array(logits)[None], 400, axis=0)
+    for more, temperature in ((-200.0, 1.0), (60.0, 1.0), (200.0, 1.0), (0.9, 0.01)):
+        mx.random.seed(4)
+        with drawing_kept():
+            tokens = samplers.top_p_sampling(rows * temperature + more, 0.9, temperature)
+        if set(tokens.tolist()) != {0, 1, 2}:
+            yield f"of logits about {more} {sorted(set(tokens.tolist()))} are chosen"

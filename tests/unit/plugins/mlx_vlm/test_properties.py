@@ -61,6 +61,7 @@ BROKEN = {
     "budgets: of caches": (cache, "cache_nbytes", lambda n: n + 4),
     "budgets: of prefill": (apc_coordinator.PrefillMemoryPlan, "reserve_bytes", lambda n: 2 * n),
     "choices: at a boundary": (sample_utils, "apply_top_p", mx.zeros_like),
+    "choices: of large logits": (sample_utils, "apply_top_p", mx.zeros_like),
     "choices: of each row": (sample_utils, "make_sampler", None),
     "delta: a cache's states": (gated_delta, "gated_delta_update", None),
     "delta: by Metal": (gated_delta, "compute_g", lambda gates: gates * 0.9),
