@@ -16,20 +16,11 @@ from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties.expected_steps import Limits
 from conformance.plugins.mlx_vlm.properties.generators import Way, expect, insert, make
 from conformance.plugins.mlx_vlm.properties.steps_pieces_stand_ins import Entry, Next
+from conformance.plugins.mlx_vlm.properties.steps_stand_ins import QUANTIZED
 
 ar: Any = compat.part("generate.ar")
 
 _FILE = "mlx_vlm/generate/ar.py"
-_QUANTIZED: dict[str, Any] = {
-    "kv_bits": 4,
-    "kv_key_bits": 3,
-    "kv_value_bits": 2,
-    "kv_key_scheme": "of keys",
-    "kv_value_scheme": "of values",
-    "kv_group_size": 32,
-    "kv_quant_scheme": "of both",
-    "quantized_kv_start": 7,
-}
 
 
 def draft_properties() -> list[Property]:
@@ -115,7 +106,7 @@ def _drafts() -> Iterator[str]:
                 draft_kind=kind,
                 draft_block_size=4,
                 greedy_sampling=step is None,
-                **_QUANTIZED,
+                **QUANTIZED,
             )
             pieces = []
             while batch.needs_processing():
@@ -124,7 +115,7 @@ def _drafts() -> Iterator[str]:
             got = batch.generate(
                 lambda scores: mx.argmax(scores, axis=-1), "stop", top_logprobs_k=2
             )
-        cache = ("language model", "padding"), {**_QUANTIZED, "prefill_length": 5}
+        cache = ("language model", "padding"), {**QUANTIZED, "prefill_length": 5}
         given = {"draft_kind": kind, "batch_size": 2, "left_padding": [0, 4]}
         if made != [(model, given, cache)]:
             yield f"caches are made with {made}"

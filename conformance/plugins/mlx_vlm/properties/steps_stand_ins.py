@@ -18,8 +18,7 @@ ar: Any = compat.part("generate.ar")
 
 # The token that stands for a picture.
 MEDIA = 77
-# Each setting that a batch of prompts gets as the generator has it.
-SETTINGS: dict[str, Any] = {
+QUANTIZED: dict[str, Any] = {
     "kv_bits": 4,
     "kv_key_bits": 3,
     "kv_value_bits": 2,
@@ -28,6 +27,10 @@ SETTINGS: dict[str, Any] = {
     "kv_group_size": 32,
     "kv_quant_scheme": "of both",
     "quantized_kv_start": 7,
+}
+# Each setting that a batch of prompts gets as the generator has it.
+SETTINGS: dict[str, Any] = {
+    **QUANTIZED,
     "draft_model": "drafter",
     "draft_kind": "kind",
     "draft_block_size": 6,

@@ -186,9 +186,30 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_function_is_detected(monkeypatch, name):
-    owner, attribute, change = BROKEN[name]
+# Other faults of the parts of a generator: each property sees more than one.
+PROMPTS, GENERATOR = ar.PromptProcessingBatch, ar.BatchGenerator
+ALSO_BROKEN = [
+    ("generator: prompts in pieces", PROMPTS, "_store_apc_exact_checkpoints", None),
+    ("generator: prompts in pieces", PROMPTS, "_apc_pending_checkpoint", lambda n: n + 1),
+    ("generator: prompts in pieces", PROMPTS, "_prompt_kwargs_for_step", lambda given: {}),
+    ("generator: prompts in pieces", PROMPTS, "_normalize_rope_deltas", lambda deltas: deltas + 1),
+    ("generator: prompts in pieces", PROMPTS, "prompt_progress", lambda rows: rows[:0]),
+    ("generator: prompts in pieces", PROMPTS, "remove", None),
+    ("generator: prompts in pieces", ar, "_sample_with_positions", lambda tokens: tokens + 1),
+    ("generator: prompts of drafts", ar, "_left_pad_prompts", lambda ids: ids + 1),
+    ("generator: what is asked of prompts", GENERATOR, "_prompt_batch_progress", lambda rows: []),
+    ("generator: what is asked of prompts", GENERATOR, "stats", lambda stats: ar.BatchStats()),
+    ("generator: what prompts are made with", GENERATOR, "_apc_extra_hash", lambda key: key + 1),
+    ("generator: what prompts are made with", GENERATOR, "_apc_exact_checkpoint_len", None),
+    ("generator: what prompts are made with", GENERATOR, "_build_apc_meta_for_cold", None),
+    ("generator: where prefixes are looked for", GENERATOR, "_apc_suffix_is_text_only", None),
+]
+FAULTS = [*((name, *fault) for name, fault in BROKEN.items()), *ALSO_BROKEN]
+IDS = [f"{name}, {attribute}" for name, _, attribute, _ in FAULTS]
+
+
+@pytest.mark.parametrize(("name", "owner", "attribute", "change"), FAULTS, ids=IDS)
+def test_a_broken_function_is_detected(monkeypatch, name, owner, attribute, change):
     right = getattr(owner, attribute)
     broken = never if change is None else after(right, change)
     held = vars(owner).get(attribute) if isinstance(owner, type) else None
