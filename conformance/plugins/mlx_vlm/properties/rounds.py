@@ -132,7 +132,7 @@ def _rows_of_rounds(begin: Callable[..., Any], asked: list[Any]) -> Iterator[str
     batch.filter([])
     if len(batch) or batch.next():
         yield "without rows a batch gives more"
-    positional = ("model", "drafter", "kind", [], mx.array([]), [], "sampler", "stop", [])
+    positional: Any = ("model", "drafter", "kind", [], mx.array([]), [], "sampler", "stop", [])
     plain = ar.SpeculativeGenerationBatch(*positional, "hidden", {}, "prompt")
     options = plain.draft_block_size, plain.token_dtype, plain.greedy_sampling
     if options != (None, mx.int32, False):

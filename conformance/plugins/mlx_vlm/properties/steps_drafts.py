@@ -198,7 +198,7 @@ def _fused() -> Iterator[str]:
             asked.append(len(tokens))
             return mx.argmax(model(tokens, **options).logits[:, -1], axis=-1)
 
-        model.fused_greedy_decode = decode
+        vars(model)["fused_greedy_decode"] = decode
         some = [Asked([1, 2, 3], 4), Asked([4, 6], 3), Asked([7], 5), Asked([8, 9, 1, 2], 4)]
         numbers = insert(generator, some)
         tokens: dict[int, list[int]] = {number: [] for number in numbers}

@@ -49,7 +49,7 @@ def _not_kept() -> Iterator[str]:
     batch = made(Expected(_rows(), None, checkpoints=False), keeping, [Entry()], Next())
     with replace(ar.logger, "disabled", True):
         rows = batch.generate(lambda scores: mx.argmax(scores, axis=-1), "stop")
-    if rows._next_tokens.tolist() != [6, 5, 4]:
+    if rows._next_tokens.tolist() != [6, 5, 4] or rows._next_top_idx is not None:
         yield f"rows that are not kept begin with {rows._next_tokens}"
     asked = [one for one in keeping.asked if one[0] in ("commit", "release")]
     if [one[0] for one in asked[:2]] != ["commit"] * 2 or asked[2:] != _blocks(0, 1, 2):

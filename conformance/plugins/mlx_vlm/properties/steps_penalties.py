@@ -62,7 +62,7 @@ def _penalties() -> Iterator[str]:
         for tokens in (_TOKENS, _TOKENS[:1], []):
             last = tokens[-(count or 20) :]
             want = penalized(kind, size, last, _logits())
-            given = mx.array(tokens) if tokens else []
+            given: Any = mx.array(tokens) if tokens else []
             yield from _differing(f"{kind} of {last}", one(given, mx.array(_logits())), want)
     for wrong in (-0.1, np.float32(1.5)):
         try:

@@ -266,5 +266,7 @@ def _ended(
     numbers = [row.number for row in rows]
     if got != (numbers, [20 + n for n in numbers], tokens, [[n] for n in numbers]):
         yield f"rows {got} decode, not {numbers} with {tokens}"
+    if not found.compute_logprobs or found._next_lps.shape != (len(rows),):
+        yield f"by default the logprobs {found._next_lps} of first tokens are known"
     if found._next_top_idx[:, 0].tolist() != tokens or batch.uids or batch.prompt_cache:
         yield f"the best tokens are {found._next_top_idx}, or {batch.uids} are left"
