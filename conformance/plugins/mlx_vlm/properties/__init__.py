@@ -43,6 +43,7 @@ from conformance.plugins.mlx_vlm.properties.steps_failures import failure_proper
 from conformance.plugins.mlx_vlm.properties.steps_made import made_properties
 from conformance.plugins.mlx_vlm.properties.steps_penalties import penalty_properties
 from conformance.plugins.mlx_vlm.properties.steps_pieces import piece_properties
+from conformance.plugins.mlx_vlm.properties.steps_rows import joining_properties
 
 
 def properties() -> list[Property]:
@@ -77,6 +78,7 @@ def properties() -> list[Property]:
         *batch_setting_properties(),
         *draft_properties(),
         *failure_properties(),
+        *joining_properties(),
         *kernel_properties(),
         *made_properties(),
         *penalty_properties(),

@@ -125,6 +125,20 @@ def _arguments() -> Iterator[str]:
         if got.texts != ["[9, 10]", "[8]"]:
             yield f"the answers are {got.texts}"
     yield from _speeds()
+    yield from _bare()
+
+
+def _bare() -> Iterator[str]:
+    """A tokenizer that no processor is around."""
+    library = Library(_PROMPTS)
+    bare = library.processor.tokenizer
+    bare.detokenizer = library.processor.detokenizer
+    library.processor = bare
+    with library.instead():
+        for images in (None, [SimpleNamespace(number=0, height=4, width=4, size=(4, 4))]):
+            got = ar.batch_generate(library.model, bare, images, prompts=["0", "1"], max_tokens=2)
+            if len(got.texts) != 2:
+                yield f"with a tokenizer alone the answers are {got.texts}"
 
 
 def _policy(asked: list[Any], *, allowed: bool, **given: Any) -> bool:

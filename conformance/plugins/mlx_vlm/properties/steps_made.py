@@ -37,6 +37,7 @@ def made_properties() -> list[Property]:
     return [
         Property("generator: what prompts are made with", _FILE, names, _made),
         Property("generator: what is asked of prompts", _FILE, names, _asked),
+        Property("generator: prompts beside drafts", _FILE, names, _beside_drafts),
         Property("generator: prompts without embeddings", _FILE, names, _without_embeddings),
         Property("generator: where prefixes are looked for", _FILE, names, _looked_for),
     ]
@@ -184,6 +185,22 @@ def _asked() -> Iterator[str]:
             yield f"{pieces} pieces, {kept} kept: {stats}"
         if generator._generation_batch.joined != 1 or generator.has_pending_prompts:
             yield "rows join others though there are none, or prompts are left"
+
+
+def _beside_drafts() -> Iterator[str]:
+    """None begins before all rows that draft have ended."""
+    with recorded(0) as record:
+        record.drafts = True
+        generator = made_generator(None)
+        for _ in range(2):
+            inputs = [_inputs(row, three=False) for row in range(3)]
+            generator.insert([[1] * length for length in _LENGTHS], 5, inputs)
+        calls = [len(generator.next()[1]) for _ in range(3)]
+        begun = len(record.begun)
+        generator._generation_batch.uids.clear()
+        calls += [len(generator.next()[1]) for _ in range(2)]
+    if (calls, begun, len(record.begun)) != ([0, 3, 3, 0, 3], 1, 2):
+        yield f"calls give {calls} tokens, {begun} of {len(record.begun)} batches are begun"
 
 
 def _without_embeddings() -> Iterator[str]:

@@ -45,9 +45,11 @@ class _Record:
 
     Attributes:
         pieces: in how many of them a prompt is computed, before its last one.
+        drafts: whether rows draft.
     """
 
     pieces: int = 2
+    drafts: bool = False
     made: list[dict[str, Any]] = field(default_factory=list)
     begun: list[Any] = field(default_factory=list)
 
@@ -82,7 +84,7 @@ class _Prompts:
 
     def generate(self, *given: Any, **options: Any) -> Any:
         self.record.begun.append((given, options))
-        return _Rows(list(self.uids))
+        return _Rows(list(self.uids), self.record.drafts)
 
 
 @dataclass
@@ -90,6 +92,7 @@ class _Rows:
     """Stands for a batch of rows that decode; ``joined`` counts batches that came to it."""
 
     uids: list[int]
+    is_speculative: bool
     joined: int = 0
 
     def __len__(self) -> int:

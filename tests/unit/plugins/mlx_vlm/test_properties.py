@@ -46,6 +46,7 @@ def never(*args, **kwargs):
     """Gives nothing, whatever it is asked."""
 
 
+PROMPTS, GENERATOR = ar.PromptProcessingBatch, ar.BatchGenerator
 # For each property what is broken, and how.
 BROKEN = {
     "batches: answers": (ar, "_split_prompt_kwargs_per_row", lambda rows: rows[::-1]),
@@ -96,6 +97,7 @@ BROKEN = {
     ),
     "generator: prompts that are not kept": (ar, "_right_pad_prompts", lambda ids: ids + 1),
     "generator: prompts of drafts": (ar, "_chunked_prefill_enabled", lambda on: False),
+    "generator: prompts beside drafts": (GENERATOR, "_extend_generation_batch", None),
     "generator: prompts without embeddings": (
         ar,
         "_merge_prefill_prompt_kwargs",
@@ -104,6 +106,7 @@ BROKEN = {
     "generator: quantized caches": (ar, "kv_quant_from_legacy", lambda policy: None),
     "generator: rounds of drafts": (ar.SpeculativeGenerationBatch, "_finish_reason", None),
     "generator: rows and steps": (ar, "_sample_with_positions", lambda tokens: tokens[::-1]),
+    "generator: rows that come and leave": (ar.GenerationBatch, "_ensure_token_context", None),
     "generator: rows removed": (ar.PromptProcessingBatch, "remove", None),
     "generator: what is asked of prompts": (ar.BatchGenerator, "_record_prompt_batch_time", None),
     "generator: what prompts are made with": (ar, "_concat_prompt_kwarg_rows", lambda a: a + 1),
@@ -187,7 +190,6 @@ BROKEN = {
 
 
 # Other faults of the parts of a generator: each property sees more than one.
-PROMPTS, GENERATOR = ar.PromptProcessingBatch, ar.BatchGenerator
 ALSO_BROKEN = [
     ("generator: prompts in pieces", PROMPTS, "_store_apc_exact_checkpoints", None),
     ("generator: prompts in pieces", PROMPTS, "_apc_pending_checkpoint", lambda n: n + 1),
@@ -196,6 +198,8 @@ ALSO_BROKEN = [
     ("generator: prompts in pieces", PROMPTS, "prompt_progress", lambda rows: rows[:0]),
     ("generator: prompts in pieces", PROMPTS, "remove", None),
     ("generator: prompts in pieces", ar, "_sample_with_positions", lambda tokens: tokens + 1),
+    ("generator: rows that come and leave", ar.GenerationBatch, "filter", None),
+    ("generator: rows that come and leave", ar, "_extend_cache", lambda caches: caches[:0]),
     ("generator: prompts of drafts", ar, "_left_pad_prompts", lambda ids: ids + 1),
     ("generator: what is asked of prompts", GENERATOR, "_prompt_batch_progress", lambda rows: []),
     ("generator: what is asked of prompts", GENERATOR, "stats", lambda stats: ar.BatchStats()),
