@@ -175,7 +175,7 @@ def _rows() -> Iterator[str]:
         draw, deltas = np.random.default_rng(seed), seed % 2 == 1
         rows: list[_Row] = []
         batch = ar.GenerationBatch.empty(
-            SimpleNamespace(language_model=_model),
+            SimpleNamespace(language_model=_model) if seed % 4 < 2 else _model,
             lambda scores: mx.argmax(scores, axis=-1),
             lambda token: token == _STOP,
             top_logprobs_k=_TOP,
