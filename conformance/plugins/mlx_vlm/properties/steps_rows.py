@@ -30,7 +30,7 @@ class _Cache:
     """Holds the number of each row."""
 
     def __init__(self, rows: Sequence[int]) -> None:
-        self.state = mx.array(rows)
+        self.state = mx.array(list(rows))
 
     def filter(self, keep: mx.array) -> None:
         self.state = self.state[keep]
@@ -100,7 +100,7 @@ class _Processor:
         self._number = number
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
-        return logits + mx.array(_bonus(tokens.tolist(), self._number).astype("f"))
+        return logits + mx.array(_bonus(np.array(tokens).tolist(), self._number).astype("f"))
 
 
 class _Budget:
