@@ -143,7 +143,7 @@ def _text(asked: Asked) -> tuple[str, int]:
 def _answers() -> Iterator[str]:
     """In the order of prompts, whatever is grouped; counts of all groups."""
     shapes = [(4, 6), (8, 8), (4, 6), (6, 4), (8, 8)]
-    cases = itertools.product((0, 1, 3, 5), (True, False), ("", "all", "each"))
+    cases = itertools.product((0, 1, 2, 3, 5), (True, False), ("", "all", "each"))
     for number, (shown, grouped, biased) in enumerate(cases):
         most = 4 if number % 3 == 1 else None
         some = _rows(number, 5)
@@ -176,6 +176,9 @@ def _answers() -> Iterator[str]:
         seen = [*sizes[:shown], *[None] * (5 - shown)] if shown and number % 5 else None
         if got.image_sizes != seen:
             yield f"the images' sizes are {got.image_sizes}, not {seen}"
+        groups = len({*sizes[:shown]}) + (shown < 5)
+        if len(library.inputs) != groups:
+            yield f"{shown} images are {len(library.inputs)} groups, not {groups}"
         prompts = sum(len(one.tokens) for one in some)
         yield from _counts_off(got.stats, prompts, sum(n for _, n in want), library)
 

@@ -14,6 +14,7 @@ from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties.batches import Library
 
 ar: Any = compat.part("generate.ar")
+utils: Any = compat.part("utils")
 
 _FILE = "mlx_vlm/generate/ar.py"
 _PROMPTS = [[1, 2, 3], [4]]
@@ -184,6 +185,27 @@ def _speeds() -> Iterator[str]:
             yield f"after {seconds} of prompts answers take {stats}"
 
 
+def _one_image() -> Iterator[str]:
+    """It is opened as the processor of images says, if there is one."""
+    for own in (None, "of images"):
+        library = Library(_PROMPTS)
+        if own is not None:
+            library.processor.image_processor = own
+        opened: list[Any] = []
+        image = SimpleNamespace(number=1, height=4, width=6)
+
+        def open_image(*given: Any, opened: list[Any] = opened, image: Any = image) -> Any:
+            opened.append(given)
+            return image
+
+        with library.instead(), replace(utils, "process_image", open_image):
+            got = ar.batch_generate(
+                library.model, library.processor, "a path", prompts=["0", "1"], max_tokens=1
+            )
+        if opened != [("a path", None, own)] or got.image_sizes != [(4, 6), None]:
+            yield f"an image is opened with {opened}, its size is {got.image_sizes}"
+
+
 def _single() -> Iterator[str]:
     """A path is one file, of the first prompt; of too many files their kind is named."""
     for name, value in (("audios", "a"), ("videos", "v")):
@@ -197,6 +219,7 @@ def _single() -> Iterator[str]:
         want = (["a"], None, None) if name == "audios" else (None, ["v"], None)
         if got != want:
             yield f"of the path {value} inputs are asked for with {got}"
+    yield from _one_image()
     library = Library(_PROMPTS)
     taken = {"fps": 2, "nframes": 3, "min_frames": 4, "max_frames": 5, "frame_factor": 6}
     with library.instead():
