@@ -22,6 +22,7 @@ from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
 from conformance.plugins.mlx_vlm.properties.cache_classes import cache_properties
 from conformance.plugins.mlx_vlm.properties.codecs import codec_properties
 from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
+from conformance.plugins.mlx_vlm.properties.delta_kernels import kernel_properties
 from conformance.plugins.mlx_vlm.properties.draws import draw_properties
 from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
 from conformance.plugins.mlx_vlm.properties.files import file_properties
@@ -40,6 +41,14 @@ from conformance.plugins.mlx_vlm.properties.rounds import round_properties
 from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properties
 from conformance.plugins.mlx_vlm.properties.rows import row_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
+from conformance.plugins.mlx_vlm.properties.sparse import sparse_properties
+from conformance.plugins.mlx_vlm.properties.steps_batches import batch_setting_properties
+from conformance.plugins.mlx_vlm.properties.steps_drafts import draft_properties
+from conformance.plugins.mlx_vlm.properties.steps_failures import failure_properties
+from conformance.plugins.mlx_vlm.properties.steps_made import made_properties
+from conformance.plugins.mlx_vlm.properties.steps_penalties import penalty_properties
+from conformance.plugins.mlx_vlm.properties.steps_pieces import piece_properties
+from conformance.plugins.mlx_vlm.properties.steps_rows import joining_properties
 from conformance.plugins.mlx_vlm.properties.store_batches import store_batch_properties
 from conformance.plugins.mlx_vlm.properties.store_blocks import store_block_properties
 from conformance.plugins.mlx_vlm.properties.store_bounds import store_bound_properties
@@ -97,4 +106,13 @@ def properties() -> list[Property]:
         *turbo_cache_properties(),
         *turbo_mixed_properties(),
         *sampler_properties(sample_utils),
+        *sparse_properties(),
+        *batch_setting_properties(),
+        *draft_properties(),
+        *failure_properties(),
+        *joining_properties(),
+        *kernel_properties(),
+        *made_properties(),
+        *penalty_properties(),
+        *piece_properties(),
     ]

@@ -55,7 +55,7 @@ class _Said:
         self.text = str(self._tokens)
 
 
-class _Library:
+class Library:
     """What the function asks of others: templates and inputs; each is recorded."""
 
     def __init__(self, prompts: Sequence[Sequence[int]]) -> None:
@@ -72,6 +72,7 @@ class _Library:
         self.processor = SimpleNamespace(tokenizer=tokenizer, detokenizer=_Said())
 
     def template(self, processor: Any, config: Any, prompt: str, **given: Any) -> str:
+        """The prompt as a model is asked."""
         if (processor, config) != (self.processor, self.model.config):
             raise ValueError("a template is asked for with another processor or config")
         self.templates.append((prompt, given))
@@ -142,14 +143,14 @@ def _text(asked: Asked) -> tuple[str, int]:
 def _answers() -> Iterator[str]:
     """In the order of prompts, whatever is grouped; counts of all groups."""
     shapes = [(4, 6), (8, 8), (4, 6), (6, 4), (8, 8)]
-    cases = itertools.product((0, 1, 3, 5), (True, False), ("", "all", "each"))
+    cases = itertools.product((0, 1, 2, 3, 5), (True, False), ("", "all", "each"))
     for number, (shown, grouped, biased) in enumerate(cases):
         most = 4 if number % 3 == 1 else None
         some = _rows(number, 5)
         # Without groups all images have one size.
         sizes = shapes if grouped else [(4, 6)] * 5
         images = [_image(n + 1, *sizes[n]) for n in range(shown)]
-        library = _Library([one.tokens for one in some])
+        library = Library([one.tokens for one in some])
         for row, one in enumerate(some):
             one.most = most or one.most
             if row < shown:
@@ -175,11 +176,14 @@ def _answers() -> Iterator[str]:
         seen = [*sizes[:shown], *[None] * (5 - shown)] if shown and number % 5 else None
         if got.image_sizes != seen:
             yield f"the images' sizes are {got.image_sizes}, not {seen}"
+        groups = len({*sizes[:shown]}) + (shown < 5)
+        if len(library.inputs) != groups:
+            yield f"{shown} images are {len(library.inputs)} groups, not {groups}"
         prompts = sum(len(one.tokens) for one in some)
         yield from _counts_off(got.stats, prompts, sum(n for _, n in want), library)
 
 
-def _counts_off(stats: Any, prompts: int, given: int, library: _Library) -> Iterator[str]:
+def _counts_off(stats: Any, prompts: int, given: int, library: Library) -> Iterator[str]:
     """The clock ticks when it is read: around each piece of a prompt, and around each group."""
     if (stats.prompt_tokens, stats.generation_tokens) != (prompts, given):
         yield f"counted are {stats}, not {prompts} and {given}"
@@ -207,7 +211,7 @@ def _asked() -> Iterator[str]:
     for images, audios, videos in itertools.product(
         (0, 1, 2), (None, ["a"]), (None, ["v"], ["v", "w"])
     ):
-        library = _Library([one.tokens for one in some])
+        library = Library([one.tokens for one in some])
         shown = [_image(0, 4, 4) for _ in range(images)] or None
         more: dict[str, Any] = {"fps": [2, 3] if images else 4, "max_frames": 7} if videos else {}
         with library.instead():
@@ -256,7 +260,7 @@ def _asked() -> Iterator[str]:
 
 def _refused() -> Iterator[str]:
     """More images, audio or videos than prompts, and several pieces of audio where one is taken."""
-    library = _Library([[1, 2], [3]])
+    library = Library([[1, 2], [3]])
     several = [_image(0, 4, 4)] * 3
     with library.instead():
         for given in (

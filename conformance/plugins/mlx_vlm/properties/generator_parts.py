@@ -16,12 +16,29 @@ from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.prefix_caching import make_manager
 from conformance.plugins.mlx_vlm.properties.expected_steps import Limits
-from conformance.plugins.mlx_vlm.properties.generators import Way, insert, make
+from conformance.plugins.mlx_vlm.properties.generators import Stops, Way, insert, make
 
 ar: Any = compat.part("generate.ar")
 caches: Any = compat.part("models.cache")
 
 _FILE = "mlx_vlm/generate/ar.py"
+# What a generator has if nothing is said.
+_UNSAID: dict[str, Any] = {
+    "max_tokens": 2048,
+    "completion_batch_size": 32,
+    "prefill_batch_size": 8,
+    "prefill_step_size": 2048,
+    "compute_logprobs": True,
+    "top_logprobs_k": 0,
+    "greedy_sampling": True,
+    "logits_processors": [],
+    "kv_group_size": 64,
+    "kv_quant_scheme": "uniform",
+    "quantized_kv_start": 5000,
+    **dict.fromkeys(("kv_bits", "kv_key_bits", "kv_value_bits", "kv_key_scheme")),
+    **dict.fromkeys(("kv_value_scheme", "draft_model", "draft_kind", "draft_block_size")),
+    **dict.fromkeys(("apc_manager", "apc_mode")),
+}
 
 
 def generator_part_properties() -> list[Property]:
@@ -165,6 +182,8 @@ def _fused() -> Iterator[str]:
                 greedy_sampling=greedy,
                 logits_processors=own,
             )
+            if not batch.compute_logprobs:
+                yield "by default no logprobs are computed"
             batch.compute_logprobs = logprobs
             batch._rope_deltas = mx.zeros((2, 1))
             batch._eval_pending_state = lambda: None
@@ -200,6 +219,9 @@ def _defaults() -> Iterator[str]:
             yield f"{wrong} of two rows is taken"
     if counts != {"by the generator": [3, 3], "by a number": [2, 2]}:
         yield f"rows end after {counts}"
+    plain = ar.BatchGenerator("model", SimpleNamespace(stopping_criteria=Stops()))
+    if (said := {name: getattr(plain, name) for name in _UNSAID}) != _UNSAID:
+        yield f"by default a generator has {said}"
     empty = ar.GenerationBatch.empty(None, "sampler", "stop")
     if (empty.compute_logprobs, empty.top_logprobs_k, empty.greedy_sampling) != (True, 0, False):
         yield "an empty batch has other defaults"

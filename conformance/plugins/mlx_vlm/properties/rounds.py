@@ -21,11 +21,12 @@ def round_properties() -> list[Property]:
 
 def _rounds() -> Iterator[str]:
     """Each token of a round goes to its row, until the row ends; a round is one call."""
-    meta = [{"round_pos": n, "round_len": 3} for n in range(3)]
+    meta = [{"round_pos": n, "round_len": 3} for n in (0, 2)]
     rounds = [
         ([1, 2, 3], meta[0]),
-        ([4, None, 9], meta[1]),
-        ([5, 6, 7], meta[2]),
+        # Without a position it is the first one.
+        ([4, None, 9], {"round_len": 2}),
+        ([5, 6, 7], meta[1]),
         ([8, 9, 3], None),
         ([6, None, 3], {"round_pos": 0}),
     ]
@@ -58,7 +59,10 @@ def _round_answers(begin: Callable[..., Any], asked: list[Any]) -> Iterator[str]
         yield f"a new batch has {batch.uids}"
     got = []
     while len(batch):
-        got.append([(one.uid, one.token, one.finish_reason) for one in batch.next()])
+        given = batch.next()
+        got.append([(one.uid, one.token, one.finish_reason) for one in given])
+        if any(one.token_logprob != 0.0 or one.top_logprobs is not None for one in given):
+            yield f"drafted tokens have logprobs: {given}"
     if batch.next() != [] or batch.uids or batch.prompt_cache or batch._rounds_iter is not None:
         yield "a batch that has ended holds rows or caches"
     want = [
@@ -117,8 +121,8 @@ def _rows_of_rounds(begin: Callable[..., Any], asked: list[Any]) -> Iterator[str
         yield "rows join others that draft"
     ends = []
     while len(batch):
-        ends = [(one.uid, one.token, one.finish_reason) for one in batch.next()]
-    if ends != [(10, None, "length")]:
+        ends = [(one.uid, one.token, one.finish_reason, one.token_logprob) for one in batch.next()]
+    if ends != [(10, None, "length", 0.0)]:
         yield f"rounds that end leave {ends}"
     other = begin([1, 3], [5, 6])
     batch.extend(other)
@@ -128,3 +132,8 @@ def _rows_of_rounds(begin: Callable[..., Any], asked: list[Any]) -> Iterator[str
     batch.filter([])
     if len(batch) or batch.next():
         yield "without rows a batch gives more"
+    positional: Any = ("model", "drafter", "kind", [], mx.array([]), [], "sampler", "stop", [])
+    plain = ar.SpeculativeGenerationBatch(*positional, "hidden", {}, "prompt")
+    options = plain.draft_block_size, plain.token_dtype, plain.greedy_sampling
+    if options != (None, mx.int32, False):
+        yield f"by default rows draft with {options}"

@@ -157,6 +157,9 @@ def _apart() -> Iterator[str]:
     shared = mx.arange(6).reshape(3, 1, 2)
     for row in ar._split_prompt_kwargs_per_row({"position_ids": shared}, 2):
         yield from differing(row["position_ids"], np.array(shared), "positions of all rows")
+    fewer = mx.arange(12).reshape(3, 2, 2)
+    for row in ar._split_prompt_kwargs_per_row({"position_ids": fewer}, 3):
+        yield from differing(row["position_ids"], np.array(fewer)[:, :1], "the first positions")
 
 
 def _unpadded() -> Iterator[str]:

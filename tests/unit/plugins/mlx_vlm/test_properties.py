@@ -4,10 +4,18 @@ import functools
 
 import mlx.core as mx
 import pytest
-from mlx_vlm import apc, apc_adapters, apc_coordinator, apc_storage, kv_quant, turboquant
+from mlx_vlm import (
+    apc,
+    apc_adapters,
+    apc_coordinator,
+    apc_storage,
+    kv_quant,
+    sample_utils,
+    turboquant,
+)
 from mlx_vlm.generate import ar, common
 from mlx_vlm.models import base as models_base
-from mlx_vlm.models import cache, rope_utils
+from mlx_vlm.models import cache, gated_delta, rope_utils, sparse_attention, ssm
 
 from conformance.backend.uncompiled import uncompiled
 from conformance.plugins.mlx_vlm.properties import properties
@@ -49,6 +57,7 @@ def never(*args, **kwargs):
     """Gives nothing, whatever it is asked."""
 
 
+PROMPTS, GENERATOR = ar.PromptProcessingBatch, ar.BatchGenerator
 # For each property what is broken, and how.
 BROKEN = {
     "adapters: contracts": (apc_adapters.CheckpointAdapter, "capture", lambda fragment: None),
@@ -66,6 +75,12 @@ BROKEN = {
     "batches: answers": (ar, "_split_prompt_kwargs_per_row", lambda rows: rows[::-1]),
     "batches: sizes of images": (ar, "normalize_resize_shape", lambda sides: sides and (3, 3)),
     "batches: what is asked": (ar, "normalize_resize_shape", lambda sides: (3, 3)),
+    "batches: single files": (ar, "_generate_batch", None),
+    "batches: arguments of a generator": (
+        ar,
+        "_default_prefill_step_size_for_offload",
+        lambda size: size and size + 1,
+    ),
     "budgets: footprints": (cache.CacheMemory, "footprint", lambda n: n + 1),
     "budgets: of caches": (cache, "cache_nbytes", lambda n: n + 4),
     "budgets: of prefill": (apc_coordinator.PrefillMemoryPlan, "reserve_bytes", lambda n: 2 * n),
@@ -74,6 +89,12 @@ BROKEN = {
     "codecs: rotations and levels": (turboquant, "_codebook", lambda book: book * 1.001),
     "codecs: of half bits": (turboquant, "_select_outlier_indices", lambda both: both[::-1]),
     "codecs: of whole bits": (turboquant, "_rht_forward", lambda turned: turned[..., ::-1]),
+    "choices: at a boundary": (sample_utils, "apply_top_p", mx.zeros_like),
+    "choices: of large logits": (sample_utils, "apply_top_p", mx.zeros_like),
+    "choices: of each row": (sample_utils, "make_sampler", None),
+    "delta: a cache's states": (gated_delta, "gated_delta_update", None),
+    "delta: by Metal": (gated_delta, "compute_g", lambda gates: gates * 0.9),
+    "delta: state space by Metal": (ssm, "ssm_update", None),
     "draws: keys": (ar, "_position_seed", lambda n: n >> 20),
     "draws: targets": (ar._PositionedTargetSampler, "_apply_top_k", lambda x: x + mx.arange(17)),
     "files: blocks": (apc.DiskBlockStore, "prefix_cache_bytes", lambda n: 0),
@@ -84,17 +105,44 @@ BROKEN = {
     "files: in pieces": (apc.DiskBlockStore, "_pad_layer_major_arrays", lambda both: both[::-1]),
     "files: queue": (apc.DiskBlockStore, "_notify_write_callback", None),
     "generator: defaults": (ar.BatchGenerator, "insert", lambda numbers: numbers[::-1]),
+    "generator: caches that are not padded": (
+        ar.PromptProcessingBatch,
+        "_release_apc_meta_blocks",
+        None,
+    ),
     "generator: fused decoding": (ar.GenerationBatch, "_fused_greedy_step", None),
+    "generator: fused decoding of all rows": (ar.GenerationBatch, "_fused_greedy_step", None),
     "generator: kept blocks": (ar.BatchGenerator, "_apc_pick_for", lambda pick: None),
     "generator: kept caches": (
         ar.PromptProcessingBatch,
         "_row_real_tokens_processed",
         lambda count: count - 1,
     ),
+    "generator: prompts in pieces": (
+        ar.PromptProcessingBatch,
+        "_next_apc_checkpoint_column",
+        lambda column: column and column + 1,
+    ),
+    "generator: prompts that are not kept": (ar, "_right_pad_prompts", lambda ids: ids + 1),
+    "generator: prompts of drafts": (ar, "_chunked_prefill_enabled", lambda on: False),
+    "generator: prompts beside drafts": (GENERATOR, "_extend_generation_batch", None),
+    "generator: prompts without embeddings": (
+        ar,
+        "_merge_prefill_prompt_kwargs",
+        None,
+    ),
     "generator: quantized caches": (ar, "kv_quant_from_legacy", lambda policy: None),
     "generator: rounds of drafts": (ar.SpeculativeGenerationBatch, "_finish_reason", None),
     "generator: rows and steps": (ar, "_sample_with_positions", lambda tokens: tokens[::-1]),
+    "generator: rows that come and leave": (ar.GenerationBatch, "_ensure_token_context", None),
     "generator: rows removed": (ar.PromptProcessingBatch, "remove", None),
+    "generator: what is asked of prompts": (ar.BatchGenerator, "_record_prompt_batch_time", None),
+    "generator: what prompts are made with": (ar, "_concat_prompt_kwarg_rows", lambda a: a + 1),
+    "generator: where prefixes are looked for": (
+        ar.BatchGenerator,
+        "_apc_safe_prefix_lookup_min",
+        lambda n: n + 1,
+    ),
     "coordinators: what is asked": (apc_coordinator.APCCoordinator, "release_hit", None),
     "formats: arrays": (apc, "_safetensors_tensor_bounds", lambda bounds: None),
     "formats: folders": (apc, "apc_disk_namespace", lambda name: name[:-1]),
@@ -132,6 +180,8 @@ BROKEN = {
         lambda both: (both[1], both[0]),
     ),
     "mrope: settings": (rope_utils, "get_mrope_section", lambda sections: sections[:2]),
+    "penalties: of tokens": (sample_utils, "make_frequency_penalty", None),
+    "penalties: together": (sample_utils, "make_logits_processors", lambda made: made[::-1]),
     "plans: of caches": (apc_adapters, "apc_block_eligible", lambda able: True),
     "plans: of checkpoints": (apc_coordinator.APCCoordinator, "checkpoint_len", lambda n: n - 1),
     "pool: behind_files": (apc.APCManager, "lookup_prefix_disk_cache", lambda found: (None, 0)),
@@ -215,6 +265,16 @@ BROKEN = {
     "settings: of prefill": (common, "_policy_enabled", lambda on: True),
     "settings: of prefix caching": (apc, "_setting", lambda given: 3),
     "settings: of quantization": (kv_quant, "_is_default_split", lambda default: not default),
+    "sparse attention: by Metal": (
+        sparse_attention,
+        "_indexed_sparse_attention_scalars",
+        lambda three: three[::-1],
+    ),
+    "sparse attention: where there is no kernel": (
+        sparse_attention,
+        "indexed_sparse_attention",
+        lambda found: 0,
+    ),
     "settings: on and off": (apc, "default_disk_path", lambda path: path / "other"),
     "states: cut and joined": (turboquant, "_concat_state", lambda state: None),
     "states: grown in place": (turboquant, "_reserve_state_capacity", lambda state: None),
@@ -247,9 +307,37 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_function_is_detected(monkeypatch, name):
-    owner, attribute, change = BROKEN[name]
+def one_group(both):
+    """Images of all shapes in one group."""
+    return tuple({(4, 6): [one for some in of.values() for one in some]} for of in both)
+
+
+# Other faults of the parts of a generator: each property sees more than one.
+ALSO_BROKEN = [
+    ("batches: answers", ar, "group_images_by_shape", one_group),
+    ("generator: prompts in pieces", PROMPTS, "_store_apc_exact_checkpoints", None),
+    ("generator: prompts in pieces", PROMPTS, "_apc_pending_checkpoint", lambda n: n + 1),
+    ("generator: prompts in pieces", PROMPTS, "_prompt_kwargs_for_step", lambda given: {}),
+    ("generator: prompts in pieces", PROMPTS, "_normalize_rope_deltas", lambda deltas: deltas + 1),
+    ("generator: prompts in pieces", PROMPTS, "prompt_progress", lambda rows: rows[:0]),
+    ("generator: prompts in pieces", PROMPTS, "remove", None),
+    ("generator: prompts in pieces", ar, "_sample_with_positions", lambda tokens: tokens + 1),
+    ("generator: rows that come and leave", ar.GenerationBatch, "filter", None),
+    ("generator: rows that come and leave", ar, "_extend_cache", lambda caches: caches[:0]),
+    ("generator: prompts of drafts", ar, "_left_pad_prompts", lambda ids: ids + 1),
+    ("generator: what is asked of prompts", GENERATOR, "_prompt_batch_progress", lambda rows: []),
+    ("generator: what is asked of prompts", GENERATOR, "stats", lambda stats: ar.BatchStats()),
+    ("generator: what prompts are made with", GENERATOR, "_apc_extra_hash", lambda key: key + 1),
+    ("generator: what prompts are made with", GENERATOR, "_apc_exact_checkpoint_len", None),
+    ("generator: what prompts are made with", GENERATOR, "_build_apc_meta_for_cold", None),
+    ("generator: where prefixes are looked for", GENERATOR, "_apc_suffix_is_text_only", None),
+]
+FAULTS = [*((name, *fault) for name, fault in BROKEN.items()), *ALSO_BROKEN]
+IDS = [f"{name}, {attribute}" for name, _, attribute, _ in FAULTS]
+
+
+@pytest.mark.parametrize(("name", "owner", "attribute", "change"), FAULTS, ids=IDS)
+def test_a_broken_function_is_detected(monkeypatch, name, owner, attribute, change):
     right = getattr(owner, attribute)
     broken = never if change is None else after(right, change)
     held = vars(owner).get(attribute) if isinstance(owner, type) else None
