@@ -36,8 +36,9 @@ PAIRS = Path(__file__).with_name("release_pairs.toml")
 class Pair:
     """Two releases, the defect between them, and where it shows.
 
-    ``says`` is a pattern that the line of a cache class must match to be about the defect, ``shows``
-    one that the line of a case must. ``scenarios`` are those that can show it; empty means all.
+    ``says`` is a pattern that the line of a cache class must match to be about the defect,
+    ``shows`` one that the line of a case must. ``scenarios`` are those that can show it; empty
+    means all.
     """
 
     library: str

@@ -11,7 +11,7 @@ from mlx_lm.models.cache import make_prompt_cache
 def uncached(model: Any, inputs: mx.array) -> mx.array:
     """Logits ``[1, length, vocab]`` of a pass over ``inputs``, ``[1, length]``.
 
-    qwen3_next of 0.28.0 reads a state that it sets only with a cache: such a model gets a fresh one.
+    qwen3_next of 0.28.0 reads a state that it sets only with a cache; it gets a fresh one.
     """
     try:
         logits: mx.array = model(inputs)
