@@ -117,7 +117,13 @@ def _cases(pair: Pair, version: str, folders: Sequence[Path]) -> list[CaseResult
     own = [r for r in found.values() if _any(r.family, pair.families) and not _unjudged(r)]
     own = [r for r in own if r.scenario in (pair.scenarios or (r.scenario,))]
     # Where no family could be loaded in a release, nothing was run there.
-    return own if any(r.schedules for r in own) or _lacks_class(own) else []
+    return own if any(_ran(r) for r in own) or _lacks_class(own) else []
+
+
+def _ran(result: CaseResult) -> bool:
+    """Whether the model was loaded; what crashes while it decodes alone has no schedules."""
+    loads = not any(str(f.got).startswith("ModelError") for f in result.evidence)
+    return bool(result.schedules) or (result.verdict is Verdict.CRASH and loads)
 
 
 def _unjudged(result: CaseResult) -> bool:

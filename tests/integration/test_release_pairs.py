@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from results_by_hand import make_finding, make_result
 
-from conformance.core.verdict import ScheduleResult, Verdict, encode
+from conformance.core.verdict import ScheduleResult, Verdict, decode, encode
 from conformance.tools.releases.pins import Release, known_pins
 
 SCRIPT = Path(__file__).parents[2] / "ci" / "release_pairs.py"
@@ -81,6 +81,20 @@ def test_what_one_release_refuses_is_shown_and_not_counted(script, pair, tmp_pat
     write_case(tmp_path, "0.31.1", Verdict.UNSUPPORTED)
     write_case(tmp_path, "0.31.2", Verdict.EXACT)
     assert script.judged(pair, [tmp_path]).startswith("only: `mlx_lm/llama/ragged/float32/0`")
+
+
+@pytest.mark.parametrize(
+    ("got", "found"),
+    [("signal SIGSEGV", "`mlx_lm/llama/ragged/float32/0`"), ("ModelError: no config", "not run")],
+)
+def test_a_case_that_crashed_ran_if_its_model_was_loaded(script, pair, tmp_path, got, found):
+    crash = make_finding(Verdict.CRASH, check="process", schedule="", got=got)
+    write_case(tmp_path, "0.31.1", Verdict.CRASH, evidence=(crash,))
+    result = tmp_path / "mlx-lm-0.31.1.jsonl"
+    without = decode(result.read_text())
+    result.write_text(encode(msgspec.structs.replace(without, schedules=())) + "\n")
+    write_case(tmp_path, "0.31.2", Verdict.EXACT)
+    assert script.judged(pair, [tmp_path]).startswith(found)
 
 
 def test_a_case_that_the_harness_could_not_run_is_not_counted(script, pair, tmp_path):
