@@ -38,7 +38,7 @@ class Pair:
 
     ``says`` is a pattern that the line of a cache class must match to be about the defect,
     ``shows`` one that the line of a case must. ``scenarios`` are those that can show it; empty
-    means all.
+    means all. ``unseen`` says why nothing is found, or nothing can be run.
     """
 
     library: str
@@ -51,6 +51,7 @@ class Pair:
     says: str = ""
     scenarios: tuple[str, ...] = ()
     shows: str = ""
+    unseen: str = ""
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> Pair:
@@ -63,6 +64,7 @@ class Pair:
             table.get("says", ""),
             tuple(table.get("scenarios", ())),
             table.get("shows", ""),
+            table.get("unseen", ""),
         )
 
 
@@ -169,7 +171,8 @@ def main(folders: Sequence[Path]) -> None:
     print("| pair | defect | source | found by |\n|---|---|---|---|")
     for pair, text in given:
         name = f"{pair.library} {pair.before}, {pair.after}"
-        safe = text.replace("|", "\\|")
+        why = f": {pair.unseen}" if pair.unseen and text in (_NOT_RUN, _NOT_FOUND) else ""
+        safe = f"{text}{why}".replace("|", "\\|")
         print(f"| {name} | {pair.defect} | {pair.source} | {safe} |")
 
 

@@ -102,3 +102,13 @@ def test_a_case_that_the_harness_could_not_run_is_not_counted(script, pair, tmp_
     write_case(tmp_path, "0.31.1", Verdict.CRASH, evidence=(own,))
     write_case(tmp_path, "0.31.2", Verdict.EXACT)
     assert script.judged(pair, [tmp_path]) == "not run"
+
+
+def test_the_table_says_why_a_pair_is_not_found(script, pair, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(script, "pairs", lambda: [replace(pair, unseen="hidden | behind another")])
+    script.main([tmp_path])
+    assert "| not run: hidden \\| behind another |" in capsys.readouterr().out
+    for version, verdict in (("0.31.1", Verdict.DRIFT), ("0.31.2", Verdict.EXACT)):
+        write_case(tmp_path, version, verdict)
+    script.main([tmp_path])
+    assert "hidden" not in capsys.readouterr().out, "it was found"
