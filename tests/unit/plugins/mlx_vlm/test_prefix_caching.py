@@ -193,14 +193,14 @@ def test_the_engine_says_what_was_reused(llama):
     assert processed == {name: n - reused.get(name, 0) for name, n in prompts.items()}
 
 
-def test_a_release_is_told_of_a_prompt_as_it_wants():
-    told = []
+def test_a_prompt_is_prepared_as_each_release_takes_it():
+    seen = []
 
     def newest(length, *, prefill_step_size):
-        told.append((length, prefill_step_size))
+        seen.append((length, prefill_step_size))
 
-    for calls in ({"prepare_prefill": newest}, {"prepare_prefill": told.append}, {}):
+    for calls in ({"prepare_prefill": newest}, {"prepare_prefill": seen.append}, {}):
         generator = SimpleNamespace(apc=SimpleNamespace(**calls), prefill_step_size=8)
         prefix_caching.prepare(generator, 23)
     prefix_caching.prepare(SimpleNamespace(), 23)
-    assert told == [(23, 8), 23]
+    assert seen == [(23, 8), 23]
