@@ -36,8 +36,9 @@ PAIRS = Path(__file__).with_name("release_pairs.toml")
 class Pair:
     """Two releases, the defect between them, and where it shows.
 
-    ``says`` is a pattern that the line of a cache class must match to be about the defect.
-    ``scenarios`` are those that can show it; empty means all.
+    ``says`` is a pattern that the line of a cache class must match to be about the defect,
+    ``shows`` one that the line of a case must. ``scenarios`` are those that can show it; empty
+    means all. ``unseen`` says why nothing is found, or nothing can be run.
     """
 
     library: str
@@ -49,6 +50,8 @@ class Pair:
     caches: tuple[str, ...]
     says: str = ""
     scenarios: tuple[str, ...] = ()
+    shows: str = ""
+    unseen: str = ""
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> Pair:
@@ -60,6 +63,8 @@ class Pair:
             *places,
             table.get("says", ""),
             tuple(table.get("scenarios", ())),
+            table.get("shows", ""),
+            table.get("unseen", ""),
         )
 
 
@@ -77,6 +82,7 @@ def judged(pair: Pair, folders: Sequence[Path]) -> str:
     absent: list[str] = []
     if ran_cases:
         found = histories(list(zip(versions, cases, strict=True)), mended=True)
+        found = tuple(h for h in found if re.search(pair.shows, _line(h)))
         moved = [h for h in found if h.changed] or [h for h in found if h.differs]
         if behaving := [h for h in moved if not _absent(h)]:
             return f"{_line(behaving[0])}{_more(behaving)}"
@@ -110,10 +116,21 @@ def _more(found: Sequence[object]) -> str:
 def _cases(pair: Pair, version: str, folders: Sequence[Path]) -> list[CaseResult]:
     files = [folder / f"{pair.library}-{version}.jsonl" for folder in folders]
     found = {r.case: r for file in files if file.is_file() for r in read_results(file)}
-    own = [r for r in found.values() if _any(r.family, pair.families)]
+    own = [r for r in found.values() if _any(r.family, pair.families) and not _unjudged(r)]
     own = [r for r in own if r.scenario in (pair.scenarios or (r.scenario,))]
     # Where no family could be loaded in a release, nothing was run there.
-    return own if any(r.schedules for r in own) or _lacks_class(own) else []
+    return own if any(_ran(r) for r in own) or _lacks_class(own) else []
+
+
+def _ran(result: CaseResult) -> bool:
+    """Whether the model was loaded; what crashes while it decodes alone has no schedules."""
+    loads = not any(str(f.got).startswith("ModelError") for f in result.evidence)
+    return bool(result.schedules) or (result.verdict is Verdict.CRASH and loads)
+
+
+def _unjudged(result: CaseResult) -> bool:
+    """Whether this project could not run it, which says nothing of the release."""
+    return any(finding.check == "harness" for finding in result.evidence)
 
 
 def _lacks_class(results: Sequence[CaseResult]) -> bool:
@@ -154,7 +171,8 @@ def main(folders: Sequence[Path]) -> None:
     print("| pair | defect | source | found by |\n|---|---|---|---|")
     for pair, text in given:
         name = f"{pair.library} {pair.before}, {pair.after}"
-        safe = text.replace("|", "\\|")
+        why = f": {pair.unseen}" if pair.unseen and text in (_NOT_RUN, _NOT_FOUND) else ""
+        safe = f"{text}{why}".replace("|", "\\|")
         print(f"| {name} | {pair.defect} | {pair.source} | {safe} |")
 
 

@@ -3,13 +3,14 @@
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from results_by_hand import make_result
+from results_by_hand import make_finding, make_result
 
-from conformance.core.verdict import ScheduleResult, Verdict, encode
+from conformance.core.verdict import ScheduleResult, Verdict, decode, encode
 from conformance.tools.releases.pins import Release, known_pins
 
 SCRIPT = Path(__file__).parents[2] / "ci" / "release_pairs.py"
@@ -32,8 +33,8 @@ def pair(script):
     )
 
 
-def write_case(folder, version, verdict):
-    result = make_result("mlx_lm/llama/ragged/float32/0", verdict)
+def write_case(folder, version, verdict, **changes):
+    result = make_result("mlx_lm/llama/ragged/float32/0", verdict, **changes)
     result = msgspec.structs.replace(result, schedules=(ScheduleResult("ragged", verdict),))
     (folder / f"mlx-lm-{version}.jsonl").write_text(encode(result) + "\n")
 
@@ -57,6 +58,8 @@ def test_a_pair_is_found_by_a_case_that_changed(script, pair, tmp_path):
     write_case(tmp_path, "0.31.2", Verdict.EXACT)
     found = script.judged(pair, [tmp_path])
     assert found.startswith("`mlx_lm/llama/ragged/float32/0` ragged: drift")
+    other = replace(pair, shows="broadcast")
+    assert script.judged(other, [tmp_path]) == "not found", "it is about something else"
 
 
 def test_a_pair_whose_cases_are_alike_is_not_found(script, pair, tmp_path):
@@ -78,3 +81,34 @@ def test_what_one_release_refuses_is_shown_and_not_counted(script, pair, tmp_pat
     write_case(tmp_path, "0.31.1", Verdict.UNSUPPORTED)
     write_case(tmp_path, "0.31.2", Verdict.EXACT)
     assert script.judged(pair, [tmp_path]).startswith("only: `mlx_lm/llama/ragged/float32/0`")
+
+
+@pytest.mark.parametrize(
+    ("got", "found"),
+    [("signal SIGSEGV", "`mlx_lm/llama/ragged/float32/0`"), ("ModelError: no config", "not run")],
+)
+def test_a_case_that_crashed_ran_if_its_model_was_loaded(script, pair, tmp_path, got, found):
+    crash = make_finding(Verdict.CRASH, check="process", schedule="", got=got)
+    write_case(tmp_path, "0.31.1", Verdict.CRASH, evidence=(crash,))
+    result = tmp_path / "mlx-lm-0.31.1.jsonl"
+    without = decode(result.read_text())
+    result.write_text(encode(msgspec.structs.replace(without, schedules=())) + "\n")
+    write_case(tmp_path, "0.31.2", Verdict.EXACT)
+    assert script.judged(pair, [tmp_path]).startswith(found)
+
+
+def test_a_case_that_the_harness_could_not_run_is_not_counted(script, pair, tmp_path):
+    own = make_finding(Verdict.CRASH, check="harness", schedule="")
+    write_case(tmp_path, "0.31.1", Verdict.CRASH, evidence=(own,))
+    write_case(tmp_path, "0.31.2", Verdict.EXACT)
+    assert script.judged(pair, [tmp_path]) == "not run"
+
+
+def test_the_table_says_why_a_pair_is_not_found(script, pair, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(script, "pairs", lambda: [replace(pair, unseen="hidden | behind another")])
+    script.main([tmp_path])
+    assert "| not run: hidden \\| behind another |" in capsys.readouterr().out
+    for version, verdict in (("0.31.1", Verdict.DRIFT), ("0.31.2", Verdict.EXACT)):
+        write_case(tmp_path, version, verdict)
+    script.main([tmp_path])
+    assert "hidden" not in capsys.readouterr().out, "it was found"

@@ -27,8 +27,12 @@ class Counting(Clock):
     def measured(self) -> Iterator[None]:
         """Around a call, in a window of its own inside of the other one."""
         before, window = self.seconds, contextlib.nullcontext(None)
-        with super().measured(), self._generator.stats() if self._known else window as stats:
-            yield
+        try:
+            with super().measured(), self._generator.stats() if self._known else window as stats:
+                yield
+        except ZeroDivisionError as error:
+            # Up to 0.31.3 statistics divide by the time of a call that failed before it counted.
+            raise error.__context__ or error  # noqa: B904  (the call's own error, as it was)
         self.last = (stats, self.seconds - before)
 
     def counted(self) -> Counted | None:

@@ -30,6 +30,7 @@ from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import ForwardCall, Stream
 from conformance.plugins.mlx_lm import checkpoints, inventory, loading, quantization
 from conformance.plugins.mlx_lm.code_traits import code_traits
+from conformance.plugins.mlx_lm.legacy.uncached import uncached
 from conformance.plugins.mlx_lm.properties import properties
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
@@ -134,7 +135,7 @@ class MlxLm(Library):
 
     def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray:
         """See ``Library.stateless``."""
-        logits = model(mx.array(request.prompt + tokens)[None])[:, -1, :]
+        logits = uncached(model, mx.array(request.prompt + tokens)[None])[:, -1, :]
         row: np.ndarray = _logprobs(logits)[0]
         return row
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.core.engine_options import PrefixCaching
+from conformance.core.errors import Unsupported
 from conformance.core.schedule import Request
 from conformance.core.stored import StoreCall, Stored
 from conformance.plugins.mlx_lm.compat import prompt_caches
@@ -71,10 +72,16 @@ class PrefixCache:
         return Start(cache, prompt[:count], pieces, kinds)
 
     def inserted(self, uid: int, start: Start, active_bytes: int) -> None:
-        """Register the new request; evict what has no room beside the caches in use."""
+        """Register the new request; evict what has no room beside the caches in use.
+
+        Raises:
+            Unsupported: there is a bound, and the store of this release, before 0.31, takes none.
+        """
         self._kinds[uid] = start.kinds
         bound = self._bound(active_bytes)
         if bound is not None:
+            if not hasattr(self._stored, "trim_to"):
+                raise Unsupported("this mlx-lm's LRUPromptCache does not support a bound of bytes")
             self._meet_exactly()
             self._stored.trim_to(n_bytes=bound)
             self._note(StoreCall.BOUND, most=max(0, bound))

@@ -86,10 +86,13 @@ def require_stored(manager: Any, prompt_length: int) -> None:
 
 
 def prepare(generator: Any, prompt_length: int) -> None:
-    """The server's call of the cache before it embeds a prompt."""
-    coordinator = getattr(generator, "apc", None)
-    if coordinator is not None:
-        coordinator.prepare_prefill(prompt_length, prefill_step_size=generator.prefill_step_size)
+    """The server's call of the cache before it embeds a prompt, which there is from 0.7.1 on."""
+    call = getattr(getattr(generator, "apc", None), "prepare_prefill", None)
+    if call is None:
+        return
+    size = "prefill_step_size"
+    taken = inspect.signature(call).parameters
+    call(prompt_length, **({size: getattr(generator, size)} if size in taken else {}))
 
 
 def semantic_hash(loaded: LoadedModel, made: Inputs, tenant: str = "") -> int:

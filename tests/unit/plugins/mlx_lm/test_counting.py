@@ -1,6 +1,9 @@
 """The statistics of mlx-lm's generator, and of its function for a whole call."""
 
+import contextlib
 from types import SimpleNamespace
+
+import pytest
 
 from conformance.core.engine_options import EngineOptions
 from conformance.plugins.mlx_lm import compat
@@ -37,3 +40,22 @@ def test_a_release_that_counts_less_says_nothing():
         pass
     assert counting.last[0] is None
     assert counting.counted() is None
+
+
+def test_the_error_of_a_call_is_not_hidden_by_the_end_of_its_statistics():
+    divides = iter((False, True, True))  # the window around all calls, and that of each
+
+    @contextlib.contextmanager
+    def stats():
+        fails = next(divides)
+        try:
+            yield SimpleNamespace()
+        finally:
+            if fails:
+                raise ZeroDivisionError("prompt_tokens / prompt_time")
+
+    counting = Counting(SimpleNamespace(stats=stats))
+    with pytest.raises(ValueError, match="too many values"), counting.measured():
+        raise ValueError("too many values to unpack")
+    with pytest.raises(ZeroDivisionError, match="prompt_time"), counting.measured():
+        pass

@@ -10,6 +10,7 @@ from conformance.core.errors import Unsupported
 from conformance.core.family import load_family
 from conformance.core.schedule import Arrival, Request, Schedule, Stage, Trigger
 from conformance.plugins.mlx_lm import inventory
+from conformance.plugins.mlx_lm.compat import prompt_caches
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.plugins.mlx_lm.library import MlxLm
 from conformance.run.runner import play
@@ -71,6 +72,13 @@ def test_bytes_are_given_up_when_a_request_comes(model):
     assert run(model, *requests, max_bytes=1 << 30) == {"part": 6, "more": 9}
     # The next one still finds it, and leaves no room for it beside itself.
     assert run(model, *requests, max_bytes=0) == {"part": 6, "more": 6}
+
+
+def test_a_store_that_takes_no_bound_refuses_one(model, monkeypatch):
+    monkeypatch.delattr(prompt_caches(), "trim_to")
+    options = EngineOptions(prefix_caching=PrefixCaching(max_bytes=0))
+    with pytest.raises(Unsupported, match="does not support a bound of bytes"):
+        MlxLmEngine(model, options).insert([Submission(FIRST)])
 
 
 def test_of_a_removed_request_the_pieces_done_are_kept(model):

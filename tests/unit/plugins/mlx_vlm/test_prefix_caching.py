@@ -1,6 +1,7 @@
 """The prefix cache as the engine sets it up, and faults that the scenario must see."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
@@ -190,3 +191,16 @@ def test_the_engine_says_what_was_reused(llama):
             processed[name] = processed.get(name, 0) + count
     prompts = {r.request_id: len(r.prompt) for r in trace.schedule.requests}
     assert processed == {name: n - reused.get(name, 0) for name, n in prompts.items()}
+
+
+def test_a_prompt_is_prepared_as_each_release_takes_it():
+    seen = []
+
+    def newest(length, *, prefill_step_size):
+        seen.append((length, prefill_step_size))
+
+    for calls in ({"prepare_prefill": newest}, {"prepare_prefill": seen.append}, {}):
+        generator = SimpleNamespace(apc=SimpleNamespace(**calls), prefill_step_size=8)
+        prefix_caching.prepare(generator, 23)
+    prefix_caching.prepare(SimpleNamespace(), 23)
+    assert seen == [(23, 8), 23]
