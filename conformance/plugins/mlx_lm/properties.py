@@ -9,6 +9,7 @@ from mlx_lm import sample_utils
 from mlx_lm.models import base, cache, gated_delta, rope_utils, ssm
 
 from conformance.backend.attention_properties import attention_properties
+from conformance.backend.processor_properties import processor_properties
 from conformance.backend.rotation_properties import rotation_properties
 from conformance.backend.sampler_properties import sampler_properties
 from conformance.backend.scan_properties import scan_properties
@@ -26,6 +27,7 @@ def properties() -> list[Property]:
         Property("kept: a prefix of one token", _CACHES, stores, partial(_kept, (1,))),
         *attention_properties(base, base),
         *generator_properties(),
+        *processor_properties(sample_utils),
         *rotation_properties(rope_utils),
         *sampler_properties(sample_utils),
         *scan_properties(ssm, gated_delta),
