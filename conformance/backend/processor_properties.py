@@ -57,9 +57,9 @@ _RULES: dict[str, Penalty] = dict(zip(_PENALTIES, (repetition, presence, frequen
 
 
 def _logits() -> np.ndarray:
-    """Of half the tokens below 0, of one between 0 and 1."""
-    drawn = np.random.default_rng(3).permutation(_VOCAB) - (_VOCAB - 1) / 2
-    return np.asarray(drawn, np.float32)
+    """Of both signs, some between 0 and 1."""
+    sizes = np.arange(_VOCAB, dtype=np.float32) / 2 + 0.25
+    return np.asarray(sizes * np.where(np.arange(_VOCAB) % 2, -1, 1), np.float32)
 
 
 def _off(

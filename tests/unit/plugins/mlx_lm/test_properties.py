@@ -3,6 +3,7 @@
 import importlib
 
 import pytest
+from mlx_lm.models import cache
 from mlx_lm.models.cache import LRUPromptCache
 
 from conformance.plugins.mlx_lm.properties import properties
@@ -10,7 +11,7 @@ from conformance.plugins.mlx_lm.properties import properties
 # The package has a function of that name.
 generate = importlib.import_module("mlx_lm.generate")
 GENERATOR = {one.name: one for one in properties() if one.name.startswith(("generator", "batches"))}
-KEPT = {one.name: one for one in properties() if one.name.startswith("kept")}
+KEPT = {one.name: one for one in properties() if one.name.startswith(("kept", "caches"))}
 
 
 def test_the_longest_prefix_is_found_but_for_one_of_one_token():
@@ -27,6 +28,37 @@ def test_a_rest_that_is_too_short_is_detected(monkeypatch):
     monkeypatch.setattr(LRUPromptCache, "fetch_nearest_cache", shortened)
     said = "of (2,) tokens kept those of 2 are found, [7] are left"
     assert KEPT["kept: the longest prefix"].problem() == said
+
+
+def test_caches_hold_what_they_must():
+    wrong = {name for name, one in KEPT.items() if one.problem()}
+    assert wrong == {"kept: a prefix of one token"}
+
+
+def none_at_all(self, *args, **kwargs):
+    """A mask that masks nothing."""
+
+
+def all_at_once(self, keys, values):
+    self.keys, self.values = keys, values
+    self.offset += keys.shape[2]
+    return keys, values
+
+
+# For each property of caches what is broken, where, and by what.
+FORGETFUL = {
+    "kept: ten by default": (cache.LRUPromptCache, "__len__", lambda self: 11),
+    "caches: those of a model": (cache, "KVCache", lambda: cache.RotatingKVCache(8)),
+    "caches: the first tokens": (cache.RotatingKVCache, "update_and_fetch", all_at_once),
+    "caches: padding of states": (cache.ArraysCache, "make_mask", none_at_all),
+    "caches: what is refused": (cache.BatchKVCache, "prepare", none_at_all),
+}
+
+
+@pytest.mark.parametrize("name", FORGETFUL)
+def test_a_broken_cache_is_detected(monkeypatch, name):
+    monkeypatch.setattr(*FORGETFUL[name])
+    assert KEPT[name].problem() != ""
 
 
 @pytest.mark.parametrize("name", GENERATOR)
