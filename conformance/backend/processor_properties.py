@@ -63,7 +63,7 @@ def _logits() -> np.ndarray:
 
 
 def _off(
-    what: str, processors: Sequence[Any], tokens: Sequence[int], wanted: np.ndarray
+    what: str, processors: Sequence[Any], tokens: tuple[int, ...], wanted: np.ndarray
 ) -> Iterator[str]:
     given: Any = mx.array(_logits())[None]
     for processor in processors:
@@ -105,7 +105,8 @@ def _each(module: ModuleType, name: str) -> Iterator[str]:
 def _together(module: ModuleType) -> Iterator[str]:
     """What is asked for and no more: a bias, and penalties on top of it."""
     make = module.make_logits_processors
-    for nothing in ({}, {"logit_bias": {}}, {f"{name}_penalty": 0.0 for name in _PENALTIES}):
+    nothings: list[dict[str, Any]] = [{}, {"logit_bias": {}}]
+    for nothing in (*nothings, {f"{name}_penalty": 0.0 for name in _PENALTIES}):
         if make(**nothing):
             yield f"of {nothing} processors are made"
     biased = _logits()

@@ -138,12 +138,12 @@ def _padding() -> Iterator[str]:
 
 def _refused() -> Iterator[str]:
     """Padding on the left of what is there, and windows of several sizes in one batch."""
-    batches = (cache.BatchKVCache([0]), cache.BatchRotatingKVCache(_WINDOW, [0]))
+    batches: list[Any] = [cache.BatchKVCache([0]), cache.BatchRotatingKVCache(_WINDOW, [0])]
     for batch in batches:
         batch.update_and_fetch(*_column([1, 2]))
         if problem := _taken(partial(batch.prepare, left_padding=[1])):
             yield f"{type(batch).__name__}: padding before tokens {problem}"
-    windows = [cache.RotatingKVCache(size) for size in (_WINDOW, _WINDOW + 1)]
+    windows: list[Any] = [cache.RotatingKVCache(size) for size in (_WINDOW, _WINDOW + 1)]
     for entry in windows:
         entry.update_and_fetch(*_column([1, 2]))
     if problem := _taken(partial(cache.RotatingKVCache.merge, windows)):
