@@ -13,6 +13,7 @@ from conformance.backend.scan_properties import scan_properties
 from conformance.core.properties import Property
 from conformance.plugins.mlx_lm.cache_properties import cache_properties
 from conformance.plugins.mlx_lm.generator_properties import generator_properties
+from conformance.plugins.mlx_lm.step_properties import step_properties
 
 
 def properties() -> list[Property]:
@@ -25,4 +26,5 @@ def properties() -> list[Property]:
         *rotation_properties(rope_utils),
         *sampler_properties(sample_utils),
         *scan_properties(ssm, gated_delta),
+        *step_properties(),
     ]

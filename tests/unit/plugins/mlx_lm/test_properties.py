@@ -11,6 +11,7 @@ from conformance.plugins.mlx_lm.properties import properties
 # The package has a function of that name.
 generate = importlib.import_module("mlx_lm.generate")
 GENERATOR = {one.name: one for one in properties() if one.name.startswith(("generator", "batches"))}
+STEPS = {one.name: one for one in properties() if one.name.startswith("steps")}
 KEPT = {one.name: one for one in properties() if one.name.startswith(("kept", "caches"))}
 
 
@@ -93,3 +94,37 @@ def test_a_broken_generator_is_detected(monkeypatch, name):
 def test_a_row_that_is_not_removed_is_detected(monkeypatch):
     monkeypatch.setattr(generate.GenerationBatch, "filter", never)
     assert GENERATOR["generator: rows removed"].problem() != ""
+
+
+def one_at_a_time(self):
+    """As ``next``, with steps that are not counted."""
+    self._counters.generation_steps -= 1
+    return RIGHT_NEXT(self)
+
+
+RIGHT_NEXT = generate.BatchGenerator._next
+
+# For each property of steps what is broken, where, and by what.
+STUMBLING = {
+    "steps: stop sequences": (
+        generate.StopSequences.Matcher,
+        "advance",
+        lambda self, token: token in self._root,
+    ),
+    "steps: who samples": (
+        generate,
+        "_normalize_samplers",
+        lambda samplers, n, fallback: [lambda x, s=fallback: s(x) for _ in range(n)],
+    ),
+    "steps: what is counted": (generate.BatchGenerator, "_next", one_at_a_time),
+}
+
+
+def test_steps_are_right():
+    assert {name for name, one in STEPS.items() if one.problem()} == set()
+
+
+@pytest.mark.parametrize("name", STUMBLING)
+def test_a_broken_step_is_detected(monkeypatch, name):
+    monkeypatch.setattr(*STUMBLING[name])
+    assert STEPS[name].problem() != ""
