@@ -1,4 +1,4 @@
-"""mlx-lm's caches where no sequence of a batch's methods leads: models', kept tokens, bounds."""
+"""mlx-lm's caches where no sequence of a batch's methods leads: a model's, windows, padding."""
 
 from __future__ import annotations
 
@@ -19,39 +19,13 @@ _WINDOW, _FIRST, _TOKENS = 8, 4, 19
 
 
 def cache_properties() -> list[Property]:
-    """Those of caches, and of what is kept of them."""
-    stores = ("LRUPromptCache.*", "PromptTrie.*")
+    """Those of caches."""
     return [
-        Property("kept: the longest prefix", _FILE, stores, partial(_kept, (2,), (3,), (2, 3))),
-        Property("kept: a prefix of one token", _FILE, stores, partial(_kept, (1,))),
-        Property("kept: ten by default", _FILE, stores, _ten),
         Property("caches: those of a model", _FILE, ("make_prompt_cache", "*KVCache.*"), _of_model),
         Property("caches: the first tokens", _FILE, ("RotatingKVCache.*",), _first_tokens),
         Property("caches: padding of states", _FILE, ("ArraysCache.*",), _padding),
         Property("caches: what is refused", _FILE, ("Batch*KVCache.*",), _refused),
     ]
-
-
-def _kept(*cases: tuple[int, ...]) -> Iterator[str]:
-    """A prompt takes the longest of the kept prefixes that can't be cut, and computes the rest."""
-    tokens = [5, 6, 7, 8]
-    for counts in cases:
-        store = cache.LRUPromptCache()
-        for count in counts:
-            store.insert_cache("model", tokens[:count], [cache.ArraysCache(count)])
-        found, rest = store.fetch_nearest_cache("model", tokens)
-        got = len(found[0].cache) if found else 0
-        if (got, rest) != (counts[-1], tokens[counts[-1] :]):
-            yield f"of {counts} tokens kept those of {got} are found, {rest} are left"
-
-
-def _ten() -> Iterator[str]:
-    """Without a bound of its own a store keeps ten sequences, of any number of bytes."""
-    store = cache.LRUPromptCache()
-    for number in range(12):
-        store.insert_cache("model", [number, 0], [cache.ArraysCache(1)])
-        if len(store) != min(number + 1, 10):
-            yield f"of {number + 1} sequences {len(store)} are kept"
 
 
 def _column(tokens: Sequence[int]) -> tuple[mx.array, mx.array]:

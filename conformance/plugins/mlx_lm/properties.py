@@ -13,6 +13,7 @@ from conformance.backend.scan_properties import scan_properties
 from conformance.core.properties import Property
 from conformance.plugins.mlx_lm.cache_properties import cache_properties
 from conformance.plugins.mlx_lm.generator_properties import generator_properties
+from conformance.plugins.mlx_lm.kept_properties import kept_properties
 from conformance.plugins.mlx_lm.step_properties import step_properties
 
 
@@ -22,6 +23,7 @@ def properties() -> list[Property]:
         *attention_properties(base, base),
         *cache_properties(),
         *generator_properties(),
+        *kept_properties(),
         *processor_properties(sample_utils),
         *rotation_properties(rope_utils),
         *sampler_properties(sample_utils),
