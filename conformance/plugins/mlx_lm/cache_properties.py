@@ -23,6 +23,7 @@ def cache_properties() -> list[Property]:
     return [
         Property("caches: those of a model", _FILE, ("make_prompt_cache", "*KVCache.*"), _of_model),
         Property("caches: the first tokens", _FILE, ("RotatingKVCache.*",), _first_tokens),
+        Property("caches: room", _FILE, ("*KVCache", "*KVCache.*"), _room),
         Property("caches: padding of states", _FILE, ("ArraysCache.*",), _padding),
         Property("caches: what is refused", _FILE, ("Batch*KVCache.*",), _refused),
     ]
@@ -43,6 +44,9 @@ def _held(entry: Any, pieces: Sequence[int]) -> set[int] | str:
             return "values are not those of its keys"
         if entry.offset != done:
             return f"its offset is {entry.offset} after {done} tokens"
+        full = isinstance(entry, cache.RotatingKVCache) and done >= entry.max_size
+        if entry.is_trimmable() == full:
+            return f"is_trimmable() is {not full} after {done} tokens"
     return set(np.array(keys)[0, 0, :, 0].astype(int).tolist())
 
 
@@ -77,8 +81,29 @@ def _first_tokens() -> Iterator[str]:
             most = _WINDOW + (pieces[-1] - 1 if pieces[-1] > 1 else 0)
             if not least <= got or len(got) > most:
                 yield f"{got} are held of {_TOKENS} tokens in pieces of {pieces}, {first} kept"
-            if entry.size() != _WINDOW or entry.is_trimmable():
+            if entry.size() != _WINDOW:
                 yield f"after {pieces} its size is {entry.size()}"
+
+
+def _room() -> Iterator[str]:
+    """What it counts in bytes grows by 256 columns, up to those of its window."""
+    for make, most in (
+        (cache.KVCache, 512),
+        (partial(cache.BatchKVCache, [0]), 512),
+        (partial(cache.RotatingKVCache, 300), 300),
+        (partial(cache.BatchRotatingKVCache, 300, [0]), 300),
+        (partial(cache.RotatingKVCache, _WINDOW), _WINDOW),
+        (partial(cache.BatchRotatingKVCache, _WINDOW, [0]), _WINDOW),
+    ):
+        entry: Any = make()
+        first = entry.update_and_fetch(*_column([1]))
+        column = sum(array.nbytes for array in first)
+        for token in range(260):
+            room = entry.nbytes // column
+            if room != (min(256, most) if token < 256 else most):
+                yield f"{type(entry).__name__} of {token + 1} tokens has room for {room}"
+                break
+            entry.update_and_fetch(*_column([token]))
 
 
 def _padding() -> Iterator[str]:

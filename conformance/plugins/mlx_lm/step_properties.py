@@ -33,6 +33,8 @@ def step_properties() -> list[Property]:
         Property("steps: stop sequences", _FILE, ("_build_trie", "StopSequences*"), _stops),
         Property("steps: who samples", _FILE, ("_normalize_samplers", *batches), _samplers),
         Property("steps: what is counted", _FILE, batches, _counts),
+        Property("steps: bytes of caches", _FILE, ("BatchGenerator.*",), _nbytes),
+        Property("steps: who is padded", _FILE, batches, _padded),
     ]
 
 
@@ -76,14 +78,13 @@ class _Best:
         return mx.argmax(logprobs, axis=-1)
 
 
-def _generator(**options: Any) -> Any:
-    model = StubModel(base, lambda: [cache.KVCache()], wrapped=False)
+def _generator(decoding: int = 4, joining: int = 4, piece: int = 8, **options: Any) -> Any:
     return generate.BatchGenerator(
-        model,
+        StubModel(base, lambda: [cache.KVCache()], wrapped=False),
         max_tokens=_ANSWER,
-        completion_batch_size=4,
-        prefill_batch_size=4,
-        prefill_step_size=8,
+        completion_batch_size=decoding,
+        prefill_batch_size=joining,
+        prefill_step_size=piece,
         **options,
     )
 
@@ -134,3 +135,36 @@ def _counts() -> Iterator[str]:
     got = {name: getattr(stats, name) for name in wanted}
     if got != wanted:
         yield f"in {calls} calls are counted {got}, not {wanted}"
+
+
+def _nbytes() -> Iterator[str]:
+    """Of rows that wait, of the prompts at work, and of the rows that decode."""
+    with (
+        mock.patch.object(cache.KVCache, "nbytes", 1),
+        mock.patch.object(cache.BatchKVCache, "nbytes", 100),
+    ):
+        generator = _generator(decoding=3, joining=1, piece=2)
+        generator.insert([[1], [2] * 9, [3], [4]])
+        # After each call: the first decodes, the second one is at work, too.
+        for wanted in (4, 103, 202):
+            if (got := generator.prompt_cache_nbytes) != wanted:
+                yield f"of caches of 1 byte, and of 100 in a batch, it counts {got}, not {wanted}"
+            generator.next()
+
+
+def _padded() -> Iterator[str]:
+    """Caches are told of padding where rows differ in length, and else of nothing."""
+    for prompts, wanted in (
+        (_PROMPTS, []),
+        (([1, 2, 3, 4], [5, 6]), [{"lengths": [3, 1], "right_padding": [0, 2]}]),
+    ):
+        prepare = mock.patch.object(
+            cache.BatchKVCache, "prepare", autospec=True, side_effect=cache.BatchKVCache.prepare
+        )
+        with prepare as called:
+            generator = _generator()
+            generator.insert(list(prompts))
+            generator.next()
+        got = [call.kwargs for call in called.call_args_list]
+        if got != wanted:
+            yield f"of {prompts} caches are prepared for {got}, not {wanted}"
