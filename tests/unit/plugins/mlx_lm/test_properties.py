@@ -49,6 +49,7 @@ def all_at_once(self, keys, values):
 # For each property of caches what is broken, where, and by what.
 FORGETFUL = {
     "kept: ten by default": (cache.LRUPromptCache, "__len__", lambda self: 11),
+    "kept: the nearest of two": (cache, "can_trim_prompt_cache", lambda _: False),
     "kept: what the tree finds": (cache.PromptTrie, "pop_prefixes", lambda *_: []),
     "caches: those of a model": (cache, "KVCache", lambda: cache.RotatingKVCache(8)),
     "caches: the first tokens": (cache.RotatingKVCache, "update_and_fetch", all_at_once),
