@@ -25,6 +25,7 @@ def cache_properties() -> list[Property]:
         Property("caches: the first tokens", _FILE, ("RotatingKVCache.*",), _first_tokens),
         Property("caches: room", _FILE, ("*KVCache", "*KVCache.*"), _room),
         Property("caches: padding of states", _FILE, ("ArraysCache.*",), _padding),
+        Property("caches: prepared", _FILE, ("Batch*KVCache.*",), _prepared),
         Property("caches: what is refused", _FILE, ("Batch*KVCache.*",), _refused),
     ]
 
@@ -109,6 +110,8 @@ def _room() -> Iterator[str]:
 def _padding() -> Iterator[str]:
     """Columns count that are behind the padding on the left, and within a row's length."""
     left, lengths = [2, 0, 5], [6, 3, 9]
+    if (rows := cache.ArraysCache(1).batch_size) != 1:
+        yield f"of a cache that knows nothing {rows} rows are counted"
     for padded, bounded, widths in (
         (True, False, (1, 4, 2)),
         (False, True, (4, 1, 5)),
@@ -133,6 +136,20 @@ def _padding() -> Iterator[str]:
         entry.finalize()
         if entry.make_mask(3) is not None:
             yield "after the last piece there is a mask"
+
+
+def _prepared() -> Iterator[str]:
+    """Padding on the left is added to what is there; where there is none behind, nothing waits."""
+    batches: list[Any] = [cache.BatchKVCache([1, 0]), cache.BatchRotatingKVCache(_WINDOW, [1, 0])]
+    for batch in batches:
+        batch.prepare(left_padding=[2, 3], lengths=[4, 4], right_padding=[0, 0])
+        said = batch.left_padding.tolist(), batch.offset.tolist()
+        if said != ([3, 3], [-3, -3]):
+            yield f"{type(batch).__name__}: padding and offsets are {said}"
+        column = mx.ones((2, 1, 1, 2))
+        batch.update_and_fetch(column, column)  # refused if it waited for finalize()
+        if batch.offset.tolist() != [-2, -2]:
+            yield f"{type(batch).__name__}: offsets after a column are {batch.offset.tolist()}"
 
 
 def _refused() -> Iterator[str]:

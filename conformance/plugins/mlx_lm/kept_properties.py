@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -25,6 +26,7 @@ def kept_properties() -> list[Property]:
         Property("kept: a prefix of one token", _FILE, stores, partial(_kept, (1,))),
         Property("kept: the nearest of two", _FILE, stores, _nearest),
         Property("kept: ten by default", _FILE, stores, _ten),
+        Property("kept: to the last byte", _FILE, stores, _bytes),
         Property("kept: what the tree finds", _FILE, ("PromptTrie.*",), _tree),
     ]
 
@@ -72,6 +74,18 @@ def _ten() -> Iterator[str]:
         store.insert_cache("model", [number, 0], [entry])
         if len(store) != min(number + 1, 10):
             yield f"of {number + 1} sequences {len(store)} are kept"
+
+
+def _bytes() -> Iterator[str]:
+    """Of sequences of a byte each as many are kept as bytes, down to none."""
+    for most in (3, 2, 1, 0, -1):
+        store: Any = cache.LRUPromptCache()
+        for number in range(3):
+            one = SimpleNamespace(nbytes=1, is_trimmable=lambda: False)
+            store.insert_cache("model", [number], [one])
+        store.trim_to(n_bytes=most)
+        if (len(store), store.nbytes) != (max(0, most), max(0, most)):
+            yield f"of 3 sequences of a byte {len(store)} are kept in {most} bytes"
 
 
 def _tree() -> Iterator[str]:

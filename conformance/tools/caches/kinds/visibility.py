@@ -22,6 +22,8 @@ def decoded(mask: Any, *, rows: int, width: int, columns: int) -> Visible | str:
     if mask is None:
         return np.ones((rows, width, columns), dtype=bool)
     if isinstance(mask, str):
+        if mask != "causal":
+            return f"a mask that is called {mask!r}"
         last = np.arange(columns - width, columns)[:, None]
         return np.broadcast_to(np.arange(columns) <= last, (rows, width, columns))
     given = np.asarray(mask if mask.dtype == mx.bool_ else mask.astype(mx.float32) > -1)

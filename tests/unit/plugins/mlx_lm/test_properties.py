@@ -50,6 +50,8 @@ def all_at_once(self, keys, values):
 FORGETFUL = {
     "kept: ten by default": (cache.LRUPromptCache, "__len__", lambda self: 11),
     "kept: the nearest of two": (cache, "can_trim_prompt_cache", lambda _: False),
+    "kept: to the last byte": (cache.LRUPromptCache, "trim_to", none_at_all),
+    "caches: prepared": (cache.BatchRotatingKVCache, "prepare", none_at_all),
     "kept: what the tree finds": (cache.PromptTrie, "pop_prefixes", lambda *_: []),
     "caches: those of a model": (cache, "KVCache", lambda: cache.RotatingKVCache(8)),
     "caches: the first tokens": (cache.RotatingKVCache, "update_and_fetch", all_at_once),

@@ -314,3 +314,15 @@ def test_an_error_of_a_cache_that_was_fed_is_not_known(monkeypatch):
     failure = search("mlx_lm.BatchRotatingKVCache", examples=1).failure
     assert "'NoneType' object is not subscriptable (cache.py" in str(failure)
     assert "unfilled" not in failure.facts
+
+
+def test_a_mask_of_no_known_name_is_found(monkeypatch):
+    right = lm.KVCache.make_mask
+
+    def misnamed(self, *args, **kwargs):
+        mask = right(self, *args, **kwargs)
+        return "diagonal" if isinstance(mask, str) else mask
+
+    monkeypatch.setattr(lm.KVCache, "make_mask", misnamed)
+    problem = search("mlx_lm.KVCache", examples=1).failure.problem
+    assert "a mask that is called 'diagonal'" in problem.text
