@@ -153,7 +153,7 @@ def _nbytes() -> Iterator[str]:
 
 
 def _padded() -> Iterator[str]:
-    """Caches are told of padding where rows differ in length, and else of nothing."""
+    """Caches are prepared for padding where rows differ in length, and else not."""
     for prompts, wanted in (
         (_PROMPTS, []),
         (([1, 2, 3, 4], [5, 6]), [{"lengths": [3, 1], "right_padding": [0, 2]}]),
