@@ -72,7 +72,7 @@ _PROGRAMS = st.tuples(
 
 
 # What is drawn too seldom, each played first: batches that were not fed, on either side of extend;
-# rings that are full, alone and with others; rows that differ by one column.
+# rings that are full, alone and with others; rows, or the room of batches, one column apart.
 _RARE = (
     "new 0 0; extend 0 0 3 5; decode 1; extract 0",
     "new 3 4 2; extend 0 0 0 0; decode 2; filter 1 2",
@@ -80,6 +80,8 @@ _RARE = (
     "new 3 5 4; decode 3; decode 3; extend 2 3 7 6; decode 3; extract 2; extract 0",
     "new 3 8 7; decode 3; extend 2 3 8 5; extract 0; filter 1 2; decode 0",
     "new 3 6 5; decode 0; prefill 4 0 4 3 2; decode 3; extract 1",
+    "new 3 3 2; extend 0 0 3 1; decode 0",
+    "new 3 5 5; trim 0; extend 0 3 4 2; decode 1",
     "new 3 5 4; trim 0; decode 0; trim 1; block 1; filter 1; trim 0; extract 0",
 )
 
