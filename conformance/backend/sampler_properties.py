@@ -12,14 +12,21 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.backend.random_state import drawing_kept
+from conformance.backend.token_filters import (
+    Rule,
+    min_p,
+    p_less,
+    top_k,
+    top_n_sigma,
+    top_p,
+    typical_p,
+)
 from conformance.core.properties import Property
 
 # Tokens of the vocabulary, rows of a batch, and draws of one row.
 _VOCAB, _ROWS, _DRAWS = 23, 3, 4000
 # Standard errors that a share of draws may be off.
 _ERRORS = 5.0
-
-Rule = Callable[..., np.ndarray]
 
 
 def sampler_properties(module: ModuleType) -> list[Property]:
@@ -34,9 +41,8 @@ def sampler_properties(module: ModuleType) -> list[Property]:
         if hasattr(module, name)
     ]
     if hasattr(module, "apply_min_p"):
-        more = partial(_filtered, module, "apply_min_p", min_p, ((0.3, 3), (0.9, 2)), ())
-        name = "samplers: apply_min_p that keeps more"
-        found.append(Property(name, file, ("*apply_min_p",), more))
+        name, more = "samplers: apply_min_p that keeps more", partial(_keeps_more, module)
+        found.append(Property(name, file, ("*apply_min_p", "make_sampler"), more))
     made = ("make_sampler*", "clamp_temperature", "categorical_sampling", "greedy_sampler")
     found.append(Property("samplers: make_sampler", file, made, partial(_made, module)))
     if hasattr(module, "top_p_sampling"):
@@ -58,53 +64,6 @@ def _drawn(seed: int, rows: int = _ROWS, spread: float = 2.0) -> np.ndarray:
     """Logprobs ``[rows, vocab]`` of which no two are equal."""
     scores = np.random.default_rng(seed).normal(0, spread, (rows, _VOCAB))
     return np.asarray(scores - np.log(np.exp(scores).sum(-1, keepdims=True)), np.float32)
-
-
-def _order(logprobs: np.ndarray) -> np.ndarray:
-    """The rank of each token, 0 for the likeliest."""
-    return np.argsort(np.argsort(-logprobs, axis=-1), axis=-1)
-
-
-def top_k(logprobs: np.ndarray, k: int) -> np.ndarray:
-    """The ``k`` likeliest."""
-    return _order(logprobs) < k
-
-
-def min_p(logprobs: np.ndarray, share: float, least: int = 1) -> np.ndarray:
-    """Those at least so likely, as a share of the likeliest; and the ``least`` likeliest."""
-    best = logprobs.max(-1, keepdims=True)
-    return np.asarray(np.exp(logprobs - best) >= share) | (_order(logprobs) < least)
-
-
-def top_p(logprobs: np.ndarray, share: float) -> np.ndarray:
-    """The fewest of the likeliest that have this share of the probability."""
-    probs = np.exp(logprobs.astype(np.float64))
-    probs /= probs.sum(-1, keepdims=True)
-    above = (probs[..., None, :] * (probs[..., None, :] > probs[..., :, None])).sum(-1)
-    return np.asarray(above < share)
-
-
-def top_n_sigma(logits: np.ndarray, count: float) -> np.ndarray:
-    """Those within so many standard deviations of the largest."""
-    wide = logits.astype(np.float64)
-    least = wide.max(-1, keepdims=True) - count * wide.std(-1, keepdims=True)
-    return np.asarray(wide >= least)
-
-
-def p_less(logits: np.ndarray, temperature: float) -> np.ndarray:
-    """Those at least as likely as two draws are equal."""
-    probs = np.exp(logits.astype(np.float64) / temperature)
-    probs /= probs.sum(-1, keepdims=True)
-    return np.asarray(probs >= (probs**2).sum(-1, keepdims=True))
-
-
-def typical_p(logprobs: np.ndarray, share: float) -> np.ndarray:
-    """The fewest whose surprise is closest to the entropy that have this share."""
-    wide = logprobs.astype(np.float64)
-    probs = np.exp(wide)
-    away = np.abs(-wide + (probs * wide).sum(-1, keepdims=True))
-    nearer = (probs[..., None, :] * (away[..., None, :] < away[..., :, None])).sum(-1)
-    return np.asarray(nearer < share)
 
 
 Calls = Sequence[tuple[Any, ...]]
@@ -150,6 +109,10 @@ def _filtered(
         kept, wanted = np.isfinite(np.array(got)).sum(), rule(flat, 0.75).sum()
         if abs(int(kept) - int(wanted)) > 2:
             yield f"{name}: {kept} of 2048 tokens are left, by its definition {wanted}"
+    if name == "apply_top_p":
+        # Half of the probability is the first one's, to the last bit: no other one is needed.
+        even = np.log(np.array([1.0, 0.5, 0.5], np.float32))
+        yield from _apart(name, (0.5,), even, even == 0, function(mx.array(even), 0.5))
     for arguments in refused:
         try:
             function(mx.array(_drawn(0)), *arguments)
@@ -158,6 +121,17 @@ def _filtered(
                 yield f"{name}{arguments} is refused without its value: {error}"
             continue
         yield f"{name}{arguments} is not refused"
+
+
+def _keeps_more(module: ModuleType) -> Iterator[str]:
+    """The likeliest, as many as asked for, though they are below the share."""
+    yield from _filtered(module, "apply_min_p", min_p, ((0.3, 3), (0.9, 2)), ())
+    row = _drawn(5, rows=1)
+    many = mx.repeat(mx.array(row), _DRAWS, axis=0)
+    mx.random.seed(0)
+    tokens = module.make_sampler(temp=1.0, min_p=0.9, min_tokens_to_keep=3)(many)
+    probs = _softmax(np.where(min_p(row[0], 0.9, 3), row[0], -np.inf))
+    yield from shares_off("make_sampler(min_tokens_to_keep=3)", tokens, probs)
 
 
 def _apart(
@@ -232,7 +206,8 @@ def _made(module: ModuleType) -> Iterator[str]:
     """Each option takes effect, in the order of the filters, at a temperature of two digits."""
     row = _drawn(5, rows=1)[0]
     many = mx.repeat(mx.array(row)[None], _DRAWS, axis=0)
-    if (np.array(module.make_sampler()(many[:2])) != row.argmax()).any():
+    rows = _drawn(6)
+    if np.array(module.make_sampler()(mx.array(rows))).tolist() != rows.argmax(-1).tolist():
         yield "make_sampler() is not greedy"
     cases: list[tuple[dict[str, Any], np.ndarray]] = [
         ({}, np.ones(row.shape, bool)),
@@ -245,11 +220,12 @@ def _made(module: ModuleType) -> Iterator[str]:
         ({"xtc_probability": 1.0, "xtc_threshold": 0.1}, ~(np.exp(row) > _least(row, 0.1))),
         ({"xtc_probability": 0.0, "xtc_threshold": 0.9}, np.ones(row.shape, bool)),
     ]
+    default = 0.0 if hasattr(module, "apply_typical_p") else 0.1
+    cases.append(({"xtc_probability": 1.0}, ~(np.exp(row) > _least(row, default))))
     if hasattr(module, "apply_typical_p"):
         cases += [
             ({"top_n_sigma": 0.8}, top_n_sigma(row, 0.8)),
             ({"p_less": True}, p_less(row, 0.8)),
-            ({"xtc_probability": 1.0}, ~(np.exp(row) > _least(row, 0.0))),
             ({"typical_p": 0.5}, typical_p(row, 0.5)),
             *(({"typical_p": share}, np.ones(row.shape, bool)) for share in (0.0, 1.0)),
         ]

@@ -136,6 +136,9 @@ def _state_space(module: ModuleType) -> Iterator[str]:
     got = _called(module.ssm_attn, long)
     yield from _far("of 300 tokens", got[0], wanted[0], 1e-4)
     yield from _far("of 300 tokens, state", got[1], wanted[1], 1e-4)
+    cut = _called(partial(module.ssm_attn, step=256), long)
+    if not all(mx.array_equal(x, y) for x, y in zip(got, cut, strict=True)):
+        yield "without a size its pieces are not of 256 tokens"
 
 
 def _padded(module: ModuleType) -> Iterator[str]:

@@ -24,6 +24,8 @@ from conformance.tools.caches.store_calls import Call, play_store
 _LEAST_STEPS, _MOST_STEPS = 4, 7
 # The caches grow by this many columns, so that growth happens within few tokens.
 _STEP = 4
+# The dtype of what is played always: others than that of zeros made without one.
+_SMALL = "bfloat16"
 
 Known = Callable[[FindingError], str | None]
 
@@ -66,6 +68,21 @@ _PROGRAMS = st.tuples(
     st.sampled_from(sorted(DTYPES, reverse=True)).map(str),
     _step("new", _how, _lengths),
     st.lists(_STEPS, min_size=_LEAST_STEPS, max_size=_MOST_STEPS),
+)
+
+
+# What is drawn too seldom, each played first: batches that were not fed, on either side of extend;
+# rings that are full, alone and with others; rows, or the room of batches, one column apart.
+_RARE = (
+    "new 0 0; extend 0 0 3 5; decode 1; extract 0",
+    "new 3 4 2; extend 0 0 0 0; decode 2; filter 1 2",
+    "new 3 8 3; decode 3; block 1; extract 1; merge 5",
+    "new 3 5 4; decode 3; decode 3; extend 2 3 7 6; decode 3; extract 2; extract 0",
+    "new 3 8 7; decode 3; extend 2 3 8 5; extract 0; filter 1 2; decode 0",
+    "new 3 6 5; decode 0; prefill 4 0 4 3 2; decode 3; extract 1",
+    "new 3 3 2; extend 0 0 3 1; decode 0",
+    "new 3 5 5; trim 0; extend 0 3 4 2; decode 1",
+    "new 3 5 4; trim 0; decode 0; trim 1; block 1; filter 1; trim 0; extract 0",
 )
 
 
@@ -125,6 +142,10 @@ def explore(
     with small_steps(found.cls):
         for number, kind in enumerate(found.kinds):
             try:
+                for play in _RARE:
+                    outcome.sequences += 1
+                    harness = Harness(found.name, kind, _SMALL, judge=judge, number=number)
+                    harness.play(_read(play.split("; ")))
                 _attempts(kind, number, outcome, judge, examples=share, seed=seed, shrink=shrink)()
             except FindingError as finding:
                 # Hypothesis raises the finding of the shortest sequence.
@@ -203,9 +224,11 @@ def replay(play: str, classes: Sequence[Found], judge: Judge) -> None:
     name, number, dtype = head.split()
     found = next(one for one in classes if one.name == name)
     with small_steps(found.cls):
-        Harness(name, found.kinds[int(number)], dtype, judge=judge).play(
-            [Step(verb, tuple(map(int, numbers))) for verb, *numbers in map(str.split, steps)]
-        )
+        Harness(name, found.kinds[int(number)], dtype, judge=judge).play(_read(steps))
+
+
+def _read(steps: Sequence[str]) -> list[Step]:
+    return [Step(verb, tuple(map(int, numbers))) for verb, *numbers in map(str.split, steps)]
 
 
 @contextmanager

@@ -67,3 +67,13 @@ def test_a_nucleus_that_is_cut_too_late_is_found(monkeypatch):
     right = vlm.top_p_sampling
     monkeypatch.setattr(vlm, "top_p_sampling", lambda x, p, t, key=None: right(x, 1.0, t, key=key))
     assert problem(vlm, "top_p_sampling")
+
+
+def test_a_sampler_that_keeps_one_token_where_more_are_asked_for_is_found(monkeypatch):
+    right = lm.make_sampler
+
+    def forgetful(min_tokens_to_keep=1, **options):
+        return right(**options)
+
+    monkeypatch.setattr(lm, "make_sampler", forgetful)
+    assert problem(lm, "apply_min_p that keeps more")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from mlx_vlm import sample_utils
 
 from conformance.backend.attention_properties import attention_properties
+from conformance.backend.processor_properties import processor_properties
 from conformance.backend.rotation_properties import rotation_properties
 from conformance.backend.sampler_properties import sampler_properties
 from conformance.backend.scan_properties import scan_properties
@@ -93,6 +94,7 @@ def properties() -> list[Property]:
         *memory_bound_properties(),
         *mrope_properties(),
         *pool_properties(),
+        *processor_properties(sample_utils),
         *quantization_properties(),
         *round_properties(),
         *row_cache_properties(),

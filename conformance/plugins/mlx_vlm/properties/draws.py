@@ -9,7 +9,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from conformance.backend.sampler_properties import shares_off, top_k, top_p
+from conformance.backend.sampler_properties import shares_off
+from conformance.backend.token_filters import top_k, top_p
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 

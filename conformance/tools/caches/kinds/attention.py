@@ -87,6 +87,10 @@ class Attention(Kind):
         for problem in judged(feed, held, seen, NARROW):
             yield Problem(problem.what, f"with a window of {NARROW}: {problem.text}")
 
+    def facts(self, cache: Any) -> set[str]:
+        """Whether it was never fed."""
+        return super().facts(cache) | ({"unfilled"} if cache.keys is None else set())
+
     def is_whole(self, rows: Sequence[Row]) -> bool:
         """Without a window; with one, before it is full. Padding may fill that of a batch."""
         if self.window is None:

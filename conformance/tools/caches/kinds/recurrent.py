@@ -51,6 +51,11 @@ class Recurrent(Kind):
         """None: it keeps none."""
         return None
 
+    def facts(self, cache: Any) -> set[str]:
+        """Whether a state was never set."""
+        unset = any(state is None for state in cache.cache)
+        return super().facts(cache) | ({"unfilled"} if unset else set())
+
     def feed(self, cache: Any, feed: Feed) -> Problems:
         """Mask and states as they are, then the next states, as a layer does."""
         mask = cache.make_mask(feed.width)

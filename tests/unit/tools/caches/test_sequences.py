@@ -1,6 +1,7 @@
 """The machine finds planted faults in cache classes, and nothing in classes that are right."""
 
 import copy
+import sys
 
 import mlx.core as mx
 import pytest
@@ -279,3 +280,49 @@ def test_the_same_seed_plays_the_same_sequences():
 def test_a_known_defect_is_reported_where_nothing_is_known():
     failure = explore(FOUND["mlx_vlm.BatchQuantizedKVCache"], examples=5).failure
     assert failure.problem.what in ("nbytes", "alias")
+
+
+def test_what_is_drawn_too_seldom_is_played_always(monkeypatch):
+    right = lm.ArraysCache.extend
+
+    def widened(self, other):
+        unfed = self.empty()
+        right(self, other)
+        if unfed:
+            self.cache = [state.astype(mx.float32) for state in self.cache]
+
+    monkeypatch.setattr(lm.ArraysCache, "extend", widened)
+    failure = search("mlx_lm.ArraysCache", examples=1).failure
+    assert failure.problem.what == "dtype"
+    assert failure.steps[0] == "dtype bfloat16"
+    assert len(failure.steps) == 3
+
+
+class NoRowOfARing:
+    """mlx.core, where what extract rolls is nothing."""
+
+    def __getattr__(self, name):
+        return getattr(mx, name)
+
+    def roll(self, *args, **kwargs):
+        alone = sys._getframe(1).f_code.co_name == "extract"
+        return None if alone else mx.roll(*args, **kwargs)
+
+
+def test_an_error_of_a_cache_that_was_fed_is_not_known(monkeypatch):
+    monkeypatch.setattr(lm, "mx", NoRowOfARing())
+    failure = search("mlx_lm.BatchRotatingKVCache", examples=1).failure
+    assert "'NoneType' object is not subscriptable (cache.py" in str(failure)
+    assert "unfilled" not in failure.facts
+
+
+def test_a_mask_of_no_known_name_is_found(monkeypatch):
+    right = lm.KVCache.make_mask
+
+    def misnamed(self, *args, **kwargs):
+        mask = right(self, *args, **kwargs)
+        return "diagonal" if isinstance(mask, str) else mask
+
+    monkeypatch.setattr(lm.KVCache, "make_mask", misnamed)
+    problem = search("mlx_lm.KVCache", examples=1).failure.problem
+    assert "a mask that is called 'diagonal'" in problem.text
