@@ -7,6 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from conformance.checks.cache_bytes import cache_shares
 from conformance.checks.play import Play
+from conformance.checks.served_counts import (
+    beside_late,
+    most_beside,
+    prefilled,
+    share_for_nobody,
+    waited,
+)
 from conformance.core.contracts import Cost, contracts
 from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.schedule import Stage
@@ -58,16 +65,19 @@ def _needed(play: Play, trace: Trace) -> int:
 
 
 def _computed(trace: Trace) -> int:
-    return sum(call.positions for call in trace.forwards)
+    return sum(call.positions for call in trace.computed)
 
 
 def _positions(play: Play, trace: Trace) -> Count | None:
-    return (_computed(trace) / _needed(play, trace), ()) if trace.forwards else None
+    if trace.served:
+        share = prefilled(play, trace)
+        return None if share is None else (share, ())
+    return (_computed(trace) / _needed(play, trace), ()) if trace.computed else None
 
 
 def _rows(play: Play, trace: Trace) -> Count | None:
     """Prompts of such a schedule are equally long, so that nothing is padded."""
-    if not trace.forwards:
+    if not trace.computed:
         return None
     return (_computed(trace) - _needed(play, trace)) / len(play.schedule.requests), ()
 
@@ -96,12 +106,14 @@ def _beside_late(trace: Trace) -> list[Step]:
 def _first_token(play: Play, trace: Trace) -> Count | None:
     if not play.staged or not trace.events(LATE):
         return None
-    return len(_beside_late(trace)), ()
+    return len(beside_late(trace) if trace.served else _beside_late(trace)), ()
 
 
 def _others_wait(play: Play, trace: Trace) -> Count | None:
     if not play.staged:
         return None
+    if trace.served:
+        return waited(beside_late(trace)), ()
     steps = 0
     for step in _beside_late(trace):
         got = {event.request_id for event in step.output.events}
@@ -112,6 +124,8 @@ def _others_wait(play: Play, trace: Trace) -> Count | None:
 def _others_calls(play: Play, trace: Trace) -> Count | None:
     if not play.staged:
         return None
+    if trace.served:
+        return most_beside(beside_late(trace)), ()
     beside = (step for step in _beside_late(trace) if set(step.in_stage(Stage.DECODE)) - {LATE})
     return max((max(len(step.forwards) - 1, 0) for step in beside), default=0), ()
 
@@ -161,6 +175,16 @@ def _bytes_left(_: Play, trace: Trace) -> Count | None:
     return None if left is None else (left, ())
 
 
+def _at_rest(_: Play, trace: Trace) -> Count | None:
+    over = [step.output.left_over for step in trace.steps if step.output.left_over is not None]
+    return (over[-1], ()) if over else None
+
+
+def _left(play: Play, trace: Trace) -> Count | None:
+    share = share_for_nobody(play, trace)
+    return None if share is None else (share, ())
+
+
 def _arrays(_: Play, trace: Trace) -> Count | None:
     return _growth([s.alive.arrays for s in _decoding(trace) if s.alive is not None])
 
@@ -193,6 +217,8 @@ _COUNTS: dict[str, Callable[[Play, Trace], Count | None]] = {
     "positions": _positions,
     "rows": _rows,
     "gone": _gone,
+    "left": _left,
+    "at_rest": _at_rest,
     "first_token": _first_token,
     "others_wait": _others_wait,
     "others_calls": _others_calls,

@@ -53,6 +53,7 @@ class Capability(enum.StrEnum):
     PROBES = "probes"  # probe() makes invalid calls
     THREADS = "threads"  # may be driven from another thread than the loader's
     METERED = "metered"  # all of its work is calls of the model: what they cost is counted
+    COUNTED = "counted"  # a server whose process notes the calls of its model, if asked
     COMPLETIONS = "completions"  # a server completes texts, beside chats
     SCHEMAS = "schemas"  # a server can be asked for JSON of a schema; it may refuse
     ADAPTERS = "adapters"  # a server puts adapters on its model on request

@@ -71,7 +71,8 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     that names the same ones is inserted without them, so that the engine's must take effect.
 
     With ``busy`` a long request of a server engine's own is at work while others arrive. ``words``
-    are texts of token ids in its tokenizer, in place of the usual.
+    are texts of token ids in its tokenizer, in place of the usual. With ``counted`` its own process
+    notes the calls of its model.
     """
 
     prefill_step_size: int = 2048
@@ -85,3 +86,4 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     processors: tuple[Processor, ...] = ()
     busy: bool = False
     words: tuple[tuple[str, int], ...] = ()
+    counted: bool = False

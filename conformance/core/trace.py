@@ -15,6 +15,7 @@ import numpy as np
 from conformance.core.counted import Counted
 from conformance.core.pooled import Pooled
 from conformance.core.schedule import Schedule, Stage
+from conformance.core.served_steps import ServedStep
 from conformance.core.stored import Stored
 
 
@@ -107,6 +108,8 @@ class StepOutput:
         stored: calls of the store of kept sequences since the step before, where it is known.
         claims: what the engine said of its work since the step before, where it is measured.
         pooled: calls of the pool of kept prefixes since the step before, where it is known.
+        served: steps of a server's own generator since the step before, where they are noted.
+        left_over: bytes of arrays more than before in a server at rest, where they are noted.
     """
 
     events: tuple[TokenEvent, ...] = ()
@@ -116,6 +119,8 @@ class StepOutput:
     stored: tuple[Stored, ...] = ()
     claims: tuple[Claim, ...] = ()
     pooled: tuple[Pooled, ...] = ()
+    served: tuple[ServedStep, ...] = ()
+    left_over: int | None = None
 
 
 @dataclass(frozen=True)
@@ -273,6 +278,16 @@ class Trace:
     def forwards(self) -> tuple[ForwardCall, ...]:
         """All model calls of the run."""
         return tuple(call for step in self.steps for call in step.forwards)
+
+    @property
+    def served(self) -> tuple[ServedStep, ...]:
+        """The steps of a server's own generator; none where nobody noted them."""
+        return tuple(own for step in self.steps for own in step.output.served)
+
+    @property
+    def computed(self) -> tuple[ForwardCall, ...]:
+        """All model calls of the run, in this process or in that of a server."""
+        return self.forwards or tuple(call for step in self.served for call in step.forwards)
 
 
 def _stream(events: tuple[TokenEvent, ...]) -> Stream:

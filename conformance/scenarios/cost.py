@@ -36,8 +36,8 @@ PUBLISHED, TWENTIETH = (100, 10_000, 2048), (5, 500, 102)
 LASTING, FEW = 12, 2
 # Steps of a long answer, each third of which is longer than what mlx-vlm clears after (50).
 MANY, SOME = 2000, 200
-_LATE_PROMPT = 4 * PIECE + 1
-_ENDS = (2, 9, 4, 7)
+LATE_PROMPT = 4 * PIECE + 1
+ENDS = (2, 9, 4, 7)
 _BLOCK = 4
 
 
@@ -50,7 +50,7 @@ def _quantized_counted(family: Family) -> str:
     return _not_among(family, contracts().quantized)
 
 
-def _long_counted(family: Family) -> str:
+def long_counted(family: Family) -> str:
     """Caches of the others are looked at in the scenario held, after a shorter answer."""
     return _not_among(family, contracts().long)
 
@@ -84,17 +84,17 @@ def _positions(brief: Brief) -> list[Schedule]:
     ]
 
 
-def _row(brief: Brief, index: int, max_tokens: int) -> Request:
+def row(brief: Brief, index: int, max_tokens: int) -> Request:
     """One of several rows of the same length, so that nothing is padded."""
     return text_request(brief, f"r{index}", MEDIUM, variant=index, max_tokens=max_tokens)
 
 
 def _rows(brief: Brief) -> list[Schedule]:
-    ending = [_row(brief, index, count) for index, count in enumerate(_ENDS)]
+    ending = [row(brief, index, count) for index, count in enumerate(ENDS)]
     counted = ("rows", "gone", "bytes_left")
     schedules = [Schedule("end", (together(*ending),), contracts=counted)]
     if Capability.CANCEL in brief.capabilities:
-        rows = [_row(brief, index, LASTING) for index in range(3)]
+        rows = [row(brief, index, LASTING) for index in range(3)]
         removals = (
             Removal(("r1",), produced("r1", 3)),
             Removal(("r0", "r2"), produced("r2", 6)),
@@ -104,8 +104,8 @@ def _rows(brief: Brief) -> list[Schedule]:
 
 
 def _late(brief: Brief) -> list[Schedule]:
-    rows = [_row(brief, index, LASTING) for index in range(2)]
-    late = text_request(brief, LATE, _LATE_PROMPT, variant=2, max_tokens=FEW)
+    rows = [row(brief, index, LASTING) for index in range(2)]
+    late = text_request(brief, LATE, LATE_PROMPT, variant=2, max_tokens=FEW)
     return [
         Schedule(
             "late",
@@ -117,7 +117,7 @@ def _late(brief: Brief) -> list[Schedule]:
 
 
 def _reads(brief: Brief) -> list[Schedule]:
-    rows = [_row(brief, index, LASTING) for index in range(3)]
+    rows = [row(brief, index, LASTING) for index in range(3)]
     return [
         Schedule("steps", (together(*rows),), weigh=Weigh.READS, contracts=("host_reads",)),
     ]
@@ -140,7 +140,7 @@ def _lasting(brief: Brief) -> list[Schedule]:
 def _quantized(brief: Brief) -> list[Schedule]:
     sizes = brief.heads()
     group = max((g for g in KV_GROUPS if sizes and not any(s % g for s in sizes)), default=0)
-    rows = [_row(brief, index, FEW) for index in range(2)]
+    rows = [row(brief, index, FEW) for index in range(2)]
     kinds = {"plain": None} | {f"bits_{b}": KvQuant(b, group_size=group) for b in (8, 4) if group}
     return [
         Schedule(
@@ -172,10 +172,10 @@ def _prefix(brief: Brief) -> list[Schedule]:
     ]
 
 
-def _a_hundredth(trace: Trace) -> bool:
+def a_hundredth(trace: Trace) -> bool:
     """Both prompts came at once, and the long one took several pieces."""
     lengths = sorted(len(request.prompt) for request in trace.schedule.requests)
-    pieces = sum(call.length > 1 for call in trace.forwards)
+    pieces = sum(call.length > 1 for call in trace.computed)
     return lengths[0] * 100 == lengths[-1] and pieces > 3
 
 
@@ -204,7 +204,7 @@ COSTS: tuple[Scenario, ...] = (
         "positions computed for a short prompt beside one of a hundred times its length",
         _METERED | {Capability.CHUNKED},
         _positions,
-        (Witness("a prompt beside one of a hundred times its length, in pieces", _a_hundredth),),
+        (Witness("a prompt beside one of a hundred times its length, in pieces", a_hundredth),),
         applies=_one_counted,
     ),
     Scenario(
@@ -214,7 +214,7 @@ COSTS: tuple[Scenario, ...] = (
         _METERED,
         _rows,
         (
-            seen.rows_together(len(_ENDS)).shown_in("end"),
+            seen.rows_together(len(ENDS)).shown_in("end"),
             seen.leaves_early().shown_in("end"),
             seen.removed_from(Stage.DECODE).shown_in("removed"),
         ),
@@ -245,7 +245,7 @@ COSTS: tuple[Scenario, ...] = (
         _STAGED,
         _lasting,
         (Witness(f"{SOME} steps after which all that lives was counted", _has_lasted),),
-        applies=_long_counted,
+        applies=long_counted,
     ),
     Scenario(
         "cost_quantized",

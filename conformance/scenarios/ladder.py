@@ -17,6 +17,7 @@ from conformance.scenarios import (
     speculative,
     structured,
 )
+from conformance.scenarios.cost_served import COST_SERVED
 from conformance.scenarios.scenario import Scenario
 
 LADDER: tuple[Scenario, ...] = (
@@ -50,4 +51,5 @@ LADDER: tuple[Scenario, ...] = (
     request_options.INVALID,
     batch.THREADS,
     *cost.COSTS,
+    COST_SERVED,
 )

@@ -7,6 +7,7 @@ import pytest
 from conformance.core.contracts import contracts
 from conformance.core.faults import Hits
 from conformance.core.verdict import CaseId
+from conformance.plugins.servers.planting import InServer
 from conformance.run.registry import build_registry
 from conformance.run.session import Session
 
@@ -17,6 +18,8 @@ BROKEN_BY = {
     "first_token": ("mlx_lm/llama/cost_late", "A4.pieces-half-as-long"),
     "others_wait": ("mlx_lm/llama/cost_late", "B19.decode-waits-for-prefill"),
     "others_calls": ("mlx_lm/llama/cost_late", "B19.prefill-before-decode"),
+    "left": ("mlx_lm_server/llama/cost_served", "S13.disconnect-not-noticed"),
+    "at_rest": ("mlx_vlm_server/llama/cost_served", "S28.caches-of-ended-rows-kept"),
     "host_reads": ("mlx_lm/llama/cost_reads", "C5.offsets-read-at-each-step"),
     "bytes_8": ("mlx_vlm/llama-wide/cost_quantized", "D5.groups-half-as-large"),
     "bytes_4": ("mlx_vlm/llama-wide/cost_quantized", "D5.groups-half-as-large"),
@@ -24,6 +27,18 @@ BROKEN_BY = {
     "arrays": ("mlx_lm/llama/cost_lasting", "D5.outputs-of-all-steps-kept"),
     "graph": ("mlx_lm/llama/cost_lasting", "D5.chain-of-sums"),
     "prefix": ("mlx_lm/llama/cost_prefix", "F5.half-of-a-kept-prefix"),
+}
+
+# Of servers: the schedule, and the fault of the server or of its library that is put in there.
+SERVED_BROKEN_BY = {
+    ("mlx_lm_server", "positions"): ("twentieth", "mlx_lm/A4.padded-to-the-longest"),
+    ("mlx_lm_server", "rows"): ("end", "mlx_lm_server/S27.prompt-computed-twice"),
+    ("mlx_lm_server", "left"): ("left", "mlx_lm_server/S13.disconnect-not-noticed"),
+    ("mlx_lm_server", "first_token"): ("late", "mlx_lm/A4.pieces-half-as-long"),
+    ("mlx_lm_server", "others_wait"): ("late", "mlx_lm/B19.decode-waits-for-prefill"),
+    ("mlx_lm_server", "others_calls"): ("late", "mlx_lm/B19.prefill-before-decode"),
+    ("mlx_vlm_server", "at_rest"): ("end", "mlx_vlm_server/S28.caches-of-ended-rows-kept"),
+    ("mlx_vlm_server", "left"): ("left", "mlx_vlm_server/S13.disconnect-not-noticed"),
 }
 
 
@@ -44,7 +59,11 @@ def kept(session):
 
 
 # Where a scenario has schedules that take long, one that is enough.
-ENOUGH = {"cost_lasting": ("lasting",), "cost_positions": ("twentieth",)}
+ENOUGH = {
+    "cost_lasting": ("lasting",),
+    "cost_positions": ("twentieth",),
+    "cost_served": ("left", "end"),
+}
 
 
 def short(case):
@@ -68,5 +87,20 @@ def test_a_contract_is_broken_by_a_fault(registry, session, kept, contract):
     assert contract not in kept(case)
     hits = Hits()
     wrong = session.run(case, around=lambda _: fault.inject(hits), only=short(case))
+    assert hits.count
+    assert contract in broken(wrong)
+
+
+@pytest.mark.parametrize(("engine", "contract"), SERVED_BROKEN_BY)
+def test_a_contract_of_a_server_is_broken_by_a_fault(registry, session, engine, contract):
+    schedule, key = SERVED_BROKEN_BY[engine, contract]
+    case = CaseId(engine, "llama", "cost_served", "float32", 0)
+    inject = registry.faults[key].inject
+    put_in = inject if isinstance(inject, InServer) else InServer(inject)
+    right = session.run(case, only=(schedule,))
+    assert contract in {cost.contract for s in right.schedules for cost in s.costs}
+    assert contract not in broken(right)
+    hits = Hits()
+    wrong = session.run(case, around=lambda _: put_in(hits), only=(schedule,))
     assert hits.count
     assert contract in broken(wrong)

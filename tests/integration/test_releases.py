@@ -1,115 +1,20 @@
 """``conformance releases``: real environments, made without the network of a few tiny wheels."""
 
-import base64
-import hashlib
-import zipfile
-
-import msgspec
 import pytest
 from click.testing import CliRunner
+from stand_in_releases import CASE, stand_ins
 
 from conformance.app.cli.main import group
 from conformance.core.errors import ReleaseError
-from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
 from conformance.tools.releases import environments, installers, package, release_run, upload_times
-
-CASE = "mlx_lm/llama/ragged/float32/0"
-# Stands for this project in an environment: right from mlx-lm 0.31.3 on, broken in 0.32.0 and
-# killed in 0.31.1.
-MAIN = """
-import importlib.metadata, json, os, pathlib, shutil, sys, time
-version = importlib.metadata.version("mlx-lm")
-if "caches" in sys.argv:
-    line = {"class": "mlx_lm.BatchKVCache", "verdict": "known", "methods": ["merge"]}
-    if version > "0.31.2":
-        line["methods"] += ["prepare"]
-    wrong = {"signature": "merge, contents: row #", "text": "contents: row 1", "steps": ["merge"]}
-    line["differences"] = [wrong] if version < "0.31.2" else []
-    pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).write_text(json.dumps(line))
-    sys.exit(1)
-if version == "0.31.1" and "killed" in sys.argv:
-    print("2 cases", flush=True)
-    os.kill(os.getpid(), 11)
-if version == "0.32.0":
-    sys.exit("conformance: plugin 'mlx_lm' could not be loaded")
-if "hangs" in sys.argv:
-    target = pathlib.Path(sys.argv[sys.argv.index("--json") + 1])
-    header = json.dumps({"record": "run", "planned": 2, "schema": 1}) + chr(10)
-    found = (pathlib.Path(__file__).parent / "wrong").read_text()
-    target.with_name(target.name + ".partial").write_text(header + found)
-    time.sleep(600)
-answer = "wrong" if version < "0.31.3" else "right"
-target = sys.argv[sys.argv.index("--json") + 1]
-shutil.copy(pathlib.Path(__file__).parent / answer, target)
-if "lingers" in sys.argv:
-    time.sleep(600)
-sys.exit(answer == "wrong")
-"""
-
-
-def wheel(folder, name, version):
-    """A distribution with nothing in it."""
-    stem = f"{name.replace('-', '_')}-{version}"
-    info = f"{stem}.dist-info"
-    files = {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        "Provides-Extra: cpu\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
-        "Tag: py3-none-any\n",
-    }
-    record = "".join(f"{path},sha256={_digest(text)},{len(text)}\n" for path, text in files.items())
-    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
-        for path, text in (files | {f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}).items():
-            archive.writestr(path, text)
-
-
-def _digest(text):
-    digest = hashlib.sha256(text.encode()).digest()
-    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
-
-
-def result(verdict):
-    return CaseResult(
-        case=CASE,
-        engine="mlx_lm",
-        family="llama",
-        scenario="ragged",
-        dtype="float32",
-        seed=0,
-        verdict=verdict,
-        expected=verdict.good,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
-        evidence=(Finding(verdict, "free", "token 3 is 6", schedule="ragged"),),
-        versions={},
-        device="cpu",
-        seconds=0.0,
-        schedules=(ScheduleResult("ragged", verdict),),
-    )
 
 
 @pytest.fixture
 def releases(tmp_path, monkeypatch):
     """The command, on a wheelhouse and a stand-in for this project; its result."""
-    house, project = tmp_path / "wheelhouse", tmp_path / "project"
-    house.mkdir()
-    (project / "conformance").mkdir(parents=True)
-    for version in ("0.31.1", "0.31.2", "0.31.3", "0.32.0"):
-        wheel(house, "mlx-lm", version)
-    for version in ("0.31.1", "0.31.2", "0.32.2"):
-        wheel(house, "mlx", version)
-    wheel(house, "transformers", "5.23.0")
-    (project / "conformance" / "__main__.py").write_text(MAIN)
-    for name, verdict in (("right", Verdict.EXACT), ("wrong", Verdict.DIVERGED)):
-        text = msgspec.json.encode(result(verdict)).decode()
-        (project / "conformance" / name).write_text(text + "\n")
-    for tool in ("PIP", "UV"):
-        monkeypatch.setenv(f"{tool}_NO_INDEX", "1")
-        monkeypatch.setenv(f"{tool}_FIND_LINKS", str(house))
-    # What uv keeps of real downloads it would use without the network, too.
-    monkeypatch.setenv("UV_OFFLINE", "1")
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    project, variables = stand_ins(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(package, "needs", lambda without: ())
     monkeypatch.setattr(package, "unpack", lambda folder, plugins: project)
     monkeypatch.setattr(upload_times, "uploaded", _not_reached)

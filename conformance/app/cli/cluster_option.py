@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -56,15 +56,17 @@ class Helpers:
 
     Attributes:
         count: how many items are done at once, if there are as many.
+        elsewhere: whether a cluster's workers do them.
     """
 
     def __init__(self, jobs: int | None, client: Any = None) -> None:
         self._jobs, self._client = jobs, client
+        self.elsewhere = client is not None
         self.count = sum(client.nthreads().values()) if client else jobs or cores()
 
     def as_they_come(
         self, work: Callable[[T], R], items: Sequence[T], *, on_crash: Callable[[T], R]
-    ) -> Iterator[tuple[int, R]]:
+    ) -> Generator[tuple[int, R], None, None]:
         """The index of each item and ``work`` of it, as soon as it is there; each once.
 
         Raises:

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 
 import click
 
+from conformance.app.cli.cluster_option import cluster_option, helpers
 from conformance.app.cli.numbers import SECONDS
 from conformance.app.cli.options import globs, jobs_option
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import say
+from conformance.app.cli.release_parts import environments
+from conformance.app.cli.release_runner import Runner
 from conformance.core.errors import ReleaseError
-from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId
 from conformance.report.history import State, state_of
-from conformance.report.jsonl import read_results, write_lines
+from conformance.report.jsonl import write_lines
 from conformance.run.selection import DTYPES
 from conformance.tools.releases.bisection import bisect
-from conformance.tools.releases.cache_outcomes import read_outcomes
 from conformance.tools.releases.kept_environments import kept, remove
-from conformance.tools.releases.pins import Pins, Release, parse, parse_pins
-from conformance.tools.releases.release_run import Choice, Column, caches_file, run
+from conformance.tools.releases.pins import Release, parse, parse_pins
+from conformance.tools.releases.release_run import Choice, Column
 from conformance.tools.releases.release_table import as_markdown, as_text, make_table
 
-_NOTE_EVERY_SECONDS = 10.0
 _MB = 1e6
 
 
@@ -42,6 +41,7 @@ _MB = 1e6
     show_default=True,
     help="Whether cache classes are tested in each release, as `audit caches` does.",
 )
+@cluster_option
 @jobs_option("As for `run`.")
 @click.option(
     "--timeout",
@@ -100,6 +100,7 @@ def command(
     scenarios: tuple[str, ...],
     dtypes: tuple[str, ...],
     caches: str,
+    cluster: str | None,
     jobs: int | None,
     timeout: float | None,
     json_folder: Path | None,
@@ -123,7 +124,7 @@ def command(
     conformance releases mlx-lm --bisect mlx_lm/qwen3_5/ragged/float32/0
     conformance releases --clean
     """  # noqa: D301
-    folder = (cache_dir or user_cache() / "releases").absolute()
+    folder = (cache_dir or environments()).absolute()
     if clean:
         _clean(folder)
         return
@@ -133,6 +134,8 @@ def command(
     markdown = writable(markdown, "--markdown") if markdown else None
     if resume and (json_folder is None or case is not None):
         raise ReleaseError("--resume needs --json DIR, where the results are, and no --bisect")
+    if cluster and cache_dir:
+        raise ReleaseError("--cluster: each machine has a folder of its own: leave --cache-dir out")
     choice = Choice(
         engines,
         families,
@@ -143,8 +146,12 @@ def command(
         caches=caches != "no",
         cases=caches != "only",
     )
-    with tempfile.TemporaryDirectory(prefix="conformance-releases-") as passing:
-        runner = _Runner(
+    with (
+        tempfile.TemporaryDirectory(prefix="conformance-releases-") as passing,
+        helpers(cluster, jobs) as shared,
+    ):
+        runner = Runner(
+            shared,
             cache=folder,
             folder=_made(json_folder) if json_folder else Path(passing),
             pins=parse_pins(pins),
@@ -153,59 +160,12 @@ def command(
         if case is not None:
             say(_bisect(chosen, case, choice, runner))
             return
-        columns = [runner.run(release, choice) for release in chosen]
+        columns = runner.run_all(chosen, choice)
         _check_any(columns)
         table = make_table(columns)
     say(as_text(table))
     if markdown is not None:
         write_lines(markdown, as_markdown(table).splitlines())
-
-
-class _Runner:
-    """Runs releases, and reports each on standard error."""
-
-    def __init__(self, *, cache: Path, folder: Path, pins: Pins, resume: bool) -> None:
-        self._cache, self._folder, self._pins, self._resume = cache, folder, pins, resume
-
-    def run(self, release: Release, choice: Choice) -> Column:
-        """See ``releases.release_run.run``."""
-        file = self._folder.absolute() / f"{release.library}-{release.version}.jsonl"
-        if self._resume and (file.is_file() or caches_file(file).is_file()):
-            column = _read(release, file)
-            say(f"{release}: {_summary(column)}, from {file}", err=True)
-            return column
-        say(f"{release}: installing if need be, and running", err=True)
-        given = self._pins.beside(release)
-        note = _Notes(str(release))
-        column = run(release, choice, cache=self._cache, json_file=file, given=given, note=note)
-        problem = f"; {column.problem}" if column.problem and not column.empty else ""
-        said = column.problem if column.empty else _summary(column)
-        say(f"{release}: {said}{problem}", err=True)
-        return column
-
-
-class _Notes:
-    """Says from time to time how far a release is."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._noted, self._done = name, time.monotonic(), -1
-
-    def __call__(self, done: int, planned: int) -> None:
-        now = time.monotonic()
-        if planned and done != self._done and now - self._noted >= _NOTE_EVERY_SECONDS:
-            self._noted, self._done = now, done
-            say(f"{self._name}: {done}/{planned} cases", err=True)
-
-
-def _read(release: Release, file: Path) -> Column:
-    beside = caches_file(file)
-    results = read_results(file) if file.is_file() else ()
-    return Column(release, results, read_outcomes(beside) if beside.is_file() else ())
-
-
-def _summary(column: Column) -> str:
-    caches = f", {len(column.caches)} cache classes" if column.caches else ""
-    return f"{len(column.results)} cases{caches}"
 
 
 def _check_any(columns: list[Column]) -> None:
@@ -215,7 +175,7 @@ def _check_any(columns: list[Column]) -> None:
         raise ReleaseError(f"no release could be run; {first.release}: {first.problem}")
 
 
-def _bisect(releases: tuple[Release, ...], text: str, choice: Choice, runner: _Runner) -> str:
+def _bisect(releases: tuple[Release, ...], text: str, choice: Choice, runner: Runner) -> str:
     case = CaseId.parse(text)
     one = Choice(
         (case.engine,),
@@ -229,7 +189,7 @@ def _bisect(releases: tuple[Release, ...], text: str, choice: Choice, runner: _R
     columns: list[Column] = []
 
     def judge(release: Release) -> State:
-        columns.append(runner.run(release, one))
+        columns.extend(runner.run_all((release,), one))
         results = columns[-1].results
         return state_of(results[0].verdict if results else None)
 

@@ -6,7 +6,8 @@ import functools
 import os
 import sys
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,9 +15,11 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.origin import Origin
 from conformance.core.schedule import Request
-from conformance.core.trace import StepOutput
+from conformance.core.served_steps import ServedStep
+from conformance.core.trace import Claim, StepOutput
 from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question
+from conformance.plugins.servers.counting import Steps
 from conformance.plugins.servers.fields import further, messages
 from conformance.plugins.servers.pool import Pool
 from conformance.plugins.servers.process import ManagedServer, last_line, last_traceback, start
@@ -46,9 +49,18 @@ class ManagedEngine(ServedEngine):
     # By the API a number, of tokens beside the one that came; in a chat it is true or false.
     completion_logprobs: ClassVar[int] = 1
 
+    # Where in its process the patch is found that notes its steps: module and name.
+    counting: ClassVar[str] = ""
+
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._broken = False
         self._log_at = 0
+        self._steps: Steps | None = None
+        self._noted: list[ServedStep] = []
+        self._someone_left = False
+        # Bytes of arrays before the first step, and how many more there are once all has ended.
+        self._at_first: int | None = None
+        self._left_over: int | None = None
         super().__init__(model, options)
 
     @classmethod
@@ -92,25 +104,53 @@ class ManagedEngine(ServedEngine):
         self._planted = tuple(planting.wanted())
         self._server = servers().get(self._key, self._start)
         self._log_at = len(self._server.log())
+        self._steps = Steps(self._server.folder) if self._options.counted else None
         self._hits_at = planting.hits_of(self._server.folder, len(self._planted))
         return self._server.url
 
     def close(self) -> None:
-        """See ``ServedEngine.close``; one that failed, or has kept prefixes, is not used again."""
+        """See ``ServedEngine.close``; what failed, kept prefixes or counted is not used again."""
         super().close()
         after = planting.hits_of(self._server.folder, len(self._planted))
         for (_, hits), begin, end in zip(self._planted, self._hits_at, after, strict=True):
             hits.count += end - begin
-        if self._broken or self._hung or self._options.prefix_caching is not None:
+        kept = self._options.prefix_caching is not None or self._options.counted
+        if self._broken or self._hung or kept:
             servers().discard(self._key)
 
     def step(self) -> StepOutput:
         """See ``ServedEngine.step``; after an exception comes a new server."""
         try:
-            return super().step()
+            output = super().step()
         except BaseException:
             self._broken = True
             raise
+        if self._steps is None:
+            return output
+        self._note()
+        noted, self._noted = tuple(self._noted), []
+        return replace(output, served=noted, left_over=self._left_over)
+
+    def remove(self, request_ids: Sequence[str]) -> None:
+        """See ``ServedEngine.remove``; what was computed until then was for somebody."""
+        self._note()
+        self._someone_left = True
+        super().remove(request_ids)
+
+    def look_after(self) -> Iterator[Claim]:
+        """See ``ServedEngine.look_after``; its own request is no part of what is counted."""
+        self._note()
+        yield from super().look_after()
+        if self._steps is not None and (own := self._steps.new()) and self._at_first is not None:
+            self._left_over = own[0].nbytes - self._at_first
+
+    def _note(self) -> None:
+        if self._steps is None:
+            return
+        found = self._steps.new(left=self._someone_left)
+        if found and self._at_first is None:
+            self._at_first = found[0].nbytes
+        self._noted += found
 
     def ended(self) -> bool:
         """See ``ServedEngine.ended``."""
@@ -183,8 +223,13 @@ class ManagedEngine(ServedEngine):
     def _key(self) -> Hashable:
         origin = self._origin
         options = (*self.flags(), *sorted(self.environment().items()), self._options.words)
-        places = tuple(place for place, _ in self._planted)
+        places = tuple(self._places())
         return (self.name, origin.family.name, origin.dtype, origin.seed, options, places)
+
+    def _places(self) -> list[str]:
+        """What is put into the server's process; that of counting comes last, and has no hits."""
+        counting = [self.counting] if self._options.counted else []
+        return [*(place for place, _ in self._planted), *counting]
 
     def _start(self) -> ManagedServer:
         def write(folder: Path) -> None:
@@ -195,8 +240,7 @@ class ManagedEngine(ServedEngine):
 
         def command(folder: Path, port: int) -> list[str]:
             place = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-            places = [place for place, _ in self._planted]
-            runs = planting.command(self.module(), folder, places)
+            runs = planting.command(self.module(), folder, self._places())
             return [*self.launcher(), sys.executable, *runs, *place, *self.flags()]
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}

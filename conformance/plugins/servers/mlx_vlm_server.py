@@ -31,6 +31,7 @@ class MlxVlmServer(ManagedEngine):
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {
         Capability.CANCEL,
         Capability.CHUNKED,
+        Capability.COUNTED,
         Capability.MARKERS,
         Capability.MEDIA,
         Capability.MODELS,
@@ -43,6 +44,7 @@ class MlxVlmServer(ManagedEngine):
         Capability.STOP,
     }
 
+    counting: ClassVar[str] = "conformance.plugins.servers.counting:of_mlx_vlm"
     imported: ClassVar[tuple[str, ...]] = (
         "mlx_vlm.server",
         "transformers.models.auto.tokenization_auto",

@@ -147,7 +147,7 @@ class ServedEngine(Engine):
         if self._hung:
             return StepOutput()
         if not self._open():
-            return StepOutput(claims=tuple(self._look_after()))
+            return StepOutput(claims=tuple(self.look_after()))
         came = self._incoming.next(self._stages, self.patience)
         if came is None:
             self._hung = True
@@ -263,7 +263,7 @@ class ServedEngine(Engine):
         state = self.state()
         return f" ({state})" if state else ""
 
-    def _look_after(self) -> Iterator[Claim]:
+    def look_after(self) -> Iterator[Claim]:
         """Once for all that has ended since the last look."""
         ended = list(self._answers)[self._looked_at :]
         if not ended and not self._left:

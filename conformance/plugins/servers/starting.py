@@ -22,6 +22,7 @@ class NotedHits(Hits):
 
     def __init__(self, file: Path) -> None:
         super().__init__()
+        self.file = file
         self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def hit(self) -> None:
@@ -48,10 +49,10 @@ def main() -> None:
 
 
 def patch_at(place: str, hits: Hits) -> Patch:
-    """The patch that a fault or a mend has at that place."""
+    """The patch of a fault or a mend at that place, or what is made by the function there."""
     module, _, name = place.partition(":")
     found = getattr(importlib.import_module(module), name)
-    made: Injection = getattr(found, "inject", None) or found.repair
+    made: Injection = getattr(found, "inject", None) or getattr(found, "repair", None) or found
     return made.patch(hits) if isinstance(made, InServer) else made(hits)
 
 

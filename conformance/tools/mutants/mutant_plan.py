@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from conformance.core.errors import ConformanceError
 from conformance.report.mutants import Fate, Mutant, MutantResult
@@ -13,16 +12,20 @@ from conformance.run.registry import Registry, select
 from conformance.tools.mutants.choosing import Task, sample, task_for
 from conformance.tools.mutants.reach import Map, Reach, ReachFolder, merged, reach_key
 from conformance.tools.mutants.reviewed import Reviewed
-from conformance.tools.mutants.targets import BESIDE, needing_extra
+from conformance.tools.mutants.targets import BESIDE, files_of, needing_extra
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The lines that one family's schedules run: to be recorded, unless they are known."""
+    """The lines that one family's schedules run: to be recorded, unless they are known.
+
+    Attributes:
+        modules: the files whose lines are recorded, by name; each machine finds them by itself.
+    """
 
     library: str
     family: str
-    files: Mapping[str, Path]
+    modules: tuple[str, ...]
     seed: int = 0
 
     def known(self, registry: Registry) -> Reach | None:
@@ -55,7 +58,7 @@ class Recording:
             registry,
             self.library,
             self.family,
-            self.files,
+            files_of(self.library, self.modules),
             key=key,
             seed=self.seed,
             scenarios=scenarios,
@@ -69,7 +72,8 @@ class Recording:
         return whole
 
     def _key(self, registry: Registry) -> str:
-        return reach_key(registry.families[self.library, self.family], self.files, self.seed)
+        files = files_of(self.library, self.modules)
+        return reach_key(registry.families[self.library, self.family], files, self.seed)
 
 
 def families_of(registry: Registry, library: str, globs: Sequence[str]) -> tuple[str, ...]:

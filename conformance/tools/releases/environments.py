@@ -5,13 +5,15 @@ It does not contain this project, which comes from a folder of its own (``packag
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -94,11 +96,24 @@ def _made(release: Release, pins: Mapping[str, str], cache: Path) -> Path:
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
-    making = Path(tempfile.mkdtemp(prefix=MAKING, dir=cache))
-    try:
-        install(making, wanted)
-        if not folder.is_dir():  # another run may have made it meanwhile
-            making.rename(folder)
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
+    with _alone(cache / f"{MAKING}{folder.name}.lock"):
+        if not folder.is_dir():
+            making = Path(tempfile.mkdtemp(prefix=MAKING, dir=cache))
+            try:
+                install(making, wanted)
+                package.put(making, folder)
+            finally:
+                shutil.rmtree(making, ignore_errors=True)
     return folder
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Only one process of a machine makes an environment; the others wait for it."""
+    with lock.open("w") as file:
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)

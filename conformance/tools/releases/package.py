@@ -49,11 +49,23 @@ def unpack(folder: Path, plugins: Collection[str]) -> Path:
     try:
         _copy(source, making / conformance.__name__)
         _write_metadata(making / f"mlx_conformance-{conformance.__version__}.dist-info", plugins)
-        if not target.is_dir():  # another run may have made it meanwhile
-            making.rename(target)
+        put(making, target)
     finally:
         shutil.rmtree(making, ignore_errors=True)
     return target
+
+
+def put(making: Path, target: Path) -> None:
+    """Give a folder its name, unless another run has made the same meanwhile.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    try:
+        making.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
 
 
 def _copy(source: Path, target: Path) -> None:

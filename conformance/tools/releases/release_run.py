@@ -37,6 +37,7 @@ class Choice:
         timeout: seconds after which a release's run is ended; what it has until then counts.
         caches: run the test of cache classes, too.
         cases: run the ladder.
+        tier: of the ladder; empty for the usual one.
     """
 
     engines: tuple[str, ...] = ()
@@ -48,6 +49,7 @@ class Choice:
     timeout: float | None = None
     caches: bool = False
     cases: bool = True
+    tier: str = ""
 
     def arguments(self, release: Release) -> list[str]:
         """The options, for the engine of the release if none is named."""
@@ -58,6 +60,7 @@ class Choice:
             "--dtype": self.dtypes,
             "--seed": self.seeds,
             "--jobs": (str(self.jobs),) if self.jobs else (),
+            "--tier": (self.tier,) if self.tier else (),
         }
         return [text for name, values in named.items() for v in values for text in (name, v)]
 

@@ -1,16 +1,14 @@
 """Runs on a real scheduler with two workers, one of which is killed in the middle of one."""
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
-import psutil
 import pytest
+from clusters import PATIENCE, at_work, cluster_in, until
 
 from conformance.report.jsonl import read_results
 from conformance.tools.explore.causes import cause_of
@@ -23,67 +21,20 @@ CHOSEN = (
     *("--scenario", "batch_of_one", "--scenario", "ragged", "--fresh", "--quiet"),
 )
 FAULT = "mlx_lm/A9.filter-keeps-the-first-rows"
-PATIENCE = 900.0
 ROOT = Path(__file__).parents[3]
-
-
-def until(found, process):
-    """What ``found`` gives as soon as it gives something, while the process runs."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end and process.poll() is None:
-        if it := found():
-            return it
-        time.sleep(0.05)
-    raise AssertionError("it did not come")
 
 
 @pytest.fixture
 def cluster(tmp_path):
     """The address of a scheduler, and its two workers' processes."""
-    file = tmp_path / "scheduler.json"
-    made = []
-
-    def start(*words):
-        with (tmp_path / f"{len(made)}.log").open("wb") as log:
-            command = [sys.executable, "-m", "dask", *words, "--scheduler-file", str(file)]
-            made.append(subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log))
-        return made[-1]
-
-    def address():
-        with contextlib.suppress(OSError, ValueError):
-            return json.loads(file.read_text())["address"]
-
-    scheduler = start("scheduler", "--host", "127.0.0.1", "--port", "0",
-                      "--dashboard-address", "127.0.0.1:0")  # fmt: skip
-    try:
-        where = until(address, scheduler)
-        workers = [start("worker", "--no-nanny", "--nthreads", "1", "--no-dashboard") for _ in "ab"]
-        for number, worker in enumerate(workers, 1):
-            log = tmp_path / f"{number}.log"
-            until(lambda log=log: "Registered to" in log.read_text(), worker)
-        yield where, workers
-    finally:
-        for process in made:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for child in psutil.Process(process.pid).children(recursive=True):
-                    child.kill()
-            process.kill()
-            process.wait()
+    with cluster_in(tmp_path / "cluster") as made:
+        yield made
 
 
 def run(tmp_path, name, *options):
     command = [sys.executable, "-m", "conformance", "run", *CHOSEN, *options]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     return subprocess.Popen([*command, "--json", str(tmp_path / name)], env=environment)
-
-
-def at_work(workers):
-    """The first worker that plays something."""
-    for worker in workers:
-        children = psutil.Process(worker.pid).children()
-        if any("conformance.app.cluster.child" in child.cmdline() for child in children):
-            return worker
-    return None
 
 
 def plain(result):

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from conformance.app.cli.cluster_option import cluster_option
 from conformance.app.cli.numbers import SECONDS, SEED
 from conformance.app.cli.options import (
     EXISTING_FILE,
@@ -41,6 +42,7 @@ class Wanted:
     json_file: Path | None
     sources: tuple[Path, ...]
     jobs: int | None
+    cluster: str | None
 
 
 def _names(option: str, field: str, text: str) -> Any:
@@ -111,6 +113,7 @@ _OPTIONS = (
         help="Try nothing: report what a run left in this file, whole or partial; may be repeated, "
         "and --json then merges them. Of the same mutant the last one counts.",
     ),
+    cluster_option,
     jobs_option(),
     library_path_option,
 )

@@ -67,7 +67,7 @@ class _Worker:
 
 
 def tried(
-    tasks: Sequence[Task], *, jobs: int, seconds: float | None
+    tasks: Sequence[Task], *, jobs: int, seconds: float | None, beside: int = 1
 ) -> Generator[MutantResult, None, None]:
     """The result of each mutant, as soon as it is there.
 
@@ -77,11 +77,12 @@ def tried(
     Args:
         jobs: processes.
         seconds: after so many no other mutant is begun; those at work have as long as they may.
+        beside: at least so many processes share the machine's memory.
     """
     left = deque(_Try(task) for task in tasks)
     end = time.monotonic() + seconds if seconds is not None else None
     workers: list[_Worker] = []
-    limit = fair_limit(jobs)
+    limit = fair_limit(max(jobs, beside))
     try:
         while True:
             if end is not None and time.monotonic() > end:
@@ -158,14 +159,15 @@ def _lost(
         workers[-1].give(item)
     elif own and place is not None:
         kill = MutantKill(place.case, place.schedule, verdict.value, ("process",), why)
-        yield _result(item.task, Fate.KILLED, kill=kill)
+        yield result_of(item.task, Fate.KILLED, kill=kill)
     else:
-        yield _result(item.task, Fate.INVALID, why=f"{why}, before the mutant was put in")
+        yield result_of(item.task, Fate.INVALID, why=f"{why}, before the mutant was put in")
 
 
-def _result(
+def result_of(
     task: Task, fate: Fate, *, kill: MutantKill | None = None, why: str = ""
 ) -> MutantResult:
+    """The result of a mutant that no trial gave."""
     versions = versions_of(task.library.replace("_", "-"))
     return MutantResult(
         task.mutant, task.library, fate, versions, kill, reaching=task.reaching, why=why

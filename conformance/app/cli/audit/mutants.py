@@ -5,34 +5,30 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 from rich.console import Console
 
 from conformance.app.cli.audit.mutant_options import Wanted, mutant_options
-from conformance.app.cli.audit.mutant_processes import tried
+from conformance.app.cli.audit.mutant_parts import NO_COMPILE, tried_by
 from conformance.app.cli.audit.mutants_table import print_gaps, print_results
+from conformance.app.cli.audit.recorded_lines import recorded
+from conformance.app.cli.cluster_option import Helpers, helpers
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.options import cores
 from conformance.app.cli.outputs import writable
-from conformance.app.cli.parallel import as_they_come
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import ResultFile
 from conformance.report.mutants import Fate, MutantResult, encode, read_mutants
 from conformance.run.registry import Registry, build_registry, select
 from conformance.tools.mutants.choosing import Task
 from conformance.tools.mutants.mutant_plan import Plan, Recording, families_of, listed, plan
-from conformance.tools.mutants.reach import Map, Reach
+from conformance.tools.mutants.reach import Map
 from conformance.tools.mutants.reviewed import Reviewed, read_reviewed
 from conformance.tools.mutants.targets import BATCHING, files_of, mutants_in
 from conformance.tools.mutants.unreached import Gap, gaps
 
 EXIT_UNFINISHED = 2
-# Compiled functions would run what was traced before; the results are the same without.
-_NO_COMPILE = "MLX_DISABLE_COMPILE"
 
 
 @click.command("mutants")
@@ -59,16 +55,18 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
         if target:
             ResultFile(target, encode).finish(found)
     else:
-        os.environ[_NO_COMPILE] = "1"
+        os.environ[NO_COMPILE] = "1"
         before = _earlier(target) if wanted.resume else ()
-        registry = _registry()
-        maps = {name: _Library(registry, name, wanted, console) for name in _libraries(wanted)}
-        if wanted.unreached:
-            every = [gap for library in maps.values() for gap in library.gaps()]
-            print_gaps(console, every, every=True)
-            return
-        plans = [library.plan(before) for library in maps.values()]
-        found, ended = _try_all(plans, before, console, target, wanted)
+        with helpers(wanted.cluster, wanted.jobs) as shared:
+            registry = build_registry()
+            names = _libraries(registry, wanted)
+            libraries = [_Library(registry, name, wanted, console, shared) for name in names]
+            if wanted.unreached:
+                every = [gap for library in libraries for gap in library.gaps()]
+                print_gaps(console, every, every=True)
+                return
+            plans = [library.plan(before) for library in libraries]
+            found, ended = _try_all(plans, before, console, target, shared, minutes=wanted.minutes)
     if not found and ended:
         raise ConformanceError("there is nothing to report: no mutant was made")
     print_results(console, found)
@@ -82,15 +80,17 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
 class _Library:
     """A library's mutants, and which schedules run which of its lines."""
 
-    def __init__(self, registry: Registry, name: str, wanted: Wanted, console: Console) -> None:
+    def __init__(
+        self, registry: Registry, name: str, wanted: Wanted, console: Console, shared: Helpers
+    ) -> None:
         self._registry, self._name, self._wanted = registry, name, wanted
         own = [glob for glob in wanted.modules if glob.startswith(f"{name}/")]
         self._files = files_of(name, own)
         families = families_of(registry, name, wanted.families)
         # What is recorded of the files of batching serves other runs, too.
         files = (files_of(name, ()) if name in BATCHING else {}) | self._files
-        recordings = [Recording(name, family, files) for family in families]
-        self._map = Map(_reaches(registry, recordings, console, jobs=wanted.jobs))
+        recordings = [Recording(name, family, tuple(files)) for family in families]
+        self._map = Map(recorded(registry, recordings, console, shared))
         self._reviewed: Reviewed = read_reviewed(wanted.reviewed)
 
     def plan(self, before: Sequence[MutantResult]) -> Plan:
@@ -121,46 +121,12 @@ class _Library:
         ]
 
 
-class _Part(NamedTuple):
-    """A scenario of a family: its lines are recorded by a process of its own."""
-
-    of: Recording
-    scenario: str
-
-
-def _libraries(wanted: Wanted) -> tuple[str, ...]:
+def _libraries(registry: Registry, wanted: Wanted) -> tuple[str, ...]:
     """Those named, else those of the modules named, else all."""
     of_modules = dict.fromkeys(glob.partition("/")[0] for glob in wanted.modules)
     if wanted.libraries:
-        return select(_registry().libraries, wanted.libraries, what="library")
+        return select(registry.libraries, wanted.libraries, what="library")
     return tuple(of_modules) or tuple(BATCHING)
-
-
-def _reaches(
-    registry: Registry, recordings: Sequence[Recording], console: Console, *, jobs: int | None
-) -> list[Reach]:
-    """What each family's schedules run; recorded where it is not known, by scenario."""
-    known = [recording.known(registry) for recording in recordings]
-    unknown = [r for r, reach in zip(recordings, known, strict=True) if reach is None]
-    todo = [_Part(r, scenario) for r in unknown for scenario in r.scenarios(registry)]
-    parts: dict[str, list[Reach | str]] = {recording.family: [] for recording in unknown}
-    with (
-        console.status("recording lines") as status,
-        contextlib.closing(as_they_come(_record, todo, jobs=jobs, on_crash=_crashed)) as done,
-    ):
-        for number, (index, reach) in enumerate(done, start=1):
-            parts[todo[index].of.family].append(reach)
-            status.update(f"lines of {number} of {len(todo)} scenarios")
-    found = [reach for reach in known if reach is not None]
-    for recording in unknown:
-        own = parts[recording.family]
-        if wrong := [part for part in own if isinstance(part, str)]:
-            console.print(f"{recording.family}: left out: {wrong[0]}", soft_wrap=True)
-        else:
-            found.append(recording.keep([part for part in own if isinstance(part, Reach)]))
-    if not found:
-        raise ConformanceError("there is no family whose cases could be played")
-    return sorted(found, key=lambda reach: reach.family)
 
 
 def _try_all(
@@ -168,7 +134,9 @@ def _try_all(
     before: Sequence[MutantResult],
     console: Console,
     target: Path | None,
-    wanted: Wanted,
+    shared: Helpers,
+    *,
+    minutes: float | None,
 ) -> tuple[tuple[MutantResult, ...], bool]:
     """All results, and whether they are all: Ctrl-C ends it with what there is."""
     file = ResultFile(target, encode) if target else None
@@ -183,11 +151,10 @@ def _try_all(
         add(result)
     tasks: list[Task] = [task for one in plans for task in one.tasks]
     count = len(found) + len(tasks)
-    seconds = wanted.minutes * 60 if wanted.minutes is not None else None
-    jobs = min(wanted.jobs or cores(), max(len(tasks), 1))
+    seconds = minutes * 60 if minutes is not None else None
     with (
         console.status("trying mutants") as status,
-        contextlib.closing(tried(tasks, jobs=jobs, seconds=seconds)) as done,
+        contextlib.closing(tried_by(shared, tasks, seconds=seconds)) as done,
         contextlib.suppress(KeyboardInterrupt),
     ):
         for result in done:
@@ -209,20 +176,3 @@ def _earlier(target: Path | None) -> tuple[MutantResult, ...]:
         raise ConformanceError("--resume goes on with a file: name it with --json")
     files = [target, target.with_name(f"{target.name}.partial")]
     return read_mutants([file for file in files if file.is_file()])
-
-
-@cache
-def _registry() -> Registry:
-    """Made once in each process."""
-    return build_registry()
-
-
-def _record(part: _Part) -> Reach | str:
-    try:
-        return part.of.make(_registry(), part.scenario)
-    except Exception as error:  # noqa: BLE001 - whatever a library raises costs its family alone
-        return str(error) or repr(error)
-
-
-def _crashed(_: _Part) -> str:
-    return "its process crashed"

@@ -69,10 +69,12 @@ def test_each_fault_says_what_is_wrong_and_where_it_is_caught():
     assert len({fault.key for fault in FAULTS}) == len(FAULTS) >= 20
     for fault in FAULTS:
         assert fault.summary.endswith("."), fault.key
-        assert all(name.startswith("served_") for name in fault.scenarios), fault.key
+        assert all(name.startswith(("served_", "cost_")) for name in fault.scenarios), fault.key
 
 
 def test_each_entry_about_a_server_has_a_mend_and_each_mend_an_entry():
-    entries = {e.id for e in load_expectations().defects if e.engines[0].endswith("_server")}
+    about = [e for e in load_expectations().defects if "_server" in e.engines[0]]
+    # One that costs too much gives right answers: nothing wrong is behind it.
+    entries = {e.id for e in about if any(not name.startswith("cost_") for name in e.verdicts)}
     assert {name for mend in MENDS for name in mend.defects} == entries
     assert all(inspect.isfunction(mend.repair.patch) for mend in MENDS)

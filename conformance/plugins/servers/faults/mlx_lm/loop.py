@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import Any
 
+import mlx.core as mx
 from mlx_lm import server
 from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import LRUPromptCache
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.plugins.mlx_lm.faults import cancellation, lists
 from conformance.plugins.servers.planting import of_library, served_fault
 
@@ -145,6 +147,18 @@ def prefix_by_its_length(hits: Hits) -> Patch:
         wrap(LRUPromptCache, "fetch_nearest_cache", fetch),
         after(LRUPromptCache, "insert_cache", insert),
     )
+
+
+@_fault("S27.prompt-computed-twice", fault_class="cost", kills=("cost_served/end",))
+def prompt_computed_twice(hits: Hits) -> Patch:
+    """A prompt is computed by itself once, without a cache, before its row is made."""
+
+    def insert(self: Any, segments: Any, *_: Any, **__: Any) -> None:
+        for found in segments:
+            hits.hit()
+            mx.eval(self.model(mx.array([list(chain(*found))])))
+
+    return before(BatchGenerator, "insert_segments", insert)
 
 
 @_fault("S26.adapter-of-the-request-before", kills=("served_adapters/in_turn",))

@@ -11,7 +11,7 @@ from mlx_vlm.server import generation
 
 from conformance.backend.shared_faults import differs
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.servers.planting import served_fault
 
 _fault = partial(
@@ -41,6 +41,18 @@ def slot_not_freed(hits: Hits) -> Patch:
         return False
 
     return wrap(ar.BatchGenerator, "remove", remove)
+
+
+@_fault("S28.caches-of-ended-rows-kept", fault_class="leak", kills=("cost_served/end",))
+def caches_of_ended_rows_kept(hits: Hits) -> Patch:
+    """A list holds what the batch's caches were whenever a row left it, and nobody empties it."""
+    kept: list[Any] = []
+
+    def keep(batch: Any, *_: Any, **__: Any) -> None:
+        hits.hit()
+        kept.append([cache.state for cache in batch.prompt_cache])
+
+    return before(ar.GenerationBatch, "filter", keep)
 
 
 @_fault("S15.joined-row-starved", kills=("served_joins",))
