@@ -325,4 +325,4 @@ def test_a_mask_of_no_known_name_is_found(monkeypatch):
 
     monkeypatch.setattr(lm.KVCache, "make_mask", misnamed)
     problem = search("mlx_lm.KVCache", examples=1).failure.problem
-    assert "a mask that is called 'diagonal'" in problem.text
+    assert "a mask that no attention takes: 'diagonal'" in problem.text
