@@ -14,53 +14,63 @@ from conformance.backend.sampler_properties import sampler_properties
 from conformance.backend.scan_properties import scan_properties
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
-from conformance.plugins.mlx_vlm.properties import mrope
-from conformance.plugins.mlx_vlm.properties.adapter_entries import adapter_entry_properties
-from conformance.plugins.mlx_vlm.properties.adapter_kinds import adapter_kind_properties
-from conformance.plugins.mlx_vlm.properties.adapter_rows import adapter_row_properties
-from conformance.plugins.mlx_vlm.properties.batches import batch_properties
-from conformance.plugins.mlx_vlm.properties.budgets import budget_properties
-from conformance.plugins.mlx_vlm.properties.cache_classes import cache_properties
-from conformance.plugins.mlx_vlm.properties.codecs import codec_properties
-from conformance.plugins.mlx_vlm.properties.cuts import cut_properties
-from conformance.plugins.mlx_vlm.properties.delta_kernels import kernel_properties
-from conformance.plugins.mlx_vlm.properties.draws import draw_properties
-from conformance.plugins.mlx_vlm.properties.file_ends import file_end_properties
-from conformance.plugins.mlx_vlm.properties.files import file_properties
-from conformance.plugins.mlx_vlm.properties.formats import format_properties
-from conformance.plugins.mlx_vlm.properties.generator_parts import generator_part_properties
-from conformance.plugins.mlx_vlm.properties.generators import generator_properties
-from conformance.plugins.mlx_vlm.properties.kept_rows import kept_row_properties
-from conformance.plugins.mlx_vlm.properties.keys import key_properties
-from conformance.plugins.mlx_vlm.properties.lookups import lookup_properties
-from conformance.plugins.mlx_vlm.properties.memory import memory_properties
-from conformance.plugins.mlx_vlm.properties.memory_bounds import memory_bound_properties
-from conformance.plugins.mlx_vlm.properties.mrope import mrope_properties
-from conformance.plugins.mlx_vlm.properties.pool import pool_properties
-from conformance.plugins.mlx_vlm.properties.quantization import quantization_properties
-from conformance.plugins.mlx_vlm.properties.rounds import round_properties
-from conformance.plugins.mlx_vlm.properties.row_caches import row_cache_properties
-from conformance.plugins.mlx_vlm.properties.rows import row_properties
+from conformance.plugins.mlx_vlm.properties.caches.classes import cache_properties
+from conformance.plugins.mlx_vlm.properties.generator.batches import batch_properties
+from conformance.plugins.mlx_vlm.properties.generator.draws import draw_properties
+from conformance.plugins.mlx_vlm.properties.generator.generator_parts import (
+    generator_part_properties,
+)
+from conformance.plugins.mlx_vlm.properties.generator.generators import generator_properties
+from conformance.plugins.mlx_vlm.properties.generator.kept_rows import kept_row_properties
+from conformance.plugins.mlx_vlm.properties.generator.rounds import round_properties
+from conformance.plugins.mlx_vlm.properties.generator.row_caches import row_cache_properties
+from conformance.plugins.mlx_vlm.properties.generator.rows import row_properties
+from conformance.plugins.mlx_vlm.properties.generator.steps_batches import batch_setting_properties
+from conformance.plugins.mlx_vlm.properties.generator.steps_drafts import draft_properties
+from conformance.plugins.mlx_vlm.properties.generator.steps_failures import failure_properties
+from conformance.plugins.mlx_vlm.properties.generator.steps_made import made_properties
+from conformance.plugins.mlx_vlm.properties.generator.steps_penalties import penalty_properties
+from conformance.plugins.mlx_vlm.properties.generator.steps_pieces import piece_properties
+from conformance.plugins.mlx_vlm.properties.generator.steps_rows import joining_properties
+from conformance.plugins.mlx_vlm.properties.models import mrope
+from conformance.plugins.mlx_vlm.properties.models.delta_kernels import kernel_properties
+from conformance.plugins.mlx_vlm.properties.models.mrope import mrope_properties
+from conformance.plugins.mlx_vlm.properties.models.sparse import sparse_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.adapter_entries import (
+    adapter_entry_properties,
+)
+from conformance.plugins.mlx_vlm.properties.prefix_store.adapter_kinds import (
+    adapter_kind_properties,
+)
+from conformance.plugins.mlx_vlm.properties.prefix_store.adapter_rows import adapter_row_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.batches import store_batch_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.blocks import store_block_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.bounds import store_bound_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.budgets import budget_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.cuts import cut_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.entries import store_entry_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.file_ends import file_end_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.files import file_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.formats import format_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.keys import key_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.lookups import lookup_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.memory import memory_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.memory_bounds import (
+    memory_bound_properties,
+)
+from conformance.plugins.mlx_vlm.properties.prefix_store.pool import pool_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.room import store_room_properties
+from conformance.plugins.mlx_vlm.properties.prefix_store.upkeep import store_upkeep_properties
+from conformance.plugins.mlx_vlm.properties.quantization.codecs import codec_properties
+from conformance.plugins.mlx_vlm.properties.quantization.policies import quantization_properties
+from conformance.plugins.mlx_vlm.properties.quantization.turbo_attention import (
+    turbo_attention_properties,
+)
+from conformance.plugins.mlx_vlm.properties.quantization.turbo_batches import turbo_batch_properties
+from conformance.plugins.mlx_vlm.properties.quantization.turbo_caches import turbo_cache_properties
+from conformance.plugins.mlx_vlm.properties.quantization.turbo_mixed import turbo_mixed_properties
+from conformance.plugins.mlx_vlm.properties.quantization.turbo_states import state_properties
 from conformance.plugins.mlx_vlm.properties.settings import setting_properties
-from conformance.plugins.mlx_vlm.properties.sparse import sparse_properties
-from conformance.plugins.mlx_vlm.properties.steps_batches import batch_setting_properties
-from conformance.plugins.mlx_vlm.properties.steps_drafts import draft_properties
-from conformance.plugins.mlx_vlm.properties.steps_failures import failure_properties
-from conformance.plugins.mlx_vlm.properties.steps_made import made_properties
-from conformance.plugins.mlx_vlm.properties.steps_penalties import penalty_properties
-from conformance.plugins.mlx_vlm.properties.steps_pieces import piece_properties
-from conformance.plugins.mlx_vlm.properties.steps_rows import joining_properties
-from conformance.plugins.mlx_vlm.properties.store_batches import store_batch_properties
-from conformance.plugins.mlx_vlm.properties.store_blocks import store_block_properties
-from conformance.plugins.mlx_vlm.properties.store_bounds import store_bound_properties
-from conformance.plugins.mlx_vlm.properties.store_entries import store_entry_properties
-from conformance.plugins.mlx_vlm.properties.store_room import store_room_properties
-from conformance.plugins.mlx_vlm.properties.store_upkeep import store_upkeep_properties
-from conformance.plugins.mlx_vlm.properties.turbo_attention import turbo_attention_properties
-from conformance.plugins.mlx_vlm.properties.turbo_batches import turbo_batch_properties
-from conformance.plugins.mlx_vlm.properties.turbo_caches import turbo_cache_properties
-from conformance.plugins.mlx_vlm.properties.turbo_mixed import turbo_mixed_properties
-from conformance.plugins.mlx_vlm.properties.turbo_states import state_properties
 
 
 def properties() -> list[Property]:

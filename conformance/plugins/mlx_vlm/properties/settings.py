@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
-from conformance.plugins.mlx_vlm.properties.keys import environment
+from conformance.plugins.mlx_vlm.properties.prefix_store.keys import environment
 
 apc: Any = compat.part("apc")
 ar: Any = compat.part("generate.ar")
