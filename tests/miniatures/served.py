@@ -129,7 +129,7 @@ class Served:
         messages = body.get("messages") if isinstance(body, dict) else None
         if not isinstance(messages, list) or not messages or not isinstance(messages[0], dict):
             return 400, "messages must be a list of messages"
-        if not isinstance(messages[0].get("content"), str):
+        if not all(isinstance(message.get("content"), str) for message in messages):
             return 422, "content must be a text"
         if not messages[0]["content"]:
             return 400, "content must have words"

@@ -6,6 +6,7 @@ A tokenizer of such words is as real as any to the server: it is loaded from its
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,24 +30,33 @@ def text_of(tokens: Sequence[int]) -> str:
 
 
 def tokens_of(text: str) -> tuple[int, ...]:
-    """The tokens of a text.
+    """The tokens of a text. Classes that join pieces without blanks give words without them.
 
     Raises:
         ValueError: it has something that is no word of ours; names it.
     """
-    found = []
     for word in text.split():
-        if word[:1] != "t" or not word[1:].isdecimal():
+        if not re.fullmatch(r"(t[0-9]+)+", word):
             raise ValueError(f"the answer has {word!r}, which is no word of its vocabulary")
-        found.append(int(word[1:]))
-    return tuple(found)
+    return tuple(int(word) for word in re.findall(r"t([0-9]+)", text))
 
 
 def write_tokenizer(folder: Path, vocab_size: int) -> None:
-    """Write a tokenizer of ``vocab_size`` words with a chat template that only joins messages."""
+    """Write a tokenizer of ``vocab_size`` words with a chat template that only joins messages.
+
+    Of some model types transformers takes a class of its own, whatever is written here
+    (tokenization_auto.py:889, as of qwen2). What it reads of a file are added tokens; other text
+    has none there.
+    """
     words = {f"t{token}": token for token in range(vocab_size)} | {END: vocab_size}
     tokenizer = Tokenizer(WordLevel(words, unk_token="t0"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.add_tokens(
+        [
+            AddedToken(f"t{token}", lstrip=True, single_word=True, normalized=False)
+            for token in range(vocab_size)
+        ]
+    )
     tokenizer.add_special_tokens([AddedToken(END, special=True, normalized=False)])
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from tokenizers import Tokenizer
+from transformers import AutoTokenizer
 
 from conformance.core.errors import ModelError
 from conformance.plugins.servers.words import END, end_nowhere, text_of, tokens_of, write_tokenizer
@@ -15,6 +16,16 @@ def test_a_text_has_the_tokens_that_it_says(tmp_path):
     assert tokenizer.encode(text_of((5, 31, 0))).ids == [5, 31, 0]
     assert tokens_of(tokenizer.decode([5, 31, 0])) == (5, 31, 0)
     assert tokenizer.token_to_id(END) == 32  # the model's vocabulary ends before it
+
+
+@pytest.mark.parametrize("model_type", ["llama", "qwen2", "qwen3_5", "qwen3_5_moe"])
+def test_every_class_that_transformers_takes_has_the_words(tmp_path, model_type):
+    write_tokenizer(tmp_path, 32)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.encode(text_of((5, 31, 0, 3))) == [5, 31, 0, 3]
+    assert tokens_of(tokenizer.decode([5, 31, 0, 3])) == (5, 31, 0, 3)
+    assert tokenizer.encode("t1 t2 \n") == [1, 2]
 
 
 def test_another_word_is_named():
