@@ -21,6 +21,9 @@ _STEPS = 3
 # After its first steps a long run is compared with itself, so many steps later as mlx-vlm takes to
 # clear what piles up (DEFAULT_CACHE_EVAL_INTERVAL). Growth is in most of the comparisons.
 _WARM_UP, _PERIOD, _LEAST, _MOST, _FEW = 20, 50, 150, 0.6, 0.1
+# Rises after which counts never fall back, before or after the largest fall: what is in flight at
+# one time and not at another may make two or three.
+_RISES = 5
 _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
 
 
@@ -161,7 +164,15 @@ def _growth_of(counts: list[int]) -> float:
     up, down = sum(one > 0 for one in more), sum(one < 0 for one in more)
     if up <= _PERIOD or up < _MOST * len(more) or down > _FEW * len(more):
         return 0.0
+    if _lasting_rises(counts[: fall + 1]) + _lasting_rises(counts[fall + 1 :]) < _RISES:
+        return 0.0
     return statistics.median(more) / _PERIOD
+
+
+def _lasting_rises(counts: list[int]) -> int:
+    """How often they rise to more than any later one falls to."""
+    least = set(itertools.accumulate(reversed(counts), min))
+    return max(len(least) - 1, 0)
 
 
 def _decoding(trace: Trace) -> Iterator[list[int]]:

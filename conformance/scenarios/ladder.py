@@ -17,7 +17,6 @@ from conformance.scenarios import (
     speculative,
     structured,
 )
-from conformance.scenarios.cost_served import COST_SERVED
 from conformance.scenarios.scenario import Scenario
 
 LADDER: tuple[Scenario, ...] = (
@@ -51,5 +50,4 @@ LADDER: tuple[Scenario, ...] = (
     request_options.INVALID,
     batch.THREADS,
     *cost.COSTS,
-    COST_SERVED,
 )

@@ -26,6 +26,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.cost_served import COST_SERVED
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.served_clients import (
     ANSWER,
@@ -290,5 +291,6 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         malformed,
         (Witness("a malformed request", probed),),
     ),
+    COST_SERVED,
 )
 """The scenarios of servers, from the simplest."""

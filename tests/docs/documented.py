@@ -28,7 +28,7 @@ NOT_RUN = {
     "conformance explore --cluster": "as for run",
     "conformance report results.jsonl servers.jsonl --costs": "as for that of results.jsonl alone",
     "python ci/fleet.py": "it needs a run; integration/cli/test_cluster.py has one",
-    "conformance run --engine *_server": "test_contracts.py of the faults plays these cases",
+    "conformance run --engine '*_server'": "test_contracts.py of the faults plays these cases",
     "conformance run --engine mlx_lm_tensor_parallel": "integration/test_split_models.py runs it",
     "conformance run --engine mlx_lm_pipeline": "as for mlx_lm_tensor_parallel",
     "conformance run --engine mlx_lm_server_tensor_parallel": "as for mlx_lm_server_pipeline",

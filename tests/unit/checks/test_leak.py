@@ -146,6 +146,8 @@ def test_a_list_that_keeps_an_array_of_each_step():
         list(range(300, 100, -1)),
         # Sizes of buffers are rounded: one is larger from some step on, another smaller.
         [100 + 262 * (step > 70) - 4 * (step > 120) for step in range(200)],
+        # A row of logprobs is in flight for a while, and a buffer is made late.
+        [100 + 792 * (65 <= step < 110) + 262 * (step >= 160) for step in range(200)],
     ],
 )
 def test_what_stays_or_is_cleared_is_no_growth(counts):
