@@ -53,6 +53,7 @@ BEHAVIOURS: tuple[Behaviour, ...] = (
     Behaviour("a client leaves while it waits", "served_leaves", ("waiting",)),
     Behaviour("a client leaves an answer that it did not read", "served_leaves", ("unread",)),
     Behaviour("320 at once, of whom a quarter leave", "served_flood"),
+    Behaviour("computes no rows, positions and bytes beyond what is asked", "cost_served"),
     Behaviour("bodies that are no JSON object, or huge", "served_malformed", ("bodies",)),
     Behaviour("messages of a wrong type", "served_malformed", ("messages",)),
     Behaviour("numbers of a wrong type or out of range", "served_malformed", ("numbers",)),

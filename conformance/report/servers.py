@@ -13,7 +13,7 @@ from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.markdown import between, code, one_line, table
 from conformance.report.outcome import listed
 
-_PREFIX = "served_"
+_SCENARIOS = frozenset(what.scenario for what in BEHAVIOURS)
 _LONGEST = 120  # characters of a finding
 _FAMILIES = 3  # that a cell names
 BEGIN, END = "<!-- table of servers: begin -->", "<!-- table of servers: end -->"
@@ -70,7 +70,7 @@ class Compatibility:
 
 def compatibility(results: Iterable[CaseResult], inventory: Inventory) -> Compatibility | None:
     """The table; ``None`` if no server was asked."""
-    found = [result for result in results if result.scenario.startswith(_PREFIX)]
+    found = [result for result in results if result.scenario in _SCENARIOS]
     servers = tuple(dict.fromkeys(result.engine for result in found))
     if not servers:
         return None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mlx_vlm import prompt_utils
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -51,13 +52,20 @@ def write_processor(family: Family, folder: Path) -> None:
     if "pad_token" not in roles:
         # The tokenizer may be called with padding; any token will do, it is masked.
         roles = {"pad_token": word(0), **roles}
-    config: dict[str, Any] = {
-        "tokenizer_class": made.tokenizer.kind,
-        "chat_template": _template(made),
-        **roles,
-    }
+    config: dict[str, Any] = {"tokenizer_class": made.tokenizer.kind, **roles}
+    if not _takes_strings(family):
+        config["chat_template"] = _template(made)
     for name, content in {"tokenizer_config.json": config, **made.files}.items():
         (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def _takes_strings(family: Family) -> bool:
+    """Whether the library gives a template strings, where transformers 5.24 wants messages.
+
+    The models' own processors take them; a plain tokenizer does if it has no template.
+    """
+    formats: dict[str, Any] = getattr(prompt_utils, "MODEL_CONFIG", {})
+    return getattr(formats.get(str(family.config.get("model_type"))), "value", "") == "prompt_only"
 
 
 def _template(made: Processor) -> str:

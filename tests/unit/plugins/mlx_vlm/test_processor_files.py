@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from mlx_vlm.prompt_utils import apply_chat_template
 from transformers import AutoTokenizer
 
 from conformance.core.errors import FamilyError
@@ -37,6 +38,16 @@ def test_the_chat_template_adds_nothing(tmp_path):
     assert tokenizer(written).input_ids == [5, 31, 6]
     plain = tokenizer.apply_chat_template([{"role": "user", "content": "t5 t6"}], tokenize=False)
     assert tokenizer(plain).input_ids == [5, 6]
+
+
+@pytest.mark.parametrize("model_type", ["plamo2vl", "moondream2"])
+def test_a_model_of_plain_prompts_gets_its_text(tmp_path, model_type):
+    """mlx-vlm hands a template strings there, which transformers 5.24 refuses."""
+    made = family()
+    config = {**made.config, "model_type": model_type}
+    write_processor(msgspec.structs.replace(made, config=config), tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert apply_chat_template(tokenizer, config, "t5 t6") == "t5 t6"
 
 
 def test_two_special_tokens_of_one_id_are_reported(tmp_path):
