@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Arrival, Request, Schedule, Stage
+from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
-from conformance.core.trace import Trace
 from conformance.scenarios.build import (
     LASTING,
     LONG,
@@ -51,12 +49,12 @@ def default_schedules(brief: Brief) -> list[Schedule]:
     if brief.capabilities >= OF_DEFAULTS:
         found += [_own_joins_defaults(brief), _defaults_join_own(brief)]
     if {Capability.PROCESSORS, Capability.LATE_JOIN} <= brief.capabilities:
-        found += [_processors_leave(brief), _penalties(brief)]
+        found += [_processors_leave(brief), _plain_leaves(brief), _penalties(brief)]
     if Capability.SAMPLERS in brief.capabilities:
         found += [_history_grows(brief), _of_one_token(brief), _of_twenty(brief)]
         found.append(_two_into_prefill(brief))
         found += _compared(brief)
-    elif Capability.DEFAULTS in brief.capabilities:
+    if Capability.DEFAULTS in brief.capabilities:
         found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
         # Where tokens are much alike, the smallest nucleus has several.
         best = replace(NUCLEUS, args=NUCLEUS.args | {"top_k": 1})
@@ -145,6 +143,25 @@ def _processors_leave(brief: Brief) -> Schedule:
     own = (bias(brief, 3),)
     late = text_request(brief, "late", MEDIUM, variant=4, max_tokens=3, processors=own)
     return Schedule("processors_leave", (together(*rows), together(late, when=gone("b"))))
+
+
+def _plain_leaves(brief: Brief) -> Schedule:
+    """A row without processors leaves others without; then rows with processors join.
+
+    Lists that are cut only where some row has a processor are longer than the batch by then:
+    https://github.com/ml-explore/mlx-lm/pull/1772.
+    """
+    rows = [
+        text_request(brief, name, MEDIUM, variant=n, max_tokens=out)
+        for n, (name, out) in enumerate({"a": 2, "plain": LASTING}.items())
+    ]
+    late = [
+        text_request(
+            brief, f"late_{n}", MEDIUM, variant=n, max_tokens=3, processors=(bias(brief, n),)
+        )
+        for n in (2, 3)
+    ]
+    return Schedule("plain_leaves", (together(*rows), together(*late, when=gone("a"))))
 
 
 def _penalties(brief: Brief) -> Schedule:
@@ -258,48 +275,3 @@ def _compared(brief: Brief) -> list[Schedule]:
         Schedule(f"drawn_{name}", (together(*rows[3 * place : 3 * place + 3]),))
         for place, name in enumerate(chains)
     ]
-
-
-def joined_either_way(trace: Trace) -> bool:
-    """Whether a row with processors of its own decoded beside one with the engine's."""
-    options = trace.schedule.options
-    names = {r.request_id: r.processors != options.processors for r in trace.schedule.requests}
-    for step in trace.steps:
-        if len({names[name] for name in step.in_stage(Stage.DECODE)}) > 1:
-            return bool(options.processors)
-    return False
-
-
-def chose_second(trace: Trace) -> bool:
-    """Whether the engine's sampler took another token than the likeliest."""
-    options = trace.schedule.options
-    own = {r.request_id for r in trace.schedule.requests if r.sampler == options.sampler}
-    return options.sampler is not None and any(
-        event.request_id in own
-        and event.logprobs is not None
-        and event.token != int(np.argmax(event.logprobs))
-        for step in trace.steps
-        for event in step.output.events
-    )
-
-
-def last_processor_left(trace: Trace) -> bool:
-    """Whether a row with processors decoded beside a row that had seen all other ones leave."""
-    has = {r.request_id for r in trace.schedule.requests if r.processors}
-    decoding = [set(step.in_stage(Stage.DECODE)) for step in trace.steps]
-    for index, rows in enumerate(decoding):
-        before = any(rows & earlier and earlier & has for earlier in decoding[:index])
-        after = any(rows & later and later & has for later in decoding[index + 1 :])
-        if rows and not rows & has and before and after:
-            return True
-    return False
-
-
-def history_of(count: int, trace: Trace) -> bool:
-    """Whether a row with processors came to have more than ``count`` tokens while it decoded."""
-    return any(
-        request.processors
-        and len(request.prompt) <= count < len(request.prompt) + len(stream.tokens)
-        for request in trace.schedule.requests
-        if (stream := trace.stream(request.request_id))
-    )

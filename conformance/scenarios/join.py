@@ -146,7 +146,7 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
         brief, "other", TWO, variant=1, max_tokens=3, continues=Continuation("first")
     )
     finished = (together(first), together(more, cold, other, when=gone("first")))
-    schedules = [Schedule("finished", finished)]
+    schedules = [Schedule("finished", finished), _between(brief)]
     if Capability.LATE_JOIN in brief.capabilities:
         source = text_request(brief, "source", LONG, max_tokens=LASTING)
         fork = text_request(
@@ -169,6 +169,23 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
             )
         )
     return schedules
+
+
+def _between(brief: Brief) -> Schedule:
+    """New prompts on either side of one that goes on, by place and by length.
+
+    The first row's cache may decide how all are merged, and rows may be sorted by length:
+    https://github.com/ml-explore/mlx-lm/pull/842.
+    """
+    first = text_request(brief, "first", SHORT, max_tokens=3)
+    rows = [
+        text_request(brief, "new_short", TWO, variant=1, max_tokens=3),
+        text_request(
+            brief, "more", MEDIUM, variant=1, max_tokens=3, continues=Continuation("first")
+        ),
+        text_request(brief, "new_long", LONG, variant=1, max_tokens=3),
+    ]
+    return Schedule("between", (together(first), together(*rows, when=gone("first"))))
 
 
 def _went_on(trace: Trace) -> bool:
@@ -209,7 +226,9 @@ PROMPT_CACHE = Scenario(
     frozenset({Capability.PREFIX}),
     _prompt_cache,
     (
-        Witness("a request that goes on from a cache", _went_on).shown_in("finished", "live"),
-        seen.prefill_together(2).shown_in("finished", "segments"),
+        Witness("a request that goes on from a cache", _went_on).shown_in(
+            "finished", "between", "live"
+        ),
+        seen.prefill_together(2).shown_in("finished", "between", "segments"),
     ),
 )

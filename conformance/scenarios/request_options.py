@@ -12,7 +12,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Arrival, Probe, Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason, Trace
-from conformance.scenarios import engine_sampling
+from conformance.scenarios import engine_sampling, sampling_witnesses
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
     LASTING,
@@ -264,22 +264,27 @@ SAMPLERS = Scenario(
         replace(seen.late_join(), needs=_SAMPLING).shown_in("per_row"),
         Witness(
             "a row with its own processors beside one with the engine's",
-            engine_sampling.joined_either_way,
+            sampling_witnesses.joined_either_way,
             needs=engine_sampling.OF_DEFAULTS,
         ).shown_in("own_joins_defaults", "defaults_join_own"),
         Witness(
             "a token that the engine's sampler chose",
-            engine_sampling.chose_second,
+            sampling_witnesses.chose_second,
             needs=engine_sampling.OF_DEFAULTS | {Capability.LOGPROBS},
         ).shown_in("own_joins_defaults", "defaults_join_own"),
         Witness(
             "processors that join after all others have left",
-            engine_sampling.last_processor_left,
+            sampling_witnesses.last_processor_left,
             needs=frozenset({Capability.LATE_JOIN}),
         ).shown_in("processors_leave"),
         Witness(
+            "processors that join after a row without has left",
+            sampling_witnesses.plain_left,
+            needs=frozenset({Capability.LATE_JOIN}),
+        ).shown_in("plain_leaves"),
+        Witness(
             "a history of more than 256 tokens",
-            partial(engine_sampling.history_of, engine_sampling.STEP),
+            partial(sampling_witnesses.history_of, engine_sampling.STEP),
             needs=frozenset({Capability.SAMPLERS}),
         ).shown_in("history_grows"),
         Witness("a penalty over a prompt in pieces", _penalised_in_pieces).shown_in(
