@@ -140,10 +140,12 @@ def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) ->
     names = ", ".join(entry.id for entry in entries)
     for entry in entries:
         wanted = entry.wanted(result.scenario)
-        if entry.strict(result) and _shown(result, entry).isdisjoint(wanted):
+        shown = _shown(result, entry)
+        if entry.strict(result) and shown.isdisjoint(wanted):
             listed = ", ".join(entry.schedules.get(result.scenario, ()))
             where = f" in {listed}" if listed else ""
-            return f"{entry.id}: wants {' or '.join(wanted)}{where}, got {result.verdict}"
+            got = " and ".join(sorted(shown)) or result.verdict
+            return f"{entry.id}: wants {' or '.join(wanted)}{where}, got {got}"
     if not any(result.verdict in entry.accepted(result) for entry in entries):
         wants = ", ".join(sorted({v for e in entries for v in e.wanted(result.scenario)}))
         return f"{names}: wants {wants}, got {result.verdict}"

@@ -275,7 +275,7 @@ def test_a_claimed_schedule_must_show_the_verdict():
     entry = defect(schedules={"ragged": ("a",)})
     result = judged(case("diverged", a="exact", c="diverged"), entry)
     assert not result.expected
-    assert "wants diverged in a, got diverged" in result.evidence[-1].what
+    assert "wants diverged in a, got exact" in result.evidence[-1].what
 
 
 def test_a_case_that_failed_before_its_schedules_does_not_show_a_listed_one():
