@@ -107,3 +107,21 @@ def newlines_stay_in_mlx(hits: Hits) -> Patch:
             model.image_newline = newline
 
     return wrap(part("models.llava_next").Model, "get_input_embeddings", embed)
+
+
+@mend("llava-next-text-between-images", single_stream=True)
+def tokens_without_a_tile_go(hits: Hits) -> Patch:
+    """Image tokens beyond the tiles are taken out before, so that no text ends with the tiles."""
+
+    def merge(right: Right, model: Any, features: mx.array, embeds: mx.array, ids: mx.array) -> Any:
+        tokens = ids[0].tolist()
+        images = [at for at, t in enumerate(tokens) if t == model.config.image_token_index]
+        beyond = set(images[len(features) :])
+        if not beyond:
+            return right(model, features, embeds, ids)
+        hits.hit()
+        kept = mx.array([at for at in range(len(tokens)) if at not in beyond])
+        return right(model, features, embeds[:, kept], ids[:, kept])
+
+    model = part("models.llava_next.llava_next").Model
+    return wrap(model, "_merge_input_ids_with_image_features", merge)
