@@ -28,6 +28,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.lengthy import if_it_fits
 from conformance.scenarios.scenario import Brief
 
 # Takes the second likeliest token: never at random, and never what an engine takes by itself.
@@ -51,7 +52,8 @@ def default_schedules(brief: Brief) -> list[Schedule]:
     if {Capability.PROCESSORS, Capability.LATE_JOIN} <= brief.capabilities:
         found += [_processors_leave(brief), _plain_leaves(brief), _penalties(brief)]
     if Capability.SAMPLERS in brief.capabilities:
-        found += [_history_grows(brief), _of_one_token(brief), _of_twenty(brief)]
+        found += if_it_fits(brief, _history_grows(brief))
+        found += [_of_one_token(brief), _of_twenty(brief)]
         found.append(_two_into_prefill(brief))
         found += _compared(brief)
     if Capability.DEFAULTS in brief.capabilities:

@@ -35,7 +35,7 @@ def long_prompts(brief: Brief) -> list[Schedule]:
     """
     lengths = (2 * STEP + 8, STEP + 1, SHORT)
     rows = [text_request(brief, f"r{n}", n, max_tokens=MANY) for n in lengths]
-    return _if_it_fits(brief, Schedule("long", (together(*rows),)))
+    return if_it_fits(brief, Schedule("long", (together(*rows),)))
 
 
 def long_pieces(brief: Brief) -> list[Schedule]:
@@ -43,10 +43,11 @@ def long_pieces(brief: Brief) -> list[Schedule]:
     lengths = (2 * STEP + 1, STEP + STEP // 4, SHORT)
     rows = [text_request(brief, f"r{n}", n, max_tokens=3) for n in lengths]
     options = EngineOptions(prefill_step_size=STEP)
-    return _if_it_fits(brief, Schedule("long", (together(*rows),), options=options))
+    return if_it_fits(brief, Schedule("long", (together(*rows),), options=options))
 
 
-def _if_it_fits(brief: Brief, schedule: Schedule) -> list[Schedule]:
+def if_it_fits(brief: Brief, schedule: Schedule) -> list[Schedule]:
+    """The schedule, unless a sequence of it is longer than the model has positions for."""
     most = max(len(request.prompt) + request.max_tokens for request in schedule.requests)
     return [schedule] if brief.longest is None or most <= brief.longest else []
 

@@ -31,19 +31,26 @@ def schedules(brief: Brief) -> list[Schedule]:
 def stopping(brief: Brief, rows: Sequence[Request]) -> list[Request]:
     """``rows`` with two stop tokens in common, which end as few of them as possible.
 
-    One is the first token of the last row, the other comes later in another.
+    One is the first token of the last row, the other comes later in another. Where that ends all
+    rows, the first of another one is taken, or only one token.
     """
     outputs = [brief.solo(row, EngineOptions()).tokens for row in rows]
+
+    def left(*stops: int) -> bool:
+        return any(set(stops).isdisjoint(output) for output in outputs)
+
+    def later(first: int) -> list[int]:
+        others = (output for output in outputs if first not in output)
+        inner = {token: None for o in others for token in o[1:] if token != o[0]}
+        return [token for token in inner if left(first, token)]
 
     def ended(token: int) -> int:
         return sum(token in output for output in outputs)
 
-    first = outputs[-1][0]
-    others = [output for output in outputs[:-1] if first not in output]
-    inner = [token for output in others for token in output[1:] if token != output[0]]
-    later = min(inner, key=ended, default=first)
-    stops = tuple((token,) for token in dict.fromkeys((first, later)))
-    return [msgspec.structs.replace(row, stop=stops) for row in rows]
+    firsts = [output[0] for output in reversed(outputs)]
+    first = next((t for t in firsts if later(t)), next(filter(left, firsts), firsts[0]))
+    stops = dict.fromkeys((first, min(later(first), key=ended, default=first)))
+    return [msgspec.structs.replace(row, stop=tuple((t,) for t in stops)) for row in rows]
 
 
 def witness() -> Witness:

@@ -23,7 +23,10 @@ def _of_rows(offset: Any) -> bool:
 
 @mend("dynamic-ntk-vector-offset", "reference-dynamic-ntk-vector-offset")
 def dynamic_ntk_has_a_base_for_each_row(hits: Hits) -> Patch:
-    """The base of dynamic NTK follows from each row's own length, without the padding behind it."""
+    """The base of dynamic NTK follows from each row's own length, without the padding behind it.
+
+    Of a number, as in a single stream: of an array it is rounded to float32, also of one row.
+    """
     rope_utils = importlib.import_module("mlx_lm.models.rope_utils")
     scope = threading.local()  # where the rows of a padded prefill end
 
@@ -34,10 +37,10 @@ def dynamic_ntk_has_a_base_for_each_row(hits: Hits) -> Patch:
         scope.ends = None
 
     def call(right: Right, self: Any, x: mx.array, offset: Any = 0) -> mx.array:
-        if not _of_rows(offset):
+        if not isinstance(offset, mx.array):
             return right(self, x, offset)  # type: ignore[no-any-return]
         hits.hit()
-        starts, columns = offset.tolist(), x.shape[2]
+        starts, columns = offset.reshape(-1).tolist(), x.shape[2]
         ends = getattr(scope, "ends", None) or [start + columns for start in starts]
         found = []
         for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
