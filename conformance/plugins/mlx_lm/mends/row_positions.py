@@ -40,7 +40,8 @@ def dynamic_ntk_has_a_base_for_each_row(hits: Hits) -> Patch:
         if not isinstance(offset, mx.array):
             return right(self, x, offset)  # type: ignore[no-any-return]
         hits.hit()
-        starts, columns = offset.reshape(-1).tolist(), x.shape[2]
+        starts: list[int] = np.array(offset).reshape(-1).tolist()
+        columns = x.shape[2]
         ends = getattr(scope, "ends", None) or [start + columns for start in starts]
         found = []
         for row, (start, end) in enumerate(zip(starts, ends, strict=True)):

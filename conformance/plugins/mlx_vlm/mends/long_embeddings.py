@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, together, wrap
@@ -114,7 +115,7 @@ def tokens_without_a_tile_go(hits: Hits) -> Patch:
     """Image tokens beyond the tiles are taken out before, so that no text ends with the tiles."""
 
     def merge(right: Right, model: Any, features: mx.array, embeds: mx.array, ids: mx.array) -> Any:
-        tokens = ids[0].tolist()
+        tokens: list[int] = np.array(ids[0]).tolist()
         images = [at for at, t in enumerate(tokens) if t == model.config.image_token_index]
         beyond = set(images[len(features) :])
         if not beyond:
