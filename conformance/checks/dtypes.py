@@ -9,25 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.checks.play import Play
+from conformance.core.schedule import Stage
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
 
 def check_dtypes(play: Play) -> list[Finding]:
-    """``drift`` if a layer's cache holds floating arrays of other dtypes than the single stream's.
+    """``drift`` if a layer's cache holds floating arrays of dtypes that no row of it has alone.
 
-    Layers that hold nothing yet are left out.
+    A prompt with media may have others than text, and rows that are joined have the wider ones,
+    also of those that have left since. Layers that hold nothing yet are left out.
     """
-    return [finding for trace in play.traces[:2] for finding in _first(play, trace, play.dtypes)]
+    return [finding for trace in play.traces[:2] for finding in _first(play, trace)]
 
 
-def _first(play: Play, trace: Trace, wanted: tuple[tuple[str, ...], ...]) -> Iterator[Finding]:
+def _first(play: Play, trace: Trace) -> Iterator[Finding]:
     """The first layer of the first step with another dtype."""
-    for step in trace.steps:
-        if len(step.layers) != len(wanted):
+    for step, rows in zip(trace.steps, _joined(trace), strict=True):
+        wanted = [play.dtypes[name] for name in rows if name in play.dtypes]
+        if not wanted or any(len(layers) != len(step.layers) for layers in wanted):
             continue
-        for index, (layer, want) in enumerate(zip(step.layers, wanted, strict=True)):
-            if layer.dtypes and want and layer.dtypes != want:
+        for index, layer in enumerate(step.layers):
+            wants = {layers[index] for layers in wanted}
+            if layer.dtypes and () not in wants and layer.dtypes not in wants:
                 yield Finding(
                     Verdict.DRIFT,
                     "dtypes",
@@ -35,11 +39,23 @@ def _first(play: Play, trace: Trace, wanted: tuple[tuple[str, ...], ...]) -> Ite
                     f"{step.index}",
                     schedule=play.schedule.name,
                     mode=trace.mode,
-                    expected=f"{_named(want)}, as in the single stream",
+                    expected=f"{' or '.join(map(_named, sorted(wants)))}, as in the single stream",
                     got=_named(layer.dtypes),
                     cause="a cache is made, joined or filled in another dtype than its arrays have",
                 )
                 return
+
+
+def _joined(trace: Trace) -> Iterator[set[str]]:
+    """For each step the rows that were in the batch since it was last empty."""
+    last: set[str] = set()
+    found: set[str] = set()
+    for step in trace.steps:
+        rows = set(step.in_stage(Stage.PREFILL)) | set(step.in_stage(Stage.DECODE))
+        rows |= {event.request_id for event in step.output.events}
+        found = found | rows if found and rows & last else rows
+        last = rows
+        yield found
 
 
 def _named(dtypes: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,8 +29,8 @@ class Play:
             difference requires (``numerics.settle``).
         full_logprobs: whether the engine declares logprobs over the whole vocabulary.
         staged: whether the engine reports the stage of each request.
-        dtypes: for each layer the floating dtypes of the single stream's cache, as
-            ``CachedLayer.dtypes``; empty if they are not known.
+        dtypes: of each request the floating dtypes of the cache in its single stream, layer by
+            layer, as ``CachedLayer.dtypes``; empty if they are not known.
         engine: the name of the engine.
         plain: a run of an equal schedule without quantization, if there is one.
         alone: how often the host reads arrays in a step of the single stream; ``None`` if the
@@ -47,7 +47,7 @@ class Play:
     wider: Callable[[str], Sequence[Callable[[], Envelope]]]
     full_logprobs: bool = True
     staged: bool = True
-    dtypes: tuple[tuple[str, ...], ...] = ()
+    dtypes: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     policy: np.ndarray | Failure | None = None
     engine: str = ""
     plain: Trace | None = None

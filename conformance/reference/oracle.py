@@ -92,9 +92,9 @@ class Oracle:
     def dtypes(self, request: Request, options: EngineOptions) -> tuple[tuple[str, ...], ...]:
         """The floating dtypes of each layer's cache in the single stream of such a request.
 
-        They are looked up once for text and once for prompts with media, after two tokens.
+        They are looked up once for text and once for each kind of media, after two tokens.
         """
-        key = (options.max_kv_size, bool(request.media))
+        key = (options.max_kv_size, *sorted({media.kind for media in request.media}))
         if key not in self._dtypes:
             from conformance.backend.cache_entries import floating  # noqa: PLC0415 - imports mlx
 

@@ -203,7 +203,8 @@ def draft_that_foresees_nothing(script):
 
 def state_cast_down(script):
     script.free.moments[2].layers = (CachedLayer(8, False, ("bfloat16",)),)
-    script.play = functools.partial(script.play, dtypes=(("float32",),))
+    dtypes = {request.request_id: (("float32",),) for request in script.schedule.requests}
+    script.play = functools.partial(script.play, dtypes=dtypes)
 
 
 def arrays_of_all_steps_kept(script):

@@ -190,12 +190,18 @@ def _alone(subject: Subject, schedule: Schedule) -> float | None:
     return (counts[1] - counts[0]) / (_MORE - _FEW)
 
 
-def _dtypes(subject: Subject, schedule: Schedule, trace: Trace) -> tuple[tuple[str, ...], ...]:
+def _dtypes(
+    subject: Subject, schedule: Schedule, trace: Trace
+) -> Mapping[str, tuple[tuple[str, ...], ...]]:
     """The dtypes to compare those of the batch with, if there are any; not of quantized caches."""
     if schedule.options.kv is not None or not any(step.layers for step in trace.steps):
-        return ()
+        return {}
     with subject.phases("single stream"):
-        return subject.oracle.dtypes(schedule.requests[0], schedule.options)
+        return {
+            request.request_id: subject.oracle.dtypes(request, schedule.options)
+            for request in schedule.requests
+            if request.continues is None
+        }
 
 
 def _policy(

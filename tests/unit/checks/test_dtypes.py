@@ -1,9 +1,11 @@
 """A batch's caches in other dtypes than the single stream's."""
 
+import msgspec
 import pytest
 from miniatures.plays import Script
 
 from conformance.checks.dtypes import check_dtypes
+from conformance.core.schedule import Stage
 from conformance.core.trace import CachedLayer
 from conformance.core.verdict import Verdict
 
@@ -13,6 +15,8 @@ STATES = (("bfloat16", "float32"), ("bfloat16",))
 def findings(layers, wanted=STATES, at=2):
     script = Script()
     script.free.moments[at].layers = tuple(CachedLayer(8, False, dtypes) for dtypes in layers)
+    if isinstance(wanted, tuple):
+        wanted = {name: wanted for name in "abc" if wanted}
     return check_dtypes(script.play(dtypes=wanted))
 
 
@@ -40,3 +44,33 @@ def test_keys_that_were_cast_up():
 )
 def test_what_is_the_same_or_not_known(layers, wanted):
     assert findings(layers, wanted) == []
+
+
+# Of prompts with an image, as b's is here; c leaves after step 2, b ends in step 3.
+MIXED = {"a": (("bfloat16",),), "b": (("float32",),), "c": (("bfloat16",),)}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("at", [1, 4])
+def test_joined_rows_have_the_dtype_of_one_of_them(dtype, at):
+    """Also of one that has left."""
+    assert findings([(dtype,)], MIXED, at=at) == []
+
+
+def test_a_dtype_that_no_row_has_alone():
+    (found,) = findings([("float16",)], MIXED)
+    assert found.expected == "bfloat16 or float32, as in the single stream"
+
+
+def test_rows_of_an_earlier_batch_do_not_matter():
+    script = Script()
+    script.schedule = msgspec.structs.replace(script.schedule, removals=())
+    for moment in script.free.moments[2:]:
+        moment.stages = {"a": Stage.DECODE}
+        moment.events = [event for event in moment.events if event.request_id == "a"]
+    for moment in script.free.moments[:2]:
+        moment.stages = {"b": Stage.DECODE}
+        moment.events = [event for event in moment.events if event.request_id == "b"]
+    script.free.moments[3].layers = (CachedLayer(8, False, ("float32",)),)
+    (found,) = check_dtypes(script.play(dtypes=MIXED))
+    assert found.expected == "bfloat16, as in the single stream"
