@@ -34,10 +34,11 @@ class ComparedSampler:
     def __call__(self, logprobs: mx.array) -> mx.array:
         """``[rows, vocab]`` in, ``[rows]`` out."""
         self._calls += 1
+        given = _untied(logprobs)
         mx.random.seed(self._calls)
-        theirs = self._library(logprobs)
+        theirs = self._library(given)
         mx.random.seed(self._calls)
-        self._drawn.append((theirs, drawn_by_rules(logprobs, self._args)))
+        self._drawn.append((theirs, drawn_by_rules(given, self._args)))
         return mx.argmax(logprobs, axis=-1)
 
     def drawn(self) -> list[tuple[list[int], list[int]]]:
@@ -45,6 +46,14 @@ class ComparedSampler:
         found = [(_tokens(mine), _tokens(again)) for mine, again in self._drawn]
         self._drawn.clear()
         return found
+
+
+def _untied(logprobs: mx.array) -> mx.array:
+    """Half precision in float32, no two tokens alike: which of equal ones stay is not specified."""
+    if logprobs.dtype == mx.float32:
+        return logprobs
+    order = mx.arange(logprobs.shape[-1], dtype=mx.float32)
+    return logprobs.astype(mx.float32) - order * 1e-5
 
 
 def _tokens(drawn: mx.array) -> list[int]:

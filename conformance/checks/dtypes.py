@@ -52,7 +52,7 @@ def _joined(trace: Trace) -> Iterator[set[str]]:
     found: set[str] = set()
     for step in trace.steps:
         rows = set(step.in_stage(Stage.PREFILL)) | set(step.in_stage(Stage.DECODE))
-        rows |= {event.request_id for event in step.output.events}
+        rows |= {event.request_id for event in step.output.events} | step.output.processed.keys()
         found = found | rows if found and rows & last else rows
         last = rows
         yield found

@@ -65,3 +65,12 @@ def test_removed_tokens_are_never_drawn():
         mx.random.seed(seed)
         tokens = np.array(drawn_by_rules(given, {"temp": 9.0, "top_k": 3}))
         assert all(token in row for token, row in zip(tokens, best, strict=True))
+
+
+def test_of_equal_tokens_in_half_precision_either_may_stay():
+    """mlx-lm keeps as many as it is to; the rules keep all that are as likely as the last."""
+    args = {"temp": 1.0, "min_p": 1.0, "min_tokens_to_keep": 2}
+    compared = ComparedSampler(sample_utils.make_sampler(**args), args)
+    for _ in range(20):
+        compared(mx.log(mx.array([[0.4, 0.2, 0.2, 0.2]])).astype(mx.bfloat16))
+    assert all(mine == again for mine, again in compared.drawn())

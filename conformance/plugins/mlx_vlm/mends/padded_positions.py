@@ -166,3 +166,17 @@ class _Hunyuan:
 def hunyuan_positions_of_each_row(hits: Hits) -> Patch:
     """Each request has its positions in four parts, and each row is rotated to its own ones."""
     return _Hunyuan(hits).patch()
+
+
+@mend("hunyuan-vl-table-of-another-dtype", single_stream=True)
+def hunyuan_has_cosines_in_the_dtype_that_asks(hits: Hits) -> Patch:
+    """The table of cosines is made anew for another dtype, too."""
+
+    def update(right: Right, rope: Any, seq_len: int, dtype: mx.Dtype) -> None:
+        if rope._cos_cached is not None and rope._cos_cached.dtype != dtype:
+            hits.hit()
+            rope._cached_seq_len = 0
+        right(rope, seq_len, dtype)
+
+    rope = part("models.hunyuan_vl.language").HunyuanRotaryEmbedding
+    return wrap(rope, "_update_cache", update)
