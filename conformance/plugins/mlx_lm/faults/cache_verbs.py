@@ -126,6 +126,26 @@ def merge_of_empty_state(hits: Hits) -> Patch:
     return wrap(ArraysCache, "merge", merge)
 
 
+@_merge(
+    "A9.merge-goes-by-the-first",
+    needs=(RECURRENT,),
+    kills=("prompt_cache/between",),
+    where=f"cache:*ArraysCache:*|{RECURRENT_MODULE}",
+    source="mlx-lm #842: the first row's cache decided how all were merged",
+)
+def merge_goes_by_the_first(hits: Hits) -> Patch:
+    """Recurrent states are merged as empty ones if the first of them is."""
+
+    def merge(right: Right, cls: Any, caches: Sequence[Any]) -> Any:
+        cache = right(cls, caches)
+        if caches[0].empty() and not all(one.empty() for one in caches):
+            hits.hit()
+            cache.cache = [mx.zeros_like(state) for state in cache.cache]
+        return cache
+
+    return wrap(ArraysCache, "merge", merge)
+
+
 def _unshifted(right: Right, one: Any, other: Any, hits: Hits) -> None:
     """A join after which the rows' padding does not count the columns that were added."""
     rows, theirs = one.left_padding.size, other.left_padding

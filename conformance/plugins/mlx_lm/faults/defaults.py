@@ -106,3 +106,21 @@ def history_without_the_prefix(hits: Hits) -> Patch:
 
     found = wrap(generate.BatchGenerator, "insert_segments", insert)
     return together(found, replace(generate, "TokenBuffer", buffer))
+
+
+@_fault(
+    "G2.processors-kept-of-plain-rows-that-left",
+    source="mlx-lm #1772: the list was cut only where some row had processors",
+    kills=("samplers/plain_leaves",),
+)
+def processors_kept_of_plain_rows_that_left(hits: Hits) -> Patch:
+    """While no row has processors, the list of them stays as long as the batch was."""
+
+    def filter_rows(right: Right, self: Any, keep: Sequence[int]) -> None:
+        rows = len(self.uids)
+        right(self, keep)
+        if keep and len(keep) < rows and not any(self.logits_processors):
+            hits.hit()
+            self.logits_processors += [()] * (rows - len(keep))
+
+    return wrap(_BATCH, "filter", filter_rows)
