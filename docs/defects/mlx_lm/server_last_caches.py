@@ -1,9 +1,9 @@
 """mlx_lm.server holds the caches of its last answer until the next one, however long that takes.
 
-The loop variables of server.py:972, ``r`` and ``gen_responses``, live as long as the generation
-thread, and with them the last response and its prompt_cache, also with --prompt-cache-size 0: at
-rest a server keeps the memory of its last request's whole context. With these variables deleted
-after the loop, two thirds of the bytes are freed; what holds the others was not found.
+The loop variables of server.py:972, ``r`` and ``gen_responses``, and ``cache`` of server.py:963
+live as long as the generation thread, and with them the last response's prompt_cache and that of
+the last prompt's first segment, also with --prompt-cache-size 0: at rest a server keeps the memory
+of its last request's whole context. With these variables deleted after the loops, none is left.
 The server's own loop runs here, on a tiny model; what it asks of a tokenizer is stood in for.
 """
 

@@ -7,6 +7,7 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 
 from mlx_lm import server
+from mlx_lm.models.cache import LRUPromptCache
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
@@ -52,6 +53,19 @@ def prompts_have_tokens(hits: Hits) -> Patch:
         return found
 
     return after(server.ResponseGenerator, "_tokenize", tokenized)
+
+
+@served_mend("server-last-caches")
+def loops_keep_no_caches(hits: Hits) -> Patch:
+    """What is handed to the prefix store leaves the lists that the loop's variables hold."""
+
+    def insert(right: Right, store: Any, model: Any, tokens: Any, kept: Any, **options: Any) -> Any:
+        hits.hit_if(bool(kept))
+        own = [*kept]
+        kept.clear()
+        return right(store, model, tokens, own, **options)
+
+    return wrap(LRUPromptCache, "insert_cache", insert)
 
 
 @served_mend("server-top-logprobs")

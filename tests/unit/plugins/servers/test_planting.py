@@ -74,7 +74,7 @@ def test_each_fault_says_what_is_wrong_and_where_it_is_caught():
 
 def test_each_entry_about_a_server_has_a_mend_and_each_mend_an_entry():
     about = [e for e in load_expectations().defects if "_server" in e.engines[0]]
-    # One that costs too much gives right answers: nothing wrong is behind it.
+    # One that costs too much gives right answers: it needs none.
     entries = {e.id for e in about if any(not name.startswith("cost_") for name in e.verdicts)}
-    assert {name for mend in MENDS for name in mend.defects} == entries
+    assert entries <= {name for mend in MENDS for name in mend.defects} <= {e.id for e in about}
     assert all(inspect.isfunction(mend.repair.patch) for mend in MENDS)
