@@ -205,6 +205,7 @@ PROOFS = {
         "a row with its own processors beside one with the engine's": ONE_BY_ONE,
         "a token that the engine's sampler chose": Fake(schedules=greedy),
         "processors that join after all others have left": ONE_BY_ONE,
+        "processors that join after a row without has left": ONE_BY_ONE,
         "a history of more than 256 tokens": Fake(schedules=short_prompts),
         "a penalty over a prompt in pieces": PREFILLS_WHOLE,
     },
