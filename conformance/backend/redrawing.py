@@ -49,11 +49,11 @@ class ComparedSampler:
 
 
 def _untied(logprobs: mx.array) -> mx.array:
-    """Half precision in float32, no two tokens alike: which of equal ones stay is not specified."""
-    if logprobs.dtype == mx.float32:
-        return logprobs
-    order = mx.arange(logprobs.shape[-1], dtype=mx.float32)
-    return logprobs.astype(mx.float32) - order * 1e-5
+    """Of tokens that are equally likely only one is left: which of them a filter keeps is open."""
+    order = mx.argsort(logprobs, axis=-1)
+    rising = mx.take_along_axis(logprobs, order, axis=-1)
+    again = mx.concatenate([mx.zeros_like(order[:, :1]) > 0, rising[:, 1:] == rising[:, :-1]], -1)
+    return _removed(logprobs, mx.put_along_axis(mx.zeros_like(again), order, again, axis=-1))
 
 
 def _tokens(drawn: mx.array) -> list[int]:

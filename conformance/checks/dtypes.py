@@ -53,7 +53,7 @@ def _joined(trace: Trace) -> Iterator[set[str]]:
     for step in trace.steps:
         rows = set(step.in_stage(Stage.PREFILL)) | set(step.in_stage(Stage.DECODE))
         rows |= {event.request_id for event in step.output.events} | step.output.processed.keys()
-        found = found | rows if found and rows & last else rows
+        found = found | rows if rows & last else rows
         last = rows
         yield found
 

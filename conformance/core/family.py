@@ -190,18 +190,14 @@ class Family(msgspec.Struct, frozen=True):
     @property
     def longest(self) -> int | None:
         """The most tokens of a sequence that the config names a number of positions for."""
-        found = [int(self.config[key]) for key in _POSITIONS if key in self.config]
-        return min(found, default=None)
+        found = self.config.get("n_positions")
+        return None if found is None else int(found)
 
     def _text(self, key: str) -> Any:
         for config in (self.config, self.config.get("text_config", {})):
             if key in config:
                 return config[key]
         raise FamilyError(f"{self.path or self.name}: the config has no {key!r}")
-
-
-# Sizes of tables of positions: beyond them a model reads stray memory.
-_POSITIONS = ("n_positions", "max_seq_len")
 
 
 def parse_family(text: str, *, name: str, path: str = "") -> Family:
@@ -223,8 +219,7 @@ def parse_family(text: str, *, name: str, path: str = "") -> Family:
         size, _ = family.vocab_size, family.longest
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise FamilyError(
-            f"{where}: the field 'vocab_size', 'n_positions', 'max_seq_len' or 'text_config' "
-            "is not as it must be"
+            f"{where}: the field 'vocab_size', 'n_positions' or 'text_config' is not as it must be"
         ) from error
     if not 0 <= low < high <= size:
         raise FamilyError(

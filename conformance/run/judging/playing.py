@@ -14,7 +14,7 @@ from conformance.checks.stability import same_bits
 from conformance.core.engine import Capability, Engine
 from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
-from conformance.core.schedule import Schedule, Weigh, validate
+from conformance.core.schedule import Request, Schedule, Weigh, validate
 from conformance.core.trace import Failure, FinishReason, Stream, Trace
 from conformance.reference.subject import Subject
 from conformance.run.runner import play
@@ -196,12 +196,18 @@ def _dtypes(
     """The dtypes to compare those of the batch with, if there are any; not of quantized caches."""
     if schedule.options.kv is not None or not any(step.layers for step in trace.steps):
         return {}
+    # One that goes on from a cache has no single stream of its own, and the dtypes of any other.
+    alone = {_kinds(r): r for r in reversed(schedule.requests) if r.continues is None}
     with subject.phases("single stream"):
         return {
-            request.request_id: subject.oracle.dtypes(request, schedule.options)
+            request.request_id: subject.oracle.dtypes(alone[_kinds(request)], schedule.options)
             for request in schedule.requests
-            if request.continues is None
+            if _kinds(request) in alone
         }
+
+
+def _kinds(request: Request) -> frozenset[str]:
+    return frozenset(media.kind for media in request.media)
 
 
 def _policy(

@@ -9,18 +9,20 @@ from miniatures.right import ContinuousBatching
 from conformance.core.family import Facts, Family
 from conformance.run.judging.judge import brief_for
 from conformance.scenarios.batch import CHUNKED, RAGGED
+from conformance.scenarios.request_options import SAMPLERS
 
 
-@pytest.mark.parametrize("field", ["n_positions", "max_seq_len"])
 @pytest.mark.parametrize(
-    ("scenario", "longest", "played"),
-    [(RAGGED, 559, False), (RAGGED, 560, True), (CHUNKED, 515, False), (CHUNKED, 516, True)],
+    ("scenario", "name", "most"),
+    [(RAGGED, "long", 560), (CHUNKED, "long", 516), (SAMPLERS, "history_grows", 261)],
 )
-def test_no_sequence_is_longer_than_the_model_has_positions_for(scenario, longest, played, field):
+@pytest.mark.parametrize("played", [True, False])
+def test_no_sequence_is_longer_than_the_model_has_positions_for(scenario, name, most, played):
     toy = subject()
     brief = brief_for(toy, ContinuousBatching, 0)
-    assert "long" in {schedule.name for schedule in scenario.make(brief)}
-    family = Family("learned", Facts(library="toy"), toy.family.config | {field: longest})
+    assert name in {schedule.name for schedule in scenario.make(brief)}
+    longest = most if played else most - 1
+    family = Family("learned", Facts(library="toy"), toy.family.config | {"n_positions": longest})
     learned = dataclasses.replace(toy, family=family)
     made = scenario.make(brief_for(learned, ContinuousBatching, 0))
-    assert ("long" in {schedule.name for schedule in made}) == played
+    assert (name in {schedule.name for schedule in made}) == played

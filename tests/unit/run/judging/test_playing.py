@@ -1,16 +1,19 @@
 """How often a schedule is played, and how."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 from miniatures.library import TiedLibrary, subject
 from miniatures.right import AllAtOnce, ContinuousBatching
 from miniatures.wrong import DriftsALittle, NanInPadding, RoundsOtherwise, SaysUnsupported
 
-from conformance.core.engine_options import Drafting
-from conformance.core.schedule import Schedule
+from conformance.core.engine_options import Drafting, EngineOptions
+from conformance.core.schedule import Arrival, Continuation, Media, Request, Schedule
 from conformance.core.trace import Mode
 from conformance.run.judging.judge import brief_for
-from conformance.run.judging.playing import play_schedule
+from conformance.run.judging.playing import _dtypes, play_schedule
 from conformance.scenarios import LADDER
 from conformance.scenarios.build import text_request, together
 
@@ -90,3 +93,22 @@ def test_a_further_schedule_ends_with_its_only_run_if_that_is_enough(toy):
     schedule = one_schedule(toy, NanInPadding)
     played = play_schedule(toy, NanInPadding, schedule, once=True, enough=lambda _: True)
     assert [trace.mode for trace in played.traces] == [Mode.FREE]
+
+
+def test_one_that_goes_on_has_those_of_a_text_of_its_own():
+    """It has no single stream by itself; an image has other dtypes than text."""
+    rows = (
+        Request("more", (1,), 1, continues=Continuation("text")),
+        Request("image", (2,), 1, media=(Media("image", (4, 4), 0, (0, 1)),)),
+        Request("text", (3,), 1),
+    )
+    asked = []
+    oracle = SimpleNamespace(
+        dtypes=lambda request, _: asked.append(request.request_id) or ((request.request_id,),)
+    )
+    subject = SimpleNamespace(oracle=oracle, phases=lambda _: nullcontext())
+    trace = SimpleNamespace(steps=[SimpleNamespace(layers=("some",))])
+    schedule = Schedule("s", (Arrival(rows),), options=EngineOptions())
+    found = _dtypes(subject, schedule, trace)
+    assert found == {"more": (("text",),), "image": (("image",),), "text": (("text",),)}
+    assert "more" not in asked
