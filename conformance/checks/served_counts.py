@@ -7,7 +7,7 @@ order of the server's own steps alone.
 from __future__ import annotations
 
 from conformance.checks.play import Play
-from conformance.core.served_steps import ServedStep
+from conformance.core.forward_calls import ServedStep
 from conformance.core.trace import Trace
 
 

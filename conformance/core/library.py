@@ -13,10 +13,11 @@ import numpy as np
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.properties import Property
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
-from conformance.core.trace import ForwardCall, Stream
+from conformance.core.trace import Stream
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Request
-from conformance.core.trace import ForwardCall
 
 
 @dataclass(frozen=True)

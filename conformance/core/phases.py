@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from conformance.core.trace import ForwardCall
+from conformance.core.forward_calls import ForwardCall
 
 
 @dataclass

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from conformance.core.counted import Counted
+from conformance.core.forward_calls import ForwardCall, ServedStep
 from conformance.core.pooled import Pooled
 from conformance.core.schedule import Schedule, Stage
-from conformance.core.served_steps import ServedStep
 from conformance.core.stored import Stored
 
 
@@ -60,24 +60,6 @@ class TokenEvent:
     logprobs: np.ndarray | None = None
     token_logprob: float | None = None
     finish_reason: FinishReason | None = None
-
-
-@dataclass(frozen=True)
-class ForwardCall:
-    """One call of the model: its input was ``[batch, length]`` token ids and took ``seconds``.
-
-    ``reads`` counts the reads from device to host since the previous call ended.
-    """
-
-    batch: int
-    length: int
-    seconds: float = 0.0
-    reads: int = 0
-
-    @property
-    def positions(self) -> int:
-        """Token positions computed, padding included."""
-        return self.batch * self.length
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import Any
 
 from conformance.core.engine import Capability, Engine
 from conformance.core.family import Family
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Library
 from conformance.core.origin import Origin, Other
 from conformance.core.phases import Phases
 from conformance.core.remote_code import sealed
-from conformance.core.trace import ForwardCall
 from conformance.reference.family_store import FamilyStore
 from conformance.reference.oracle import STATELESS_STEPS, Oracle
 from conformance.reference.oracle_file import OracleFile

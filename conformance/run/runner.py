@@ -12,6 +12,7 @@ from typing import Any
 from conformance.core.engine import Engine, Submission
 from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.other_thread import on_other_thread
 from conformance.core.schedule import (
     Arrival,
@@ -23,15 +24,7 @@ from conformance.core.schedule import (
     Trigger,
     Weigh,
 )
-from conformance.core.trace import (
-    ForwardCall,
-    KeptCache,
-    Mode,
-    ProbeResult,
-    Step,
-    StepOutput,
-    Trace,
-)
+from conformance.core.trace import KeptCache, Mode, ProbeResult, Step, StepOutput, Trace
 from conformance.run.measuring import Measuring
 
 # Steps after the end of the last request, in which the engine must produce nothing more.

@@ -5,7 +5,8 @@ import dataclasses
 import msgspec
 
 from conformance.core.engine import Capability
-from conformance.core.trace import ForwardCall, TokenEvent
+from conformance.core.forward_calls import ForwardCall
+from conformance.core.trace import TokenEvent
 from miniatures.right import ContinuousBatching
 
 OWN = 3  # tokens of a draft whose right ones are not set

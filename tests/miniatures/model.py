@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from conformance.core.trace import ForwardCall
+from conformance.core.forward_calls import ForwardCall
 
 VOCAB = 32
 

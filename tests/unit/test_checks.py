@@ -21,6 +21,7 @@ from conformance.checks import CHECKS
 from conformance.checks.pool_state import Rules
 from conformance.core.counted import Counted, Pace
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.pooled import PoolCall, Pooled, Prefix
 from conformance.core.schedule import Stage
 from conformance.core.stored import KeptSequence, StoreCall, Stored
@@ -30,7 +31,6 @@ from conformance.core.trace import (
     Claim,
     Failure,
     FinishReason,
-    ForwardCall,
     KeptCache,
     ProbeResult,
     TokenEvent,

@@ -23,11 +23,12 @@ from conformance.backend.sensitivity_measure import measure
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError
 from conformance.core.family import Family
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Coverage, Description, Library, Outline, Solo
 from conformance.core.properties import Property
 from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity
-from conformance.core.trace import ForwardCall, Stream
+from conformance.core.trace import Stream
 from conformance.plugins.mlx_lm import checkpoints, inventory, loading, quantization
 from conformance.plugins.mlx_lm.code_traits import code_traits
 from conformance.plugins.mlx_lm.legacy.uncached import uncached

@@ -22,11 +22,12 @@ from conformance.backend.sampling import ForcedSampler
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Coverage, Description, Library, Outline, Solo
 from conformance.core.properties import Property
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
-from conformance.core.trace import ForwardCall, Stream
+from conformance.core.trace import Stream
 from conformance.plugins.mlx_vlm import (
     checkpoints,
     compat,

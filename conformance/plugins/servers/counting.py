@@ -16,8 +16,7 @@ import msgspec
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, before, together, wrap
-from conformance.core.served_steps import ServedStep
-from conformance.core.trace import ForwardCall
+from conformance.core.forward_calls import ForwardCall, ServedStep
 
 _NAME = "steps.jsonl"
 

@@ -16,10 +16,11 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError
 from conformance.core.family import Facts, Family
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Coverage, Library, Solo
 from conformance.core.named_server import named
 from conformance.core.schedule import Asked, Request
-from conformance.core.trace import FinishReason, ForwardCall, Stream
+from conformance.core.trace import FinishReason, Stream
 from conformance.plugins.servers.answers import Tokens
 from conformance.plugins.servers.asking import Answer, Asking, Question
 from conformance.plugins.servers.english import WORDS

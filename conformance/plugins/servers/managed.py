@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
+from conformance.core.forward_calls import ServedStep
 from conformance.core.origin import Origin
 from conformance.core.schedule import Request
-from conformance.core.served_steps import ServedStep
 from conformance.core.trace import Claim, StepOutput
 from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question

@@ -9,10 +9,11 @@ import numpy as np
 from conformance.checks import Play
 from conformance.checks.forced import measure
 from conformance.core import numerics
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.numerics import Deviation, Envelope
 from conformance.core.picture import MOST_ROWS, MOST_STEPS, Compared, Lane, Picture, packed
 from conformance.core.schedule import Schedule
-from conformance.core.trace import ForwardCall, Mode, Stream, Trace
+from conformance.core.trace import Mode, Stream, Trace
 from conformance.core.verdict import Finding, Verdict
 
 # Verdicts without a picture: right, refused by the library, or nothing reached.

@@ -9,8 +9,9 @@ from miniatures.plays import Script
 from conformance.checks.contract_counts import check_cost, costs
 from conformance.core.contracts import contracts
 from conformance.core.engine_options import EngineOptions, KvQuant, PrefixCaching
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Arrival, Request, Stage, Trigger
-from conformance.core.trace import Alive, CachedLayer, ForwardCall, TokenEvent
+from conformance.core.trace import Alive, CachedLayer, TokenEvent
 from conformance.core.verdict import Verdict
 
 

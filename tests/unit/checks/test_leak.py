@@ -8,8 +8,9 @@ from miniatures.plays import Script
 
 from conformance.checks.leak import check_leak
 from conformance.core.engine_options import Drafting, EngineOptions
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Stage
-from conformance.core.trace import Alive, Failure, ForwardCall, KeptCache
+from conformance.core.trace import Alive, Failure, KeptCache
 from conformance.core.verdict import Verdict
 
 

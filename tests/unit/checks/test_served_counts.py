@@ -5,16 +5,9 @@ import pytest
 from conformance.checks.contract_counts import costs
 from conformance.checks.play import Play
 from conformance.core.engine_options import EngineOptions
+from conformance.core.forward_calls import ForwardCall, ServedStep
 from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
-from conformance.core.served_steps import ServedStep
-from conformance.core.trace import (
-    ForwardCall,
-    Mode,
-    Step,
-    StepOutput,
-    TokenEvent,
-    Trace,
-)
+from conformance.core.trace import Mode, Step, StepOutput, TokenEvent, Trace
 
 OPTIONS = EngineOptions(busy=True, counted=True)
 LATE = Request("late", tuple(range(1, 10)), 2)

@@ -3,17 +3,9 @@
 import numpy as np
 import pytest
 
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
-from conformance.core.trace import (
-    Failure,
-    FinishReason,
-    ForwardCall,
-    Mode,
-    Step,
-    StepOutput,
-    TokenEvent,
-    Trace,
-)
+from conformance.core.trace import Failure, FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 
 SCHEDULE = Schedule("s", (Arrival((Request("a", (1,), 2), Request("b", (2,), 2))),))
 

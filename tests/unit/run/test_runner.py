@@ -9,6 +9,7 @@ from miniatures.right import ContinuousBatching
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import (
     Arrival,
     Continuation,
@@ -19,7 +20,7 @@ from conformance.core.schedule import (
     Stage,
     Trigger,
 )
-from conformance.core.trace import ForwardCall, Mode, ProbeResult
+from conformance.core.trace import Mode, ProbeResult
 from conformance.run.runner import play, step_bound
 
 A, B = Request("a", (1, 2, 3), 4), Request("b", (4, 5), 2)

@@ -4,16 +4,9 @@ import pytest
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Arrival, Media, Request, Schedule, Stage
-from conformance.core.trace import (
-    FinishReason,
-    ForwardCall,
-    Mode,
-    Step,
-    StepOutput,
-    TokenEvent,
-    Trace,
-)
+from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.scenarios import media_witnesses as media_seen
 from conformance.scenarios import witnesses as seen
 

@@ -8,9 +8,10 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.failures import FailedElsewhere, failure_of, says_unsupported
 from conformance.core.family import Facts, Family
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.origin import Origin
 from conformance.core.schedule import Stage
-from conformance.core.trace import Failure, ForwardCall, StepOutput, TokenEvent
+from conformance.core.trace import Failure, StepOutput, TokenEvent
 from conformance.plugins.distributed import engine as module
 from conformance.plugins.distributed.messages import Reply, State
 

@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 from mlx import nn
 
-from conformance.core.trace import ForwardCall
+from conformance.core.forward_calls import ForwardCall
 from conformance.plugins.servers import counting, starting
 
 

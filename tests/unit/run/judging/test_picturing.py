@@ -8,9 +8,10 @@ from miniatures.plays import NOISE, Script
 from miniatures.right import ContinuousBatching
 from miniatures.wrong import AttendsToPadding, CrashesOnJoin
 
+from conformance.core.forward_calls import ForwardCall
 from conformance.core.numerics import margins
 from conformance.core.picture import MOST_STEPS, Compared
-from conformance.core.trace import Failure, ForwardCall, ProbeResult
+from conformance.core.trace import Failure, ProbeResult
 from conformance.core.verdict import Finding, Verdict
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.run.judging.picturing import picture_of
