@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from conformance.backend.weighing import arrays
 from conformance.core.pooled import PoolCall, Pooled, Prefix
 from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.prefix_caching import max_bytes
 
 _EMPTY = Prefix(0, ())
 # Before these, all that is to be written is.
@@ -61,7 +63,7 @@ class PoolRecording:
     ) -> Any:
         salt = options.get("extra_hash", 0)
         self._name(tokens, salt)
-        most = self._manager.memory_max_bytes
+        most = self._most()
         nbytes = _held_bytes([keys, values])
         try:
             return right(tokens, keys, values, **options)
@@ -88,7 +90,7 @@ class PoolRecording:
     def _search(
         self, call: PoolCall, right: Any, tokens: Sequence[int], extra_hash: int = 0, **options: Any
     ) -> Any:
-        most, least = self._manager.memory_max_bytes, options.get("min_prefix_tokens", 0)
+        most, least = self._most(), options.get("min_prefix_tokens", 0)
         found = right(tokens, extra_hash=extra_hash, **options)
         self._note(call, tokens, extra_hash, least=least, found=found[1], most=most)
         return found
@@ -96,12 +98,17 @@ class PoolRecording:
     def _keep_snapshot(
         self, right: Any, tokens: Sequence[int], caches: Any, *, extra_hash: int = 0
     ) -> Any:
-        most, nbytes = self._manager.memory_max_bytes, sum(map(_own_bytes, caches))
+        most, nbytes = self._most(), sum(map(_own_bytes, caches))
         try:
             return right(tokens, caches, extra_hash=extra_hash)
         finally:
             self._note(PoolCall.KEEP_SNAPSHOT, tokens, extra_hash, nbytes=nbytes, most=most)
             self._bound()
+
+    def _most(self) -> int:
+        """The bound in bytes; without one, more than there can be."""
+        most = max_bytes(self._manager)
+        return sys.maxsize if most is None else most
 
     def _bound(self) -> None:
         """The bound in bytes is set when something is kept for the first time."""

@@ -52,7 +52,16 @@ def make_manager(caching: PrefixCaching, folder: str | None = None) -> Any:
         raise Unsupported("this mlx-vlm's prefix caching takes no settings")
     made = make(overrides=settings)
     made._memory_headroom = lambda: _PLENTY
+    if max_bytes(made) is None:  # up to 0.7.0
+        if caching.times_first is not None:
+            raise Unsupported("this mlx-vlm's prefix caching does not bound its bytes")
+        made._exact_cache_max = caching.snapshots  # settings have no such name there
     return made
+
+
+def max_bytes(manager: Any) -> int | None:
+    """How many bytes it may keep; None up to 0.7.0, where it has no such bound."""
+    return getattr(manager, "memory_max_bytes", None)
 
 
 def require(generator: Any) -> None:

@@ -1,12 +1,14 @@
 """The calls of a real store of prefixes, as they are recorded."""
 
+import sys
+
 import mlx.core as mx
 import pytest
 from mlx_vlm.models.z1t.language import Z1TCache
 
 from conformance.core.engine_options import PrefixCaching
 from conformance.core.pooled import PoolCall, Prefix
-from conformance.plugins.mlx_vlm import prefix_caching
+from conformance.plugins.mlx_vlm import pool_recording, prefix_caching
 from conformance.plugins.mlx_vlm.pool_recording import PoolRecording
 
 KEYS = [mx.zeros((1, 1, 5, 2))]
@@ -36,6 +38,14 @@ def test_an_error_that_the_library_hides_is_a_call_that_kept_nothing(manager):
         manager.store_kv_blocks([1, 2], KEYS, [None])
     (call,) = recording.calls()
     assert (call.call, call.held) == (PoolCall.KEEP, {})
+
+
+def test_without_a_bound_there_is_more_room_than_there_can_be_bytes(manager, monkeypatch):
+    recording = PoolRecording(manager, None)
+    monkeypatch.setattr(pool_recording, "max_bytes", lambda manager: None)
+    manager.store_kv_blocks([1, 2, 3, 4, 5], KEYS, KEYS)
+    manager.lookup_exact_cache([1, 2])
+    assert [call.most for call in recording.calls()] == [sys.maxsize] * 2
 
 
 def test_the_bound_is_set_with_what_is_kept_first(manager):

@@ -49,6 +49,15 @@ def test_the_manager_holds_what_was_asked_for_and_nothing_on_disk():
     assert made.memory_reserve_bytes == 0
 
 
+def test_a_release_without_a_bound_in_bytes_still_bounds_the_number_of_snapshots(monkeypatch):
+    old = SimpleNamespace(_exact_cache_max=2)
+    monkeypatch.setattr(apc, "from_env", lambda namespace=None, overrides=None: old)
+    made = prefix_caching.make_manager(PrefixCaching(snapshots=3))
+    assert (made._exact_cache_max, prefix_caching.max_bytes(made)) == (3, None)
+    with pytest.raises(Unsupported, match="does not bound its bytes"):
+        prefix_caching.make_manager(PrefixCaching(times_first=0))
+
+
 def test_used_bytes_are_those_of_blocks_that_are_not_free():
     manager = prefix_caching.make_manager(PrefixCaching(blocks=3, block_size=2))
     keys = [mx.zeros((1, 1, 5, 2))]
