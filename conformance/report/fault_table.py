@@ -26,7 +26,8 @@ def faults_markdown(trials: Sequence[Trial]) -> list[str]:
     ]
     head = ["", *(code("/".join(column)) for column in columns)]
     killed = sum(trial.outcome is Outcome.KILLED for trial in trials)
-    return [*table(head, rows), "", f"{killed} of {len(trials)} killed."]
+    tried = sum(trial.outcome is not Outcome.NOT_APPLICABLE for trial in trials)
+    return [*table(head, rows), "", f"{killed} of {tried} killed."]
 
 
 def _place(name: str) -> tuple[str, int, str]:

@@ -15,6 +15,7 @@ def test_each_fault_has_a_row_and_each_engine_a_column():
         trial("S10.late"),
         trial("S2.early", Outcome.SURVIVED),
         trial("S2.early", engine="other_server"),
+        trial("S10.late", Outcome.NOT_APPLICABLE, engine="other_server"),
     ]
     text = with_faults(f"# Faults\n\n{BEGIN}\nold\n{END}\n\nend\n", trials)
     assert text.startswith(f"# Faults\n\n{BEGIN}\n\n|")
@@ -22,7 +23,7 @@ def test_each_fault_has_a_row_and_each_engine_a_column():
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `S")]
     assert rows == [
         ["| `S2.early`", "survived", "`served_alone`: claims, free |"],
-        ["| `S10.late`", "`served_alone`: claims, free", " |"],
+        ["| `S10.late`", "`served_alone`: claims, free", "not applicable |"],
     ]
     assert with_faults(text, trials) == text
 
