@@ -135,16 +135,22 @@ def _defaults_join_own(brief: Brief) -> Schedule:
 
 
 def _processors_leave(brief: Brief) -> Schedule:
-    """Rows with processors leave one by one, from between rows without; then another one joins."""
+    """Rows with processors leave from between others; one without joins, then one with.
+
+    A list of rows that is empty by then is too short for both who join:
+    https://github.com/Blaizzy/mlx-vlm/pull/1451 and https://github.com/Blaizzy/mlx-vlm/pull/1583.
+    """
     outputs = {"a": 2, "plain": LASTING, "b": 4, "other": LASTING}
     given = {"a": (bias(brief, 1),), "b": (bias(brief, 2),)}
     rows = [
         text_request(brief, name, MEDIUM, variant=n, max_tokens=out, processors=given.get(name, ()))
         for n, (name, out) in enumerate(outputs.items())
     ]
+    bare = text_request(brief, "bare", MEDIUM, variant=5, max_tokens=LASTING)
     own = (bias(brief, 3),)
     late = text_request(brief, "late", MEDIUM, variant=4, max_tokens=3, processors=own)
-    return Schedule("processors_leave", (together(*rows), together(late, when=gone("b"))))
+    joins = (together(bare, when=gone("b")), together(late, when=produced("bare", 2)))
+    return Schedule("processors_leave", (together(*rows), *joins))
 
 
 def _plain_leaves(brief: Brief) -> Schedule:
