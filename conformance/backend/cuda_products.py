@@ -1,25 +1,39 @@
-"""Products that mlx 0.32.4 gets wrong on CUDA, asked for so that they are right (docs/gpu.md)."""
+"""Repairs of products that mlx 0.32.4 gets wrong on CUDA, whichever library asks (docs/gpu.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, wrap
 
 # mlx/backend/cuda/quantized/qmm/qmm_naive.cu: from 33 rows on its tiles have 64.
 ROWS_IN_A_TILE = 32
 
 
-def standing_apart(x: mx.array) -> mx.array:
-    """The same array with the strides of its shape, also along axes of one element."""
-    return x.reshape(-1).reshape(x.shape)
+def rows_of_experts_stand_apart(hits: Hits) -> Patch:
+    """The rows that experts multiply are as far apart as they are long."""
+
+    def product(right: Right, x: mx.array, *args: Any, **options: Any) -> Any:
+        hits.hit()
+        return right(x.reshape(-1).reshape(x.shape), *args, **options)
+
+    return wrap(mx, "gather_mm", product)
 
 
-def in_pieces(product: Callable[..., mx.array], x: mx.array, *args: Any, **options: Any) -> Any:
-    """``product(x, ...)`` of ``[..., rows, columns]``, ``ROWS_IN_A_TILE`` rows at once."""
-    pieces = [
-        product(x[..., first : first + ROWS_IN_A_TILE, :], *args, **options)
-        for first in range(0, x.shape[-2], ROWS_IN_A_TILE)
-    ]
-    return mx.concatenate(pieces, axis=-2)
+def rows_are_multiplied_in_pieces(hits: Hits) -> Patch:
+    """Quantized products in groups of 128 are made of 32 rows at once."""
+
+    def product(right: Right, x: mx.array, *args: Any, **options: Any) -> Any:
+        if x.shape[-2] <= ROWS_IN_A_TILE or options.get("group_size", 64) < 128:
+            return right(x, *args, **options)
+        hits.hit()
+        pieces = [
+            right(x[..., first : first + ROWS_IN_A_TILE, :], *args, **options)
+            for first in range(0, x.shape[-2], ROWS_IN_A_TILE)
+        ]
+        return mx.concatenate(pieces, axis=-2)
+
+    return wrap(mx, "quantized_matmul", product)
