@@ -42,6 +42,7 @@ class Capability(enum.StrEnum):
     STOP_TOKENS = "stop_tokens"  # tokens that end any request, the same for all
     SEGMENTS = "segments"  # a prompt in given pieces
     PREFIX = "prefix"  # a request can continue from an extracted cache
+    SAVED = "saved"  # an extracted cache can be written to a file and loaded
     MEDIA = "media"  # images, videos or sounds beside text
     QUANTIZED = "quantized"  # keys and values in fewer bits
     SPECULATIVE = "speculative"  # a drafter guesses tokens, the model verifies several at once
@@ -184,6 +185,15 @@ class Engine(ABC):
             Unsupported: the engine has not the capability ``PREFIX``.
         """
         raise Unsupported(f"engine {self.name} cannot extract the cache of {request_id!r}")
+
+    def reloaded(self, prefix: Any) -> Any:
+        """The result of an ``extract``, written to a file and loaded by the library's functions.
+
+        Raises:
+            Unsupported: the engine has not the capability ``SAVED``.
+        """
+        del prefix
+        raise Unsupported(f"engine {self.name} cannot save caches")
 
     def probe(self, kind: str) -> ProbeResult:
         """Make an invalid call of that kind and report the result.

@@ -27,15 +27,17 @@ class Stage(enum.StrEnum):
     REMOVED = "removed"
 
 
-class Continuation(msgspec.Struct, frozen=True):
+class Continuation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The request goes on from another request's extracted cache.
 
     ``after`` is the number of tokens that ``request_id`` had produced when its cache was taken, or
-    ``None`` for the cache that its finishing response carried.
+    ``None`` for the cache that its finishing response carried. With ``saved`` that cache was
+    written to a file and loaded from it.
     """
 
     request_id: str
     after: int | None = None
+    saved: bool = False
 
 
 class Media(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -221,7 +221,10 @@ class Run:
         self.stages.update({r.request_id: Stage.QUEUED for r in requests})
 
     def _submission(self, engine: Engine, request: Request) -> Submission:
-        prefix = engine.extract(request.continues.request_id) if request.continues else None
+        prefix = None
+        if request.continues is not None:
+            prefix = engine.extract(request.continues.request_id)
+            prefix = engine.reloaded(prefix) if request.continues.saved else prefix
         forced = self._forced[request.request_id] if self._forced is not None else None
         hints = self._hints[request.request_id] if self._hints is not None else None
         return Submission(request, forced=forced, prefix=prefix, hints=hints)

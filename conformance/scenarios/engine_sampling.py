@@ -50,7 +50,8 @@ def default_schedules(brief: Brief) -> list[Schedule]:
     if brief.capabilities >= OF_DEFAULTS:
         found += [_own_joins_defaults(brief), _defaults_join_own(brief)]
     if {Capability.PROCESSORS, Capability.LATE_JOIN} <= brief.capabilities:
-        found += [_processors_leave(brief), _plain_leaves(brief), _penalties(brief)]
+        found += [_processors_leave(brief), _plain_joins(brief), _plain_leaves(brief)]
+        found.append(_penalties(brief))
     if Capability.SAMPLERS in brief.capabilities:
         found += if_it_fits(brief, _history_grows(brief))
         found += [_of_one_token(brief), _of_twenty(brief)]
@@ -138,7 +139,7 @@ def _processors_leave(brief: Brief) -> Schedule:
     """Rows with processors leave from between others; one without joins, then one with.
 
     A list of rows that is empty by then is too short for both who join:
-    https://github.com/Blaizzy/mlx-vlm/pull/1451 and https://github.com/Blaizzy/mlx-vlm/pull/1583.
+    https://github.com/Blaizzy/mlx-vlm/pull/1583.
     """
     outputs = {"a": 2, "plain": LASTING, "b": 4, "other": LASTING}
     given = {"a": (bias(brief, 1),), "b": (bias(brief, 2),)}
@@ -151,6 +152,20 @@ def _processors_leave(brief: Brief) -> Schedule:
     late = text_request(brief, "late", MEDIUM, variant=4, max_tokens=3, processors=own)
     joins = (together(bare, when=gone("b")), together(late, when=produced("bare", 2)))
     return Schedule("processors_leave", (together(*rows), *joins))
+
+
+def _plain_joins(brief: Brief) -> Schedule:
+    """A row with processors leaves; one without joins the other without, which then leaves, too.
+
+    A list that had entries for the first rows has none for the one that joins:
+    https://github.com/Blaizzy/mlx-vlm/pull/1451.
+    """
+    rows = [
+        text_request(brief, "own", MEDIUM, variant=1, max_tokens=2, processors=(bias(brief, 1),)),
+        text_request(brief, "other", MEDIUM, variant=2, max_tokens=5),
+    ]
+    late = text_request(brief, "bare", MEDIUM, variant=3, max_tokens=LASTING)
+    return Schedule("plain_joins", (together(*rows), together(late, when=gone("own"))))
 
 
 def _plain_leaves(brief: Brief) -> Schedule:

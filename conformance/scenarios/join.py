@@ -147,6 +147,8 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
     )
     finished = (together(first), together(more, cold, other, when=gone("first")))
     schedules = [Schedule("finished", finished), _between(brief)]
+    if Capability.SAVED in brief.capabilities:
+        schedules.append(_saved(brief))
     if Capability.LATE_JOIN in brief.capabilities:
         source = text_request(brief, "source", LONG, max_tokens=LASTING)
         fork = text_request(
@@ -188,6 +190,26 @@ def _between(brief: Brief) -> Schedule:
     return Schedule("between", (together(first), together(*rows, when=gone("first"))))
 
 
+def _saved(brief: Brief) -> Schedule:
+    """Caches that come from a file, beside new prompts: of a prompt, and of such a row again.
+
+    What a cache's ``from_state`` forgets shows when rows are merged, masked or taken out.
+    """
+    first = text_request(brief, "first", MEDIUM, max_tokens=3)
+    loaded = Continuation("first", saved=True)
+    rows = [
+        text_request(brief, "new_short", TWO, variant=1, max_tokens=3),
+        text_request(brief, "more", SHORT, variant=1, max_tokens=3, continues=loaded),
+        text_request(brief, "new_long", LONG, variant=1, max_tokens=3),
+        text_request(brief, "one_more", ONE, variant=1, max_tokens=4, continues=loaded),
+    ]
+    again = text_request(
+        brief, "again", TWO, variant=2, max_tokens=3, continues=Continuation("more", saved=True)
+    )
+    arrivals = (together(*rows, when=gone("first")), together(again, when=gone("more")))
+    return Schedule("saved", (together(first), *arrivals))
+
+
 def _went_on(trace: Trace) -> bool:
     return any(
         request.continues is not None and trace.stream(request.request_id).finish_reason
@@ -222,13 +244,13 @@ WINDOW = Scenario(
 PROMPT_CACHE = Scenario(
     "prompt_cache",
     120,
-    "going on from extracted caches; prompts in segments",
+    "going on from extracted caches, also by way of a file; prompts in segments",
     frozenset({Capability.PREFIX}),
     _prompt_cache,
     (
         Witness("a request that goes on from a cache", _went_on).shown_in(
-            "finished", "between", "live"
+            "finished", "between", "saved", "live"
         ),
-        seen.prefill_together(2).shown_in("finished", "between", "segments"),
+        seen.prefill_together(2).shown_in("finished", "between", "saved", "segments"),
     ),
 )

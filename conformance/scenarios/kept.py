@@ -48,9 +48,17 @@ def _decoding(brief: Brief) -> Schedule:
 
 
 def _lasting(brief: Brief) -> Schedule:
-    """A request that decodes for long: what lives beside its cache stays the same."""
-    only = text_request(brief, "only", TWO, max_tokens=STEPS + 1)
-    return Schedule("lasting", (together(only),), weigh=Weigh.ALIVE, contracts=("arrays",))
+    """Rows that decode for long: what lives beside their caches stays the same.
+
+    Two, where ``decoding`` is not played, of one length: then their padding decides nothing, and
+    need never be computed, as with the counters of https://github.com/Blaizzy/mlx-vlm/pull/1984.
+    """
+    names = ("only",) if Capability.WEIGHED in brief.capabilities else ("only", "other")
+    rows = [
+        text_request(brief, name, TWO, variant=variant, max_tokens=STEPS + 1)
+        for variant, name in enumerate(names)
+    ]
+    return Schedule("lasting", (together(*rows),), weigh=Weigh.ALIVE, contracts=("arrays",))
 
 
 def _ended(brief: Brief, name: str, weigh: Weigh) -> Schedule:

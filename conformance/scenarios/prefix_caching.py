@@ -49,10 +49,12 @@ def _prefix_caching(brief: Brief) -> list[Schedule]:
     return [
         _in_turn(brief),
         _beside_cold(brief),
+        _forks(brief),
         _late(brief),
         _evicted(brief),
         _cancelled(brief),
         *_no_room(brief),
+        *_first_pieces(brief),
         *_penalised(brief),
         *kept_sequences.schedules(brief),
         *(_media(brief, kind) for kind in brief.modalities if kind != "text"),
@@ -121,6 +123,17 @@ def _beside_cold(brief: Brief) -> Schedule:
     )
     arrivals = (together(first), together(*rows, when=gone("first")))
     return Schedule("beside_cold", arrivals, options=_options(PIECE))
+
+
+def _forks(brief: Brief) -> Schedule:
+    """Several go on from one prompt at once, each by its own length: prefixes of one length.
+
+    Only what is new is padded then, in place: mlx-vlm 0.7.3 kept a mask that was made before.
+    """
+    lengths = {"by_five": SHORT, "by_eleven": MEDIUM, "by_two": TWO}
+    rows = (_after(brief, name, LONG, more, max_tokens=SOME) for name, more in lengths.items())
+    arrivals = (together(_first(brief, FEW)), together(*rows, when=gone("first")))
+    return Schedule("forks", arrivals, options=_options(PIECE))
 
 
 def _late(brief: Brief) -> Schedule:
@@ -202,6 +215,25 @@ def _no_room(brief: Brief) -> list[Schedule]:
     return [Schedule("no_room", arrivals, options=options)]
 
 
+def _first_pieces(brief: Brief) -> list[Schedule]:
+    """What is kept at the end of the first pieces of two prompts that are prefilled together.
+
+    Two prompts begin with one of them each; caches that cannot be cut have nothing else to reuse.
+    """
+    if Capability.SEGMENTS not in brief.capabilities:
+        return []
+    one = text_request(brief, "one", LONG, max_tokens=FEW, segments=(SHARED, LONG - SHARED))
+    prompt = _unlike("other", brief.prompt(LONG, variant=1), one, brief=brief).prompt
+    other = Request("other", prompt, FEW, segments=(SHARED - 2, LONG - SHARED + 2))
+    again = []
+    for request in (one, other):
+        kept, after = request.prompt[: request.segments[0]], request.prompt[request.segments[0]]
+        own = begun_otherwise(brief, brief.prompt(SHORT, variant=7), (after,))
+        again.append(Request(f"like_{request.request_id}", kept + own, SOME))
+    arrivals = (together(one, other), together(*again, when=gone("other")))
+    return [Schedule("first_pieces", arrivals, options=_options())]
+
+
 def _penalised(brief: Brief) -> list[Schedule]:
     """A row with a penalty, which counts the tokens of the prefix that it reuses."""
     if Capability.PROCESSORS not in brief.capabilities:
@@ -257,7 +289,7 @@ PREFIX_CACHING = Scenario(
     ),
     _prefix_caching,
     (
-        reuse.hit().shown_in("in_turn", "beside_cold", "late", "cancelled"),
+        reuse.hit().shown_in("in_turn", "beside_cold", "forks", "late", "cancelled"),
         reuse.hit_of_part().shown_in("in_turn", "beside_cold", "late", "cancelled"),
         reuse.beside_cold().shown_in("beside_cold"),
         reuse.late_hit().shown_in("late"),

@@ -40,6 +40,7 @@ class ContinuousBatching(Engine):
     name = "right"
     library = "toy"
     capabilities = frozenset(Capability) - {
+        Capability.SAVED,
         Capability.COMPLETIONS,
         Capability.SERVED,
         Capability.SPECULATIVE,

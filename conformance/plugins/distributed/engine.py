@@ -38,6 +38,7 @@ class SplitEngine(Engine):
     # The thread that drives a generator is of its own process there; so is the memory that is
     # weighed.
     capabilities: ClassVar[frozenset[Capability]] = MlxLmEngine.capabilities - {
+        Capability.SAVED,
         Capability.THREADS,
         Capability.WEIGHED,
     }

@@ -41,6 +41,7 @@ class MlxLmBatchGenerate(Engine):
             Capability.CHUNKED,
             Capability.SLOTS,
             Capability.PREFIX,
+            Capability.SAVED,
             Capability.THREADS,
             Capability.DEFAULTS,
             Capability.METERED,
@@ -133,6 +134,10 @@ class MlxLmBatchGenerate(Engine):
     def extract(self, request_id: str) -> Any:
         """The cache that the call returned for that request."""
         return self._caches[request_id]
+
+    def reloaded(self, prefix: Any) -> Any:
+        """By way of a file."""
+        return compat.reloaded(prefix)
 
 
 def _call(model: Any, prompts: list[list[int]], **wanted: Any) -> Any:

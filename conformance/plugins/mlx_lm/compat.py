@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 from mlx_lm.generate import BatchGenerator
 
 from conformance.backend.cache_entries import leaves
@@ -95,6 +98,18 @@ def prompt_caches() -> Any:
     return getattr(cache, "LRUPromptCache", None) or renamed.prompt_cache_class()
 
 
+def reloaded(caches: Any) -> Any:
+    """The caches of a sequence, one a layer, after ``save_prompt_cache`` and its counterpart."""
+    cache = importlib.import_module("mlx_lm.models.cache")
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        file = str(Path(folder) / "cache.safetensors")
+        cache.save_prompt_cache(file, caches)
+        loaded = cache.load_prompt_cache(file)
+        # The arrays are read when they are computed; the file is not kept so long.
+        mx.eval(list(arrays(loaded)))
+    return loaded
+
+
 def uids_by_stage(generator: Any) -> dict[int, Stage]:
     """The stage of each request in the generator, by the generator's uid."""
     stages = {entry[0]: Stage.QUEUED for entry in generator._unprocessed_sequences}
@@ -122,6 +137,11 @@ def live_caches(generator: Any) -> list[Any]:
 def histories(generator: Any) -> list[Any]:
     """The buffers of the decoding rows' tokens, for their logits processors."""
     return list(getattr(generator._generation_batch, "_token_context", ()))
+
+
+def checkpoints(generator: Any) -> list[tuple[list[int], list[Any]]]:
+    """See ``WholePromptGenerator``; later generators keep caches at the end of a piece."""
+    return generator.checkpoints() if isinstance(generator, WholePromptGenerator) else []
 
 
 def cache_bytes(generator: Any) -> int:

@@ -147,6 +147,7 @@ class MlxLmEngine(Engine):
         }
         if self._prefix_cache is not None:
             self._prefix_cache.store_segments(self._generator, prompt_responses)
+            self._prefix_cache.store_checkpoints(self._generator)
             self._prefix_cache.store_finished(responses)
             self._claims.live_bytes()
         self._claims.step(*self._counting.last, prompts=before_decoding, tokens=len(responses))
@@ -212,6 +213,11 @@ class MlxLmEngine(Engine):
             return self._finished_caches[request_id]
         uid = self._uid(request_id)
         return self._generator.extract_cache([uid])[uid]
+
+    def reloaded(self, prefix: Any) -> Any:
+        """The cache by way of a file; its tokens are the caller's to keep."""
+        caches, tokens = prefix
+        return compat.reloaded(caches), tokens
 
     def probe(self, kind: str) -> ProbeResult:
         """See ``probes``."""

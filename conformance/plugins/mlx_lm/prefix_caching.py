@@ -13,7 +13,7 @@ from conformance.core.engine_options import PrefixCaching
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Request
 from conformance.core.stored import StoreCall, Stored
-from conformance.plugins.mlx_lm.compat import prompt_caches
+from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.stored_sequences import (
     can_be_cut,
     held_bytes,
@@ -45,7 +45,7 @@ class PrefixCache:
     """
 
     def __init__(self, caching: PrefixCaching) -> None:
-        self._stored = prompt_caches()(caching.snapshots)
+        self._stored = compat.prompt_caches()(caching.snapshots)
         self._most = caching.snapshots
         self._max_bytes = caching.max_bytes
         self._times_first = caching.times_first
@@ -97,6 +97,12 @@ class PrefixCache:
             kind = self._kinds[uid].pop(0)
             self._stored.insert_cache(_MODEL, tokens[:], cache, cache_type=kind)
             self._note_insert(tokens, cache, kind)
+
+    def store_checkpoints(self, generator: Any) -> None:
+        """Store the caches of prompts before their last token, in releases that keep these."""
+        for tokens, cache in compat.checkpoints(generator):
+            self._stored.insert_cache(_MODEL, tokens, cache, checkpoint=True)
+            self._note_insert(tokens, cache, _KINDS[-1])
 
     def store_finished(self, responses: Sequence[Any]) -> None:
         """Store the caches of finished requests: prompt and output."""

@@ -43,6 +43,7 @@ class MlxVlmEngine(Engine):
     name: ClassVar[str] = "mlx_vlm"
     library: ClassVar[str] = "mlx_vlm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
+        Capability.SAVED,
         Capability.COMPLETIONS,
         Capability.SERVED,
         Capability.SAMPLERS,

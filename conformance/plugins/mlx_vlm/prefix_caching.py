@@ -28,7 +28,8 @@ def make_manager(caching: PrefixCaching, folder: str | None = None) -> Any:
         folder: where prefixes are kept in files, if the options say so.
 
     Raises:
-        Unsupported: the options bound the bytes of all caches, or the library takes no settings.
+        Unsupported: the options bound the bytes of all caches, or the library cannot keep what
+            they ask for.
     """
     if caching.max_bytes is not None:
         raise Unsupported("mlx-vlm's prefix caching has no bound that the caches at work count to")
@@ -48,9 +49,13 @@ def make_manager(caching: PrefixCaching, folder: str | None = None) -> Any:
         "memory_reserve_gb": 0,
     }
     make = compat.part("apc").from_env
-    if "overrides" not in inspect.signature(make).parameters:
-        raise Unsupported("this mlx-vlm's prefix caching takes no settings")
-    made = make(overrides=settings)
+    if "overrides" in inspect.signature(make).parameters:
+        made = make(overrides=settings)
+    elif not caching.disk:
+        made = compat.part("apc").APCManager(caching.blocks, caching.block_size)
+        made.exact_cache_guard_tokens = settings["checkpoint_guard_tokens"]
+    else:
+        raise Unsupported("this mlx-vlm takes where it keeps prefixes from the environment alone")
     made._memory_headroom = lambda: _PLENTY
     if max_bytes(made) is None:  # up to 0.7.0
         if caching.times_first is not None:
@@ -86,7 +91,8 @@ def require_stored(manager: Any, prompt_length: int) -> None:
     """
     if manager.disk is not None:  # files are written later
         return
-    least = max(manager.block_size, manager.exact_cache_min_tokens) + 2
+    shortest = getattr(manager, "exact_cache_min_tokens", 0)  # from 0.6.14
+    least = max(manager.block_size, shortest) + 2
     if prompt_length >= least and not manager.stats.stores + manager.stats.exact_stores:
         raise Unsupported(
             f"prefix caching is not supported for this model's caches: nothing was stored of a "

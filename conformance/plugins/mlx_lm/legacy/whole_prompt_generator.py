@@ -9,6 +9,7 @@ in 0.30.6, its bytes in 0.31.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -42,8 +43,11 @@ class WholePromptGenerator:
     _currently_processing = ()
 
     def __init__(self, model: Any, **options: Any) -> None:
+        if "prompt_checkpoint_callback" in inspect.signature(BatchGenerator).parameters:
+            options["prompt_checkpoint_callback"] = self._keep
         self._inner: Any = BatchGenerator(model, **accepted(BatchGenerator, options))
         self._tokens: dict[int, list[int]] = {}
+        self._kept: list[tuple[list[int], list[Any]]] = []
 
     @property
     def model(self) -> Any:
@@ -108,6 +112,18 @@ class WholePromptGenerator:
         for uid, earlier, prompt in zip(uids, before, prompts, strict=False):
             self._tokens[uid] = earlier + list(prompt)
         return uids
+
+    def checkpoints(self) -> list[tuple[list[int], list[Any]]]:
+        """Tokens and caches of prompts before their last token, since this was called before.
+
+        In 0.31.0 and 0.31.1, whose server keeps them of each chat; else there are none.
+        """
+        taken, self._kept = self._kept, []
+        return taken
+
+    def _keep(self, prompts: Sequence[tuple[int, int, Any]]) -> None:
+        """Called with each prompt's uid, the number of tokens that are left, and its caches."""
+        self._kept += [(self._tokens[uid][:-left], list(caches)) for uid, left, caches in prompts]
 
     def insert_segments(
         self, segments: Sequence[Sequence[Sequence[int]]], **options: Any

@@ -57,6 +57,29 @@ def mask_cut_to_the_chunk(hits: Hits) -> Patch:
     return after(cache_class("BatchKVCache"), "make_mask", new_columns)
 
 
+@_full(
+    "B6.padding-as-it-was-seen-first",
+    fault_class="mask ignored",
+    kills=("prefix_caching/forks",),
+    # Caches of several kinds are kept whole, as snapshots.
+    needs=("only:KVCache",),
+    source="mlx-vlm 0.7.3, models/qwen3_5/language.py:161: an array that is changed in place",
+)
+def padding_as_it_was_seen_first(hits: Hits) -> Patch:
+    """The padding is looked up by its array, as it was when that array was seen first."""
+
+    def make_mask(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        true = self.left_padding
+        seen = getattr(self, "_padding_seen", None)
+        if seen is None or seen[0] is not true:
+            seen = self._padding_seen = (true, mx.array(true))
+        hits.hit_if(differs(seen[1], true))
+        with replace(self, "left_padding", seen[1]):
+            return right(self, *args, **options)
+
+    return wrap(cache_class("BatchKVCache"), "make_mask", make_mask)
+
+
 # No key depends on the mask of a last layer; its last token sees what the cache holds.
 @_fault(
     "B15.mask-without-window",

@@ -53,6 +53,7 @@ def test_it_lacks_what_the_library_lacks_and_does_not_weigh_memory():
         Capability.STOP,
         Capability.SEGMENTS,
         Capability.PREFIX,
+        Capability.SAVED,
         Capability.WEIGHED,
         Capability.STORED,
         Capability.COMPLETIONS,

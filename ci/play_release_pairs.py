@@ -1,0 +1,52 @@
+"""Plays both releases of each pair, with the families and scenarios that the pair names.
+
+    python ci/play_release_pairs.py DIR [-- OPTION ...]
+
+Calls `conformance releases` once for all pairs of the same two releases; its results go to a folder
+of their own in DIR, for `ci/release_pairs.py`. What is there already is not played again. Options
+after `--` are passed on, such as `--cache-dir`. About 40 environments are made.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from release_pairs import Pair, pairs
+
+
+def command(group: Sequence[Pair], folder: Path, options: Sequence[str]) -> list[str]:
+    """The call for pairs of the same two releases."""
+    first = group[0]
+    args = ["releases", f"{first.library}=={first.before},{first.after}"]
+    for option, names in (
+        ("--family", (name for pair in group for name in pair.families)),
+        ("--scenario", (name for pair in group for name in pair.scenarios)),
+    ):
+        args += itertools.chain.from_iterable((option, name) for name in dict.fromkeys(names))
+    caches = "also" if any(pair.caches for pair in group) else "no"
+    made = folder / f"{first.library}-{first.before}-{first.after}"
+    args += ["--caches", caches, "--json", str(made), "--resume", *options]
+    return [sys.executable, "-m", "conformance", *args]
+
+
+def groups(known: Iterable[Pair]) -> list[list[Pair]]:
+    """The pairs by their two releases, in the order of the file."""
+    found: dict[tuple[str, str, str], list[Pair]] = {}
+    for pair in known:
+        found.setdefault((pair.library, pair.before, pair.after), []).append(pair)
+    return list(found.values())
+
+
+def main(folder: Path, options: Sequence[str]) -> int:
+    """Play them all; the exit code is the worst of the calls, whose output is passed on."""
+    codes = [subprocess.call(command(group, folder, options)) for group in groups(pairs())]
+    return max(codes, default=0)
+
+
+if __name__ == "__main__":
+    named, _, passed = " ".join(sys.argv[1:]).partition(" -- ")
+    sys.exit(main(Path(named), passed.split()))
