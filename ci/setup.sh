@@ -45,11 +45,17 @@ put() {
   fi
 }
 
+# Where Python may write no bytecode, as in many containers, each start would compile all anew.
+compile_modules() {
+  .venv/bin/python -m compileall -q conformance || true
+}
+
 extras="${CONFORMANCE_EXTRAS-dev}"
 install="${CONFORMANCE_INSTALL:-}"
 # The folder is part of the stamp: a virtual environment cannot be moved.
 stamp="$(cksum <pyproject.toml) $PWD [$extras] $install"
 if [ "$(cat .venv/stamp 2>/dev/null)" = "$stamp" ] && new_enough .venv/bin/python; then
+  compile_modules
   if [ "${1:-}" = --browser ]; then see_to_chromium; fi
   exit 0
 fi
@@ -74,6 +80,7 @@ case ",$extras," in
     put --force-reinstall --no-deps "$cuda"
     ;;
 esac
+compile_modules
 echo "$stamp" >.venv/stamp
 echo "ci/setup.sh: done in $SECONDS s"
 if [ "${1:-}" = --browser ]; then see_to_chromium; fi

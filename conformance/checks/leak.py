@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterator
 
 from conformance.checks.play import Play
-from conformance.core.schedule import Stage
+from conformance.core.schedule import Stage, Weigh
 from conformance.core.trace import Alive, Step, Trace
 from conformance.core.verdict import Finding, Verdict
 
@@ -85,6 +85,8 @@ def _kept(play: Play, trace: Trace) -> list[Finding]:
 
 def _growth(play: Play, trace: Trace) -> list[Finding]:
     """Whether the graph behind the caches grew in each of several steps of the same rows."""
+    if play.schedule.weigh is Weigh.ALIVE:  # a long run: see _piled_up
+        return []
     longest: list[int] = []
     for run in _decoding(trace):
         grown = [run[0]]
@@ -109,7 +111,7 @@ def _growth(play: Play, trace: Trace) -> list[Finding]:
 
 
 def _piled_up(play: Play) -> list[Finding]:
-    """Whether arrays, or bytes that no cache counts, grew all along a run of the same rows.
+    """Whether arrays, bytes that no cache counts, or graphs grew all along a run of the same rows.
 
     In every run: what buffers in flight take may look like growth in one of them.
     """
@@ -123,8 +125,9 @@ def _grown(play: Play, trace: Trace) -> dict[str, Finding]:
     found = {}
     for run in _long_runs(trace):
         for what, counts in (
-            ("live arrays", [one.arrays for one in run]),
-            ("bytes beside the caches", [one.nbytes for one in run]),
+            ("live arrays", [alive.arrays for alive, _ in run]),
+            ("bytes beside the caches", [alive.nbytes for alive, _ in run]),
+            ("edges of the graph behind the caches", [edges or 0 for _, edges in run]),
         ):
             if not (each := _growth_of(counts)):
                 continue
@@ -139,9 +142,9 @@ def _grown(play: Play, trace: Trace) -> dict[str, Finding]:
     return found
 
 
-def _long_runs(trace: Trace) -> Iterator[list[Alive]]:
+def _long_runs(trace: Trace) -> Iterator[list[tuple[Alive, int | None]]]:
     for _, steps in itertools.groupby(trace.steps, key=_rows):
-        run = [step.alive for step in steps if step.alive is not None]
+        run = [(step.alive, step.pending) for step in steps if step.alive is not None]
         if len(run) >= _LEAST:
             yield run
 

@@ -109,6 +109,14 @@ def gone(request_id: str, *, removed: bool = False) -> Trigger:
     return Trigger(request_id, Stage.REMOVED if removed else Stage.FINISHED)
 
 
+def unlike(
+    name: str, prompt: tuple[int, ...], *others: Request, brief: Brief, max_tokens: int = 2
+) -> Request:
+    """A request whose prompt begins as none of the others does."""
+    begun = begun_otherwise(brief, prompt, [other.prompt[0] for other in others])
+    return Request(name, begun, max_tokens)
+
+
 def one_by_one(name: str, requests: Sequence[Request], options: EngineOptions) -> Schedule:
     """Each request arrives when the one before it has finished."""
     later = [

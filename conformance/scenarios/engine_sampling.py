@@ -1,8 +1,7 @@
-"""A sampler and processors of the engine itself, for requests that bring none; and processors.
+"""A sampler and processors of the engine itself, for requests that bring none; and samplers.
 
 An engine keeps a row's own sampler and processors beside those of the engine. Rows of both kinds
-join each other here in both orders, and rows with processors leave. All prompts have one length:
-padding has scenarios of its own.
+join each other here in both orders. All prompts have one length: padding has scenarios of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
+from conformance.scenarios import row_processors
 from conformance.scenarios.build import (
     LASTING,
     LONG,
@@ -22,13 +22,13 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
-    gone,
     in_prefill,
     produced,
     text_request,
     together,
 )
 from conformance.scenarios.lengthy import if_it_fits
+from conformance.scenarios.row_processors import bias
 from conformance.scenarios.scenario import Brief
 
 # Takes the second likeliest token: never at random, and never what an engine takes by itself.
@@ -50,8 +50,7 @@ def default_schedules(brief: Brief) -> list[Schedule]:
     if brief.capabilities >= OF_DEFAULTS:
         found += [_own_joins_defaults(brief), _defaults_join_own(brief)]
     if {Capability.PROCESSORS, Capability.LATE_JOIN} <= brief.capabilities:
-        found += [_processors_leave(brief), _plain_joins(brief), _plain_leaves(brief)]
-        found.append(_penalties(brief))
+        found += row_processors.schedules(brief)
     if Capability.SAMPLERS in brief.capabilities:
         found += if_it_fits(brief, _history_grows(brief))
         found += [_of_one_token(brief), _of_twenty(brief)]
@@ -71,14 +70,6 @@ def ends_apart(brief: Brief) -> Schedule:
     outputs = {LONG: 2, SHORT: 6, MEDIUM: 1, TWO: 4}
     rows = [text_request(brief, f"r{n}", n, max_tokens=out, **given) for n, out in outputs.items()]
     return Schedule("defaults", (together(*rows),), options=options)
-
-
-def bias(brief: Brief, number: int) -> Processor:
-    """A processor that looks at no history: it favours some tokens, others for other numbers."""
-    low, high = brief.tokens
-    count = high - low
-    liked = {low + (count * part // 16 + number) % count for part in range(16)}
-    return Processor("library", {"logit_bias": {str(token): 4.0 for token in sorted(liked)}})
 
 
 def _defaults(brief: Brief) -> tuple[EngineOptions, dict[str, Any]]:
@@ -133,72 +124,6 @@ def _defaults_join_own(brief: Brief) -> Schedule:
     first: list[Arrival] = [together(request) for request in _own(brief, given)]
     late = together(*_plain(brief, given), when=produced("processors", 2))
     return Schedule("defaults_join_own", (*first, late), options=options)
-
-
-def _processors_leave(brief: Brief) -> Schedule:
-    """Rows with processors leave from between others; one without joins, then one with.
-
-    A list of rows that is empty by then is too short for both who join:
-    https://github.com/Blaizzy/mlx-vlm/pull/1583.
-    """
-    outputs = {"a": 2, "plain": LASTING, "b": 4, "other": LASTING}
-    given = {"a": (bias(brief, 1),), "b": (bias(brief, 2),)}
-    rows = [
-        text_request(brief, name, MEDIUM, variant=n, max_tokens=out, processors=given.get(name, ()))
-        for n, (name, out) in enumerate(outputs.items())
-    ]
-    bare = text_request(brief, "bare", MEDIUM, variant=5, max_tokens=LASTING)
-    own = (bias(brief, 3),)
-    late = text_request(brief, "late", MEDIUM, variant=4, max_tokens=3, processors=own)
-    joins = (together(bare, when=gone("b")), together(late, when=produced("bare", 2)))
-    return Schedule("processors_leave", (together(*rows), *joins))
-
-
-def _plain_joins(brief: Brief) -> Schedule:
-    """A row with processors leaves; one without joins the other without, which then leaves, too.
-
-    A list that had entries for the first rows has none for the one that joins:
-    https://github.com/Blaizzy/mlx-vlm/pull/1451.
-    """
-    rows = [
-        text_request(brief, "own", MEDIUM, variant=1, max_tokens=2, processors=(bias(brief, 1),)),
-        text_request(brief, "other", MEDIUM, variant=2, max_tokens=5),
-    ]
-    late = text_request(brief, "bare", MEDIUM, variant=3, max_tokens=LASTING)
-    return Schedule("plain_joins", (together(*rows), together(late, when=gone("own"))))
-
-
-def _plain_leaves(brief: Brief) -> Schedule:
-    """A row without processors leaves others without; then rows with processors join.
-
-    Lists that are cut only where some row has a processor are longer than the batch by then:
-    https://github.com/ml-explore/mlx-lm/pull/1772.
-    """
-    rows = [
-        text_request(brief, name, MEDIUM, variant=n, max_tokens=out)
-        for n, (name, out) in enumerate({"a": 2, "plain": LASTING}.items())
-    ]
-    late = [
-        text_request(
-            brief, f"late_{n}", MEDIUM, variant=n, max_tokens=3, processors=(bias(brief, n),)
-        )
-        for n in (2, 3)
-    ]
-    return Schedule("plain_leaves", (together(*rows), together(*late, when=gone("a"))))
-
-
-def _penalties(brief: Brief) -> Schedule:
-    """Penalties count the tokens of their own row, its prompt's too; other rows have none."""
-    repeated = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 12})
-    counted = Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3})
-    # Right even where a single stream shows processors the last token of a prompt alone.
-    last = Processor("library", {"repetition_penalty": 3.0, "repetition_context_size": 1})
-    own = {"repeated": (repeated,), "plain": (), "counted": (counted,), "last": (last,)}
-    rows = [
-        text_request(brief, name, MEDIUM, variant=variant, max_tokens=2 + variant, processors=given)
-        for variant, (name, given) in enumerate(own.items())
-    ]
-    return Schedule("penalties", (together(*rows),))
 
 
 def _history_grows(brief: Brief) -> Schedule:

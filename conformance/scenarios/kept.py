@@ -16,7 +16,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
-from conformance.scenarios.engine_sampling import bias
+from conformance.scenarios.row_processors import bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 FEW = 2  # output tokens

@@ -1,6 +1,6 @@
 """Schedules about what a server keeps: sequences of several kinds, bounds, a few tokens.
 
-Only for engines that keep the cache at the end of each piece, and report what they keep.
+Only for engines that keep the cache at the end of each piece.
 """
 
 from __future__ import annotations
@@ -8,7 +8,18 @@ from __future__ import annotations
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Request, Schedule
-from conformance.scenarios.build import SHORT, TWO, begun_otherwise, one_by_one
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    begun_otherwise,
+    gone,
+    one_by_one,
+    text_request,
+    together,
+    unlike,
+)
 from conformance.scenarios.scenario import Brief
 
 # Tokens of a system prompt, and of an output.
@@ -16,12 +27,20 @@ _SYSTEM, _FEW = 16, 2
 
 
 def schedules(brief: Brief) -> list[Schedule]:
+    """All that the engine can play; the more, if it reports what it keeps."""
+    if Capability.SEGMENTS not in brief.capabilities:
+        return []
+    found = [_no_room(brief), _first_pieces(brief)]
+    if Capability.STORED in brief.capabilities:
+        found += [*_bounded(brief), _of_few(brief)]
+    return found
+
+
+def _bounded(brief: Brief) -> list[Schedule]:
     """Conversations of three pieces, kept in kinds of their own: there is room for some of them.
 
-    The last of them come once more. Bounded by number and by bytes; and some of a few tokens.
+    The last of them come once more. Bounded by number and by bytes.
     """
-    if not {Capability.SEGMENTS, Capability.STORED} <= brief.capabilities:
-        return []
     system = brief.prompt(_SYSTEM)
     turns = [brief.prompt(SHORT, variant=8 + number) for number in range(4)]
     asked = [(system, turns[0]), (system, turns[1]), (turns[2], turns[0]), (system, turns[0])]
@@ -34,7 +53,40 @@ def schedules(brief: Brief) -> list[Schedule]:
     requests.append(Request("longer", (*requests[1].prompt, *turns[2]), _FEW))
     bounds = {"by_number": PrefixCaching(snapshots=3), "by_bytes": PrefixCaching(times_first=2.5)}
     made = {name: EngineOptions(prefix_caching=bound) for name, bound in bounds.items()}
-    return [*(one_by_one(name, requests, made[name]) for name in made), _of_few(brief)]
+    return [one_by_one(name, requests, made[name]) for name in made]
+
+
+def _no_room(brief: Brief) -> Schedule:
+    """Two requests keep the same sequence. The next one may reuse it, and evicts it."""
+    names = ("twin", "other_twin", "again", "last")
+    twin, other, again, last = (
+        text_request(brief, name, MEDIUM, max_tokens=_FEW) for name in names
+    )
+    arrivals = (
+        together(twin, other),
+        together(again, when=gone("twin")),
+        together(last, when=gone("again")),
+    )
+    options = EngineOptions(prefix_caching=PrefixCaching(max_bytes=0))
+    return Schedule("no_room", arrivals, options=options)
+
+
+def _first_pieces(brief: Brief) -> Schedule:
+    """What is kept at the end of the first pieces of two prompts that are prefilled together.
+
+    Two prompts begin with one of them each; caches that cannot be cut have nothing else to reuse.
+    """
+    one = text_request(brief, "one", LONG, max_tokens=_FEW, segments=(_SYSTEM, LONG - _SYSTEM))
+    prompt = unlike("other", brief.prompt(LONG, variant=1), one, brief=brief).prompt
+    other = Request("other", prompt, _FEW, segments=(_SYSTEM - 2, LONG - _SYSTEM + 2))
+    again = []
+    for request in (one, other):
+        kept, after = request.prompt[: request.segments[0]], request.prompt[request.segments[0]]
+        own = begun_otherwise(brief, brief.prompt(SHORT, variant=7), (after,))
+        again.append(Request(f"like_{request.request_id}", kept + own, 3))
+    arrivals = (together(one, other), together(*again, when=gone("other")))
+    options = EngineOptions(prefix_caching=PrefixCaching())
+    return Schedule("first_pieces", arrivals, options=options)
 
 
 def _of_few(brief: Brief) -> Schedule:

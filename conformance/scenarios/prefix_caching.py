@@ -33,6 +33,7 @@ from conformance.scenarios.build import (
     produced,
     text_request,
     together,
+    unlike,
 )
 from conformance.scenarios.scenario import Brief, Scenario
 
@@ -53,8 +54,6 @@ def _prefix_caching(brief: Brief) -> list[Schedule]:
         _late(brief),
         _evicted(brief),
         _cancelled(brief),
-        *_no_room(brief),
-        *_first_pieces(brief),
         *_penalised(brief),
         *kept_sequences.schedules(brief),
         *(_media(brief, kind) for kind in brief.modalities if kind != "text"),
@@ -84,14 +83,6 @@ def _kept(brief: Brief, request: Request) -> tuple[int, ...]:
     return request.prompt + brief.solo(request, EngineOptions()).tokens[:1]
 
 
-def _unlike(
-    name: str, prompt: tuple[int, ...], *others: Request, brief: Brief, max_tokens: int = FEW
-) -> Request:
-    """A request whose prompt begins as none of the others does."""
-    begun = begun_otherwise(brief, prompt, [other.prompt[0] for other in others])
-    return Request(name, begun, max_tokens)
-
-
 def _swapped(brief: Brief) -> Request:
     """The long prompt with its second and third block swapped."""
     prompt = brief.prompt(LONG)
@@ -117,7 +108,7 @@ def _beside_cold(brief: Brief) -> Schedule:
     first = _first(brief, FEW)
     rows = (
         text_request(brief, "again", LONG, max_tokens=SOME),
-        _unlike("cold", brief.prompt(MEDIUM), first, brief=brief, max_tokens=SOME),
+        unlike("cold", brief.prompt(MEDIUM), first, brief=brief, max_tokens=SOME),
         _after(brief, "in_block", SHARED + 2, SHORT, max_tokens=SOME),
         _after(brief, "longer", LONG, SHORT, max_tokens=SOME),
     )
@@ -143,7 +134,7 @@ def _late(brief: Brief) -> Schedule:
     token apart, when a window's storage has wrapped around.
     """
     first = _first(brief, OUTPUT)
-    other = _unlike("other", brief.prompt(OTHER), first, brief=brief)
+    other = unlike("other", brief.prompt(OTHER), first, brief=brief)
     own = begun_otherwise(brief, brief.prompt(TWO, variant=7), _kept(brief, other)[OTHER:])
     again = Request("other_again", other.prompt + own, FEW)
     return Schedule(
@@ -163,8 +154,8 @@ def _evicted(brief: Brief) -> Schedule:
     """There is space for one prompt: the next one evicts it, even while it decodes."""
     first = text_request(brief, "first", LONG, max_tokens=FEW)
     again = text_request(brief, "again", LONG, max_tokens=4)
-    other = _unlike("other", brief.prompt(LONG, variant=1), first, brief=brief)
-    last = _unlike("next", brief.prompt(LONG, variant=2), first, other, brief=brief, max_tokens=1)
+    other = unlike("other", brief.prompt(LONG, variant=1), first, brief=brief)
+    last = unlike("next", brief.prompt(LONG, variant=2), first, other, brief=brief, max_tokens=1)
     return Schedule(
         "evicted",
         (
@@ -195,43 +186,6 @@ def _cancelled(brief: Brief) -> Schedule:
         (Removal(("a",), in_prefill("b", PIECE)), Removal(("b",), produced("b", 2))),
         options=_options(PIECE),
     )
-
-
-def _no_room(brief: Brief) -> list[Schedule]:
-    """Two requests keep the same sequence. The next one may reuse it, and evicts it.
-
-    Only for engines that keep whole sequences, up to where prompts are cut.
-    """
-    if Capability.SEGMENTS not in brief.capabilities:
-        return []
-    names = ("twin", "other_twin", "again", "last")
-    twin, other, again, last = (text_request(brief, name, MEDIUM, max_tokens=FEW) for name in names)
-    arrivals = (
-        together(twin, other),
-        together(again, when=gone("twin")),
-        together(last, when=gone("again")),
-    )
-    options = EngineOptions(prefix_caching=PrefixCaching(max_bytes=0))
-    return [Schedule("no_room", arrivals, options=options)]
-
-
-def _first_pieces(brief: Brief) -> list[Schedule]:
-    """What is kept at the end of the first pieces of two prompts that are prefilled together.
-
-    Two prompts begin with one of them each; caches that cannot be cut have nothing else to reuse.
-    """
-    if Capability.SEGMENTS not in brief.capabilities:
-        return []
-    one = text_request(brief, "one", LONG, max_tokens=FEW, segments=(SHARED, LONG - SHARED))
-    prompt = _unlike("other", brief.prompt(LONG, variant=1), one, brief=brief).prompt
-    other = Request("other", prompt, FEW, segments=(SHARED - 2, LONG - SHARED + 2))
-    again = []
-    for request in (one, other):
-        kept, after = request.prompt[: request.segments[0]], request.prompt[request.segments[0]]
-        own = begun_otherwise(brief, brief.prompt(SHORT, variant=7), (after,))
-        again.append(Request(f"like_{request.request_id}", kept + own, SOME))
-    arrivals = (together(one, other), together(*again, when=gone("other")))
-    return [Schedule("first_pieces", arrivals, options=_options())]
 
 
 def _penalised(brief: Brief) -> list[Schedule]:

@@ -112,3 +112,17 @@ def test_the_table_says_why_a_pair_is_not_found(script, pair, tmp_path, monkeypa
         write_case(tmp_path, version, verdict)
     script.main([tmp_path])
     assert "hidden" not in capsys.readouterr().out, "it was found"
+
+
+def test_pairs_of_the_same_releases_are_played_in_one_call(script, pair, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    player = importlib.import_module("play_release_pairs")
+    other = replace(pair, families=("mamba2", "llama"), caches=(), scenarios=("ragged",))
+    later = replace(other, before="0.31.2", after="0.31.3")
+    first, second = player.groups([pair, later, other])
+    command = player.command(first, tmp_path, ["--jobs", "1"])
+    assert " ".join(command[3:]) == (
+        "releases mlx-lm==0.31.1,0.31.2 --family llama --family mamba2 --scenario ragged "
+        f"--caches also --json {tmp_path}/mlx-lm-0.31.1-0.31.2 --resume --jobs 1"
+    )
+    assert "--caches no" in " ".join(player.command(second, tmp_path, []))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from conformance.backend.weighing import pending_edges
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
@@ -190,6 +191,12 @@ class MlxVlmEngine(Engine):
         if self._generator is None:
             return ()
         return quantization.layers(compat.decode_caches(self._generator))
+
+    def pending(self) -> int | None:
+        """Of the batch that decodes."""
+        if self._generator is None:
+            return None
+        return pending_edges(compat.decode_caches(self._generator))
 
     def probe(self, kind: str) -> ProbeResult:
         """See ``probes``."""

@@ -9,7 +9,7 @@ from miniatures.plays import Script
 from conformance.checks.leak import check_leak
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.forward_calls import ForwardCall
-from conformance.core.schedule import Stage
+from conformance.core.schedule import Stage, Weigh
 from conformance.core.trace import Alive, Failure, KeptCache
 from conformance.core.verdict import Verdict
 
@@ -158,6 +158,20 @@ def test_what_stays_or_is_cleared_is_no_growth(counts):
 def test_growth_that_is_cleared_in_part_is_growth():
     grown = lasting([1000 + step - 600 * (step // 100) for step in range(200)])
     assert grown == ["in 200 steps of the same rows live arrays grew by 1 a step"]
+
+
+@pytest.mark.parametrize(("edges", "grows"), [(lambda step: step, 1), (lambda step: step % 50, 0)])
+def test_a_graph_that_is_never_computed_in_a_long_run(edges, grows):
+    script = Script(alone=True)
+    script.schedule = msgspec.structs.replace(script.schedule, weigh=Weigh.ALIVE)
+    moment = next(m for m in script.free.moments if Stage.DECODE in m.stages.values())
+    script.free.moments = [
+        dataclasses.replace(moment, events=[], alive=Alive(9, 9), pending=edges(step))
+        for step in range(200)
+    ]
+    found = [one.what for one in check_leak(script.play(staged=False))]
+    grown = "in 200 steps of the same rows edges of the graph behind the caches grew by 1 a step"
+    assert found == [grown] * grows
 
 
 def test_growth_that_the_other_run_does_not_have_is_of_buffers_in_flight():

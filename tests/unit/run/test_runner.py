@@ -222,6 +222,21 @@ def test_a_request_goes_on_from_an_extracted_cache():
     assert trace.stream("more").tokens == run(schedule(Arrival((whole,)))).stream("x").tokens
 
 
+def test_a_saved_cache_goes_by_way_of_a_file():
+    class Saves(ContinuousBatching):
+        def reloaded(self, prefix):
+            return [*prefix[:-1], 11]
+
+    more = Request("more", (9, 8), 2, continues=Continuation("a", saved=True))
+    played = schedule(Arrival((A,)), Arrival((more,), Trigger("a", Stage.FINISHED)))
+    trace = run(played, Saves)
+    kept = (*A.prompt, *trace.stream("a").tokens)[:-1]
+    whole = Request("x", (*kept, 11, 9, 8), 2)
+    assert trace.stream("more").tokens == run(schedule(Arrival((whole,)))).stream("x").tokens
+    failure = run(played).failure
+    assert failure.message == "engine right cannot save caches"
+
+
 # ---------------------------------------------------------------------------- how a run ends
 
 

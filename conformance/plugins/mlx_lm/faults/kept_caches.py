@@ -11,7 +11,13 @@ from mlx_lm.models.cache import LRUPromptCache, PromptTrie
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
-from conformance.plugins.mlx_lm.faults.tools import FULL, mlx_lm_fault
+from conformance.plugins.mlx_lm.faults.tools import (
+    FULL,
+    RECURRENT,
+    ROTATING,
+    generate,
+    mlx_lm_fault,
+)
 
 # So many tokens distinguish prompts, where keys are cut off.
 _DISTINCT = 4
@@ -110,3 +116,21 @@ def cut_one_token_too_late(hits: Hits) -> Patch:
         return right(cache, count - 1)
 
     return wrap(caches, "trim_prompt_cache", trim)
+
+
+@_fault(
+    "F4.kept-of-the-last-row",
+    source="mlx-lm 0.31.0, generate.py:1158: a row's number is read when all were counted",
+    kills=("prefix_caching/first_pieces",),
+    # Of a sequence that can be cut no shorter one is kept.
+    needs=(f"{RECURRENT}|{ROTATING}",),
+)
+def kept_of_the_last_row(hits: Hits) -> Patch:
+    """Of prompts that are prefilled together, the last one's cache is kept for each."""
+
+    def extract(right: Right, self: Any, row: int) -> list[Any]:
+        last = len(self.uids) - 1
+        hits.hit_if(row != last)
+        return [*right(self, last)]
+
+    return wrap(generate.PromptProcessingBatch, "extract_cache", extract)

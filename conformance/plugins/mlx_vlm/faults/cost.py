@@ -6,13 +6,18 @@ from typing import Any
 
 from conformance.core.engine_options import KV_GROUPS
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, after
+from conformance.core.faults.patching import Patch, after, before
 from conformance.plugins.mlx_vlm.faults.tools import (
+    ARRAYS,
     GROUPED,
     batch_class,
+    cache_class,
     mlx_vlm_fault,
     uniform_class,
 )
+
+# Decode steps: more than a prompt has pieces.
+_MANY = 100
 
 
 @mlx_vlm_fault(
@@ -31,6 +36,26 @@ def outputs_of_all_steps_kept(hits: Hits) -> Patch:
         return responses
 
     return after(batch_class(), "next", keep)
+
+
+@mlx_vlm_fault(
+    "D5.paddings-that-pile-up",
+    fault_class="leak",
+    source="mlx-vlm #1984",
+    kills=("held/lasting",),
+    needs=ARRAYS,
+)
+def paddings_that_pile_up(hits: Hits) -> Patch:
+    """The padding that is left of each row is counted down in each step, and never computed."""
+
+    def advance(cache: Any, count: int) -> None:
+        if cache.left_padding is not None:
+            cache.left = getattr(cache, "left", cache.left_padding) - count
+            cache.steps = getattr(cache, "steps", 0) + 1
+            # Some models drop the padding after the prompt.
+            hits.hit_if(cache.steps > _MANY)
+
+    return before(cache_class("ArraysCache"), "advance", advance)
 
 
 @mlx_vlm_fault(

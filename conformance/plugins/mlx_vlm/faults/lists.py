@@ -61,6 +61,26 @@ def logprobs_shorter_than_rows(hits: Hits) -> Patch:
     return wrap(batch_class(), "extend", extend)
 
 
+@_list(
+    "B9.processors-of-rows-that-left",
+    source="mlx-vlm #1451",
+    kills=("samplers/plain_joins",),
+    where="crash:*",
+    crash=True,
+)
+def processors_of_rows_that_left(hits: Hits) -> Patch:
+    """A list for rows with processors stays when the last of them leaves, and does not grow."""
+
+    def extend(right: Right, self: Any, other: Any) -> None:
+        stale = self.logits_processors
+        right(self, other)
+        if stale and not self.logits_processors and len(other.uids):
+            hits.hit()
+            self.logits_processors = stale
+
+    return wrap(batch_class(), "extend", extend)
+
+
 @_fault("B9.emptied-batch-reused", fault_class="cancellation", kills=("cancelled", "slot_reuse"))
 def emptied_batch_reused(hits: Hits) -> Patch:
     """An emptied batch keeps its current tokens, and the next to join produce them."""

@@ -80,26 +80,29 @@ def images_of_falcon_perception_are_whole(hits: Hits) -> Patch:
 
 @dataclass
 class _Box:
-    """What a row's last step said of a box, and the boxes that it has found before."""
+    """What a row's last step said of a box, and the boxes that it has found before.
+
+    Of an open box numbers are kept: arrays would count as what a long answer piles up.
+    """
 
     corner: mx.array | None = None
     size: mx.array | None = None
-    open: dict[str, mx.array] = field(default_factory=dict)
+    place: list[float] = field(default_factory=list)
+    open: dict[str, list[float]] = field(default_factory=dict)
     corners: list[list[float]] = field(default_factory=list)
 
     def embed(self, model: Any, token: int, plain: mx.array) -> mx.array:
         """The embedding ``[1, 1, width]`` of the row's next token, which may be of a box."""
         config, given = model._perception_config, plain
         if token == config.coord_token_id and self.corner is not None:
-            self.open["corner"] = self.corner
+            self.open["corner"] = self.place
             given = model._coord_encoder(self.corner).reshape(1, 1, -1)
         elif token == config.size_token_id and self.size is not None:
-            self.open["size"] = self.size
+            self.open["size"] = []
             given = model._size_encoder(self.size).reshape(1, 1, -1)
         elif token == config.seg_token_id:
             if len(self.open) == 2:
-                corner: Any = self.open["corner"][0].tolist()
-                self.corners.append(corner)
+                self.corners.append(self.open["corner"])
             self.open = {}
         return given
 
@@ -115,7 +118,7 @@ class _Box:
             if not any(abs(a - x) < 0.01 and abs(b - y) < 0.01 for a, b in self.corners):
                 break
             found = found.at[mx.array([0, 1]), best].add(-1e9)
-        self.corner = mx.array([corner])
+        self.place, self.corner = corner, mx.array([corner])
         sizes = model._size_decoder(hidden).reshape(-1, 2, bins)
         least = math.log2(1.0 / sizes.shape[-1])
         picked = mx.argmax(sizes, axis=-1).astype(mx.float32) / (sizes.shape[-1] - 1)

@@ -91,7 +91,9 @@ def _limite(hits: Hits) -> Patch:
         if cache is not None and _of_rows(cache.offset):
             window = None if window is None else window + 1
             call.mask = cache.make_mask(x.shape[1], window_size=window)
-        return right(self, x, *args)
+        result = right(self, x, *args)
+        call.mask = None  # else what lives beside the caches grows with their length
+        return result
 
     def mask(right: Right, columns: int, offset: Any, *args: Any) -> Any:
         return call.mask if _of_rows(offset) else right(columns, offset, *args)

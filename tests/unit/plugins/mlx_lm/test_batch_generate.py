@@ -71,6 +71,19 @@ def test_a_returned_cache_goes_on(model, engine):
     assert got == solo(model, whole).tokens
 
 
+def test_a_returned_cache_goes_on_from_a_file(model, engine):
+    engine.insert([Submission(LONG)])
+    engine.step()
+    prefix = engine.extract("long")
+    loaded = engine.reloaded(prefix)
+    assert [type(entry) for entry in loaded] == [type(entry) for entry in prefix]
+    assert all(one is not other for one, other in zip(loaded, prefix, strict=True))
+    engine.insert([Submission(Request("more", (3, 4), 2), prefix=loaded)])
+    got = tuple(event.token for event in engine.step().events)
+    whole = Request("whole", (*LONG.prompt, *solo(model, LONG).tokens, 3, 4), 2)
+    assert got == solo(model, whole).tokens
+
+
 def test_it_has_no_probes(engine):
     assert engine.probes() == ()
     with pytest.raises(Unsupported, match="mlx_lm_batch_generate has no probe 'x'"):

@@ -58,6 +58,16 @@ def test_a_release_without_a_bound_in_bytes_still_bounds_the_number_of_snapshots
         prefix_caching.make_manager(PrefixCaching(times_first=0))
 
 
+def test_a_release_without_settings_is_given_the_numbers_and_keeps_no_files(monkeypatch):
+    monkeypatch.setattr(apc, "from_env", lambda namespace=None: None)
+    manager = lambda blocks, block_size: SimpleNamespace(sizes=(blocks, block_size))  # noqa: E731
+    monkeypatch.setattr(apc, "APCManager", manager)
+    made = prefix_caching.make_manager(PrefixCaching(blocks=5, block_size=4, snapshots=3))
+    assert (made.sizes, made._exact_cache_max, made.exact_cache_guard_tokens) == ((5, 4), 3, 1)
+    with pytest.raises(Unsupported, match="from the environment alone"):
+        prefix_caching.make_manager(PrefixCaching(disk=True))
+
+
 def test_used_bytes_are_those_of_blocks_that_are_not_free():
     manager = prefix_caching.make_manager(PrefixCaching(blocks=3, block_size=2))
     keys = [mx.zeros((1, 1, 5, 2))]

@@ -73,6 +73,26 @@ def test_a_queued_request_has_the_cache_that_it_came_with(generator):
     assert generator.extract_cache([uid]) == {uid: ("prefix", [])}
 
 
+def test_caches_before_the_last_token_are_those_of_each_prompt(monkeypatch):
+    class Keeps(Old):
+        def __init__(self, model, *, prompt_checkpoint_callback=None):
+            super().__init__(model)
+            self.keep = prompt_checkpoint_callback
+
+        def next(self):
+            rows = [(uid, 1, iter([f"a {uid}", f"b {uid}"])) for uid in (0, 1)]
+            self.keep(rows)
+            return super().next()
+
+    monkeypatch.setattr(whole_prompt_generator, "BatchGenerator", Keeps)
+    generator = whole_prompt_generator.WholePromptGenerator("model")
+    generator.insert([[1, 2, 3], [4, 5]])
+    generator.next()
+    kept = [([1, 2], ["a 0", "b 0"]), ([4], ["a 1", "b 1"])]
+    assert compat.checkpoints(generator) == kept
+    assert compat.checkpoints(generator) == []
+
+
 def test_prompts_in_pieces_are_not_supported(generator):
     assert generator.insert_segments([[[1, 2]], []]) == [0, 1]
     with pytest.raises(Unsupported, match="does not support prompts in pieces"):
