@@ -64,7 +64,9 @@ def part_reused(schedule: Schedule, reused: dict[str, int]) -> bool:
             continue
         earlier = [(common(prompt, prompts[n]), len(prompts[n])) for n in names[:place]]
         within_block = any(count < shared for shared, _ in earlier)
-        cut = count % block_size(schedule) and any(count == n < length for n, length in earlier)
+        lengths = [length for shared, length in earlier if shared == count]
+        # One that was kept whole is reused whole, whatever others have of it.
+        cut = count % block_size(schedule) and lengths and count < min(lengths)
         if within_block or cut:
             return True
     return False

@@ -71,10 +71,16 @@ def _first(brief: Brief, max_tokens: int) -> Request:
     return text_request(brief, "first", LONG, max_tokens=max_tokens, segments=pieces)
 
 
-def _after(brief: Brief, name: str, shared: int, more: int, max_tokens: int = FEW) -> Request:
-    """A prompt with the first ``shared`` tokens of the long one, and ``more`` of its own."""
+def _after(
+    brief: Brief, name: str, shared: int, more: int, max_tokens: int = FEW, *others: Request
+) -> Request:
+    """A prompt with the first ``shared`` tokens of the long one, and ``more`` of its own.
+
+    The others, which share no less, go on otherwise.
+    """
     kept = _kept(brief, _first(brief, FEW))
-    own = begun_otherwise(brief, brief.prompt(more, variant=7), kept[shared : shared + 1])
+    taken = {*kept[shared : shared + 1], *(other.prompt[shared] for other in others)}
+    own = begun_otherwise(brief, brief.prompt(more, variant=7), taken)
     return Request(name, kept[:shared] + (own if more else ()), max_tokens)
 
 
@@ -121,8 +127,9 @@ def _forks(brief: Brief) -> Schedule:
 
     Only what is new is padded then, in place: mlx-vlm 0.7.3 kept a mask that was made before.
     """
-    lengths = {"by_five": SHORT, "by_eleven": MEDIUM, "by_two": TWO}
-    rows = (_after(brief, name, LONG, more, max_tokens=SOME) for name, more in lengths.items())
+    rows: list[Request] = []
+    for name, more in {"by_five": SHORT, "by_eleven": MEDIUM, "by_two": TWO}.items():
+        rows.append(_after(brief, name, LONG, more, SOME, *rows))
     arrivals = (together(_first(brief, FEW)), together(*rows, when=gone("first")))
     return Schedule("forks", arrivals, options=_options(PIECE))
 

@@ -40,7 +40,6 @@ class ContinuousBatching(Engine):
     name = "right"
     library = "toy"
     capabilities = frozenset(Capability) - {
-        Capability.SAVED,
         Capability.COMPLETIONS,
         Capability.SERVED,
         Capability.SPECULATIVE,
@@ -180,6 +179,9 @@ class ContinuousBatching(Engine):
             return list(self.done[request_id])
         row = next(row for row in self.decode if row.name == request_id)
         return row.fed + row.todo
+
+    def reloaded(self, prefix):
+        return list(prefix)
 
     def probe(self, kind):
         before = self.state()

@@ -30,7 +30,7 @@ _MB = 1e6
 
 @click.command("releases")
 @click.argument("releases", nargs=-1, metavar="LIBRARY==V,V,...")
-@globs("engine", "As for `run`.")
+@globs("engine", "As for `run`. Default: all of the library, but no servers.")
 @globs("family", "As for `run`.")
 @globs("scenario", "As for `run`.")
 @click.option("--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES), help="As for `run`.")

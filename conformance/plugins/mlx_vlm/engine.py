@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
-import numpy as np
-
 from conformance.backend.weighing import pending_edges
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
@@ -24,6 +22,7 @@ from conformance.plugins.mlx_vlm.pool_recording import PoolRecording
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
 from conformance.plugins.mlx_vlm.sampling import (
     ForcedRowsSampler,
+    distribution,
     make_processors,
     make_sampler,
     stop_tokens,
@@ -296,17 +295,7 @@ class MlxVlmEngine(Engine):
         return TokenEvent(
             request_id=name,
             token=token,
-            logprobs=_row(response.top_logprobs),
+            logprobs=distribution(response.top_logprobs),
             token_logprob=float(said) if said is not None else None,
             finish_reason=FinishReason(reason) if reason is not None else None,
         )
-
-
-def _row(pairs: Sequence[tuple[int, float]] | None) -> np.ndarray | None:
-    """``[vocab]`` from all its ``(id, logprob)`` pairs, which are sorted by logprob."""
-    if pairs is None:
-        return None
-    row = np.full(len(pairs), np.nan, np.float32)
-    ids, values = zip(*pairs, strict=True)
-    row[list(ids)] = values
-    return row

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from conformance.backend import sampling
 from conformance.backend.sampling import ProcessorFn, SamplerFn, ranked
@@ -85,3 +86,13 @@ def stop_tokens(request: Request) -> set[int]:
     if any(len(sequence) != 1 for sequence in request.stop):
         raise Unsupported("mlx-vlm does not support stop sequences of several tokens")
     return {token for (token,) in request.stop}
+
+
+def distribution(pairs: Sequence[tuple[int, float]] | None) -> np.ndarray | None:
+    """``[vocab]`` from all its ``(id, logprob)`` pairs, which are sorted by logprob."""
+    if pairs is None:
+        return None
+    row = np.full(len(pairs), np.nan, np.float32)
+    ids, values = zip(*pairs, strict=True)
+    row[list(ids)] = values
+    return row

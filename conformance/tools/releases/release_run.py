@@ -52,9 +52,9 @@ class Choice:
     tier: str = ""
 
     def arguments(self, release: Release) -> list[str]:
-        """The options, for the engine of the release if none is named."""
+        """The options; for all engines of the release's library but servers if none is named."""
         named = {
-            "--engine": self.engines or (release.engine,),
+            "--engine": self.engines or (f"{release.engine}*",),
             "--family": self.families,
             "--scenario": self.scenarios,
             "--dtype": self.dtypes,

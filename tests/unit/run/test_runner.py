@@ -7,6 +7,7 @@ from miniatures.library import ToyLibrary
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 
+from conformance.core.engine import Engine
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ForwardCall
@@ -233,8 +234,15 @@ def test_a_saved_cache_goes_by_way_of_a_file():
     kept = (*A.prompt, *trace.stream("a").tokens)[:-1]
     whole = Request("x", (*kept, 11, 9, 8), 2)
     assert trace.stream("more").tokens == run(schedule(Arrival((whole,)))).stream("x").tokens
-    failure = run(played).failure
-    assert failure.message == "engine right cannot save caches"
+
+
+def test_an_engine_that_cannot_save_caches_says_so():
+    class NeverSaves(ContinuousBatching):
+        reloaded = Engine.reloaded
+
+    more = Request("more", (9, 8), 2, continues=Continuation("a", saved=True))
+    played = schedule(Arrival((A,)), Arrival((more,), Trigger("a", Stage.FINISHED)))
+    assert run(played, NeverSaves).failure.message == "engine right cannot save caches"
 
 
 # ---------------------------------------------------------------------------- how a run ends

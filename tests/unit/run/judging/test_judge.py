@@ -37,9 +37,9 @@ EXPRESSED = tuple(
 COUNTED = tuple(scenario for scenario in EXPRESSED if scenario in COSTS)
 BATCHED = tuple(scenario for scenario in EXPRESSED if scenario not in COSTS)
 ALL = frozenset(scenario.name for scenario in BATCHED)
-SEVERAL = ALL - {"batch_of_one", "stale_state", "held"}
+SEVERAL = ALL - {"batch_of_one", "stale_state"}
 # Where rows are padded, or are at different positions.
-RAGGED = SEVERAL - {"identical", "equal_length"}
+RAGGED = SEVERAL - {"identical", "equal_length", "held"}
 # Where a row ends, and another one decodes on or comes later.
 ENDS = RAGGED - {"wide", "threads"} | {"stale_state"}
 PIECES = frozenset(
@@ -118,7 +118,7 @@ EXPECTED = {
 
 # What each fake leaves out: these scenarios are vacuous on it, and all others exact.
 VACUOUS = {
-    "OneByOne": SEVERAL,
+    "OneByOne": SEVERAL - {"held"},
     "NeverPads": {"identical", "equal_length", "ragged", "chunked", "prompt_cache", "quantized"},
     "JoinsLate": {"staggered", "window", "stop_sequences", "samplers", "mixed_modality"},
     "PrefillsWhole": {"chunked", "cancelled", "media_in_pieces", "samplers"},
