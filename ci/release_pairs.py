@@ -166,7 +166,8 @@ def main(folders: Sequence[Path]) -> None:
         f"{len(found) - len(by_case)} by a cache class. In {len(only)} something is there in one "
         f"release only, in {ran.count(_NOT_FOUND)} nothing was found, "
         f"{len(known) - len(ran)} were not run. That it is the named defect was not traced. "
-        "Written by `python ci/release_pairs.py DIR`.\n"
+        "Written by `python ci/release_pairs.py DIR/*` after "
+        "`python ci/play_release_pairs.py DIR`.\n"
     )
     print("| pair | defect | source | found by |\n|---|---|---|---|")
     for pair, text in given:

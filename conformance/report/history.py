@@ -19,8 +19,10 @@ Run = tuple[str, Sequence[CaseResult]]
 MENDED = ", known defects mended"
 """Ends the name of a schedule as it is with the known defects of its release repaired."""
 
-# What stops a run is shown by its message; the others by the requests that are wrong.
-_BY_MESSAGE = (Verdict.CRASH, Verdict.UNSUPPORTED, Verdict.HANG, Verdict.PROTOCOL)
+# What stops a run, or is of no request, is shown by its message; the others by the requests that
+# are wrong. A wrong count or a leak stops nothing: wrong requests beside it are shown, too.
+_BESIDE = (Verdict.PROTOCOL, Verdict.LEAK)
+_BY_MESSAGE = (Verdict.CRASH, Verdict.UNSUPPORTED, Verdict.HANG, *_BESIDE)
 _LONGEST = 100
 _UNKNOWN = (Verdict.UNSUPPORTED, Verdict.VACUOUS, Verdict.POLICY)
 
@@ -212,9 +214,9 @@ def _outcome(verdict: Verdict, findings: Sequence[Finding]) -> Outcome:
     bad = [finding for finding in findings if finding.verdict is verdict]
     what = findings[0].what if findings else ""
     if verdict in _BY_MESSAGE:
-        message = _message(bad[0].got or bad[0].what) if bad else ""
-        # A wrong count hides nothing: the requests beside it that are wrong count, too.
-        rest = _where(findings) if verdict is Verdict.PROTOCOL else []
+        says = (f.what if verdict is Verdict.LEAK else f.got or f.what for f in bad)
+        message = _message(next(says, ""))
+        rest = _where(findings) if verdict in _BESIDE else []
         return Outcome(verdict, what, ", ".join([message, *rest]))
     where = _where(bad)
     return Outcome(verdict, what, ", ".join(where) or (_message(bad[0].what) if bad else ""))

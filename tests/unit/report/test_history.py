@@ -173,11 +173,12 @@ def test_a_crash_with_another_message_is_another_defect_and_its_numbers_do_not_c
     assert "no such argument) in 0.2" in unlike.unlike[0]
 
 
-def test_a_wrong_count_in_both_does_not_hide_the_tokens_that_are_wrong_in_one():
-    one, both = at("a", 0), Finding(Verdict.PROTOCOL, "free", "counts", schedule="ragged", got="9")
-    made = bad("0.1", Verdict.PROTOCOL, both)
+@pytest.mark.parametrize("verdict", [Verdict.PROTOCOL, Verdict.LEAK])
+def test_a_wrong_count_or_a_leak_in_both_does_not_hide_the_tokens_that_are_wrong_in_one(verdict):
+    one, both = at("a", 0), Finding(verdict, "free", "counts", schedule="ragged", got="9")
+    made = bad("0.1", verdict, both)
     other = msgspec.structs.replace(made.results[0], evidence=(both, one))
-    table = make_table([Column(made.release, (other,)), bad("0.2", Verdict.PROTOCOL, both)])
+    table = make_table([Column(made.release, (other,)), bad("0.2", verdict, both)])
     assert "a from token 0) in 0.1" in table.unlike[0]
 
 
