@@ -160,7 +160,7 @@ class Engine(ABC):
         return None
 
     def pending(self) -> int | None:
-        """Edges of the graph that live caches depend on; ``None`` without ``WEIGHED``."""
+        """Edges of the graph that live caches depend on, or ``None`` if they are not counted."""
         return None
 
     def give_up(self, request_id: str, *, computed: bool) -> KeptCache | None:  # noqa: ARG002
