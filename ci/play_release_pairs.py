@@ -1,10 +1,10 @@
 """Plays both releases of each pair, with the families and scenarios that the pair names.
 
-    python ci/play_release_pairs.py DIR [-- OPTION ...]
+    python ci/play_release_pairs.py DIR [OPTION ...]
 
 Calls `conformance releases` once for all pairs of the same two releases; its results go to a folder
-of their own in DIR, for `ci/release_pairs.py`. What is there already is not played again. Options
-after `--` are passed on, such as `--cache-dir`. About 40 environments are made.
+of their own in DIR, for `ci/release_pairs.py`. What is there already is not played again. The
+options are passed on, such as `--cache-dir`. About 40 environments are made.
 """
 
 from __future__ import annotations
@@ -48,5 +48,4 @@ def main(folder: Path, options: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    named, _, passed = " ".join(sys.argv[1:]).partition(" -- ")
-    sys.exit(main(Path(named), passed.split()))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -24,6 +24,8 @@ _WARM_UP, _PERIOD, _LEAST, _MOST, _FEW = 20, 50, 150, 0.6, 0.1
 # Rises after which counts never fall back, before or after the largest fall: what is in flight at
 # one time and not at another may make two or three.
 _RISES = 5
+# What measures long runs.
+_LONG = (Weigh.ALIVE, Weigh.SAMPLED)
 _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
 
 
@@ -85,7 +87,7 @@ def _kept(play: Play, trace: Trace) -> list[Finding]:
 
 def _growth(play: Play, trace: Trace) -> list[Finding]:
     """Whether the graph behind the caches grew in each of several steps of the same rows."""
-    if play.schedule.weigh is Weigh.ALIVE:  # a long run: see _piled_up
+    if play.schedule.weigh in _LONG:  # see _piled_up: some engines compute it now and then
         return []
     longest: list[int] = []
     for run in _decoding(trace):

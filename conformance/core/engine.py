@@ -186,13 +186,12 @@ class Engine(ABC):
         """
         raise Unsupported(f"engine {self.name} cannot extract the cache of {request_id!r}")
 
-    def reloaded(self, prefix: Any) -> Any:
+    def reloaded(self, prefix: Any) -> Any:  # noqa: ARG002
         """The result of an ``extract``, written to a file and loaded by the library's functions.
 
         Raises:
             Unsupported: the engine has not the capability ``SAVED``.
         """
-        del prefix
         raise Unsupported(f"engine {self.name} cannot save caches")
 
     def probe(self, kind: str) -> ProbeResult:

@@ -53,7 +53,7 @@ def _lasting(brief: Brief) -> Schedule:
     Two, where ``decoding`` is not played, of one length: then their padding decides nothing, and
     need never be computed, as with the counters of https://github.com/Blaizzy/mlx-vlm/pull/1984.
     """
-    names = ("only",) if Capability.WEIGHED in brief.capabilities else ("only", "other")
+    names = ("one",) if Capability.WEIGHED in brief.capabilities else ("one", "other")
     rows = [
         text_request(brief, name, TWO, variant=variant, max_tokens=STEPS + 1)
         for variant, name in enumerate(names)

@@ -250,7 +250,9 @@ PREFIX_CACHING = Scenario(
     ),
     _prefix_caching,
     (
-        reuse.hit().shown_in("in_turn", "beside_cold", "forks", "late", "cancelled"),
+        reuse.hit().shown_in(
+            "in_turn", "beside_cold", "forks", "first_pieces", "late", "cancelled"
+        ),
         reuse.hit_of_part().shown_in("in_turn", "beside_cold", "late", "cancelled"),
         reuse.beside_cold().shown_in("beside_cold"),
         reuse.late_hit().shown_in("late"),

@@ -160,10 +160,11 @@ def test_growth_that_is_cleared_in_part_is_growth():
     assert grown == ["in 200 steps of the same rows live arrays grew by 1 a step"]
 
 
+@pytest.mark.parametrize("weigh", [Weigh.ALIVE, Weigh.SAMPLED])
 @pytest.mark.parametrize(("edges", "grows"), [(lambda step: step, 1), (lambda step: step % 50, 0)])
-def test_a_graph_that_is_never_computed_in_a_long_run(edges, grows):
+def test_a_graph_that_is_never_computed_in_a_long_run(weigh, edges, grows):
     script = Script(alone=True)
-    script.schedule = msgspec.structs.replace(script.schedule, weigh=Weigh.ALIVE)
+    script.schedule = msgspec.structs.replace(script.schedule, weigh=weigh)
     moment = next(m for m in script.free.moments if Stage.DECODE in m.stages.values())
     script.free.moments = [
         dataclasses.replace(moment, events=[], alive=Alive(9, 9), pending=edges(step))
