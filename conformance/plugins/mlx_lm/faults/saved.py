@@ -27,7 +27,7 @@ def _loaded(kind: type[Any], change: Callable[[Any], None]) -> Patch:
 
 
 @_fault(
-    "A9.loaded-without-its-length",
+    "D9.loaded-without-its-length",
     needs=(FULL,),
     where="cache:*KVCache:*",
     source="mlx-lm 0.30.7, models/cache.py: the length is not in the state, but set beside it",
@@ -43,7 +43,7 @@ def loaded_without_its_length(hits: Hits) -> Patch:
 
 
 @_fault(
-    "A9.loaded-as-long-as-held",
+    "D9.loaded-as-long-as-held",
     needs=(ROTATING,),
     where="cache:*RotatingKVCache:*",
     source="issue trackers: prompt cache of a rotated window",
@@ -60,7 +60,7 @@ def loaded_as_long_as_held(hits: Hits) -> Patch:
 
 
 @_fault(
-    "A9.loaded-list-of-none",
+    "D9.loaded-list-of-none",
     needs=("cache:CacheList",),
     where="crash:*cache.py*",
     source="mlx-lm 0.30.7: CacheList.from_state sets a state on caches that are not there",
@@ -77,7 +77,7 @@ def loaded_list_of_none(hits: Hits) -> Patch:
 
 
 @_fault(
-    "A9.loaded-state-is-new",
+    "D9.loaded-state-is-new",
     needs=(RECURRENT,),
     where="cache:*ArraysCache:*",
     source="mlx-lm 0.30.4, models/cache.py:564: a loaded cache lacks what its state leaves out",
