@@ -31,7 +31,7 @@ def places(entries: Sequence[Any]) -> Iterator[str]:
 
 
 def floating(entry: Any) -> tuple[str, ...]:
-    """The dtypes of a cache's floating arrays, sorted, without those of one axis."""
-    found = (array for array in arrays(entry) if array.ndim > 1)
+    """The dtypes of a cache's floating arrays, sorted, without those of one axis or no element."""
+    found = (array for array in arrays(entry) if array.ndim > 1 and array.size)
     kinds = {array.dtype for array in found if mx.issubdtype(array.dtype, mx.floating)}
     return tuple(sorted(str(kind).rpartition(".")[2] for kind in kinds))

@@ -15,6 +15,7 @@ from mlx_vlm import utils
 from mlx_vlm.models.cache import make_prompt_cache
 
 from conformance.backend.checkpoint import draw, library_errors, verify
+from conformance.backend.half_products import multiply_experts_in_half_precision
 from conformance.backend.outline import outline
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
@@ -38,6 +39,7 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
         Unsupported: the installed library has no such model, or says that it can't build it.
         ModelError: the library failed, or the loaded weights are not those that were written.
     """
+    multiply_experts_in_half_precision()
     if family.checkpoint is not None:
         model, processor = checkpoints.load(family, family.checkpoint, dtype=dtype)
         return LoadedModel(model, processor, family, dtype=dtype, seed=seed)

@@ -30,7 +30,7 @@ def the_window_before_is_kept(hits: Hits) -> Patch:
         if cache is None or not self.overlap:
             return right(self, x, cache, offset)
         width, ratio = self.head_dim, self.compress_ratio
-        before = _last_window(cache, x.shape[0], ratio, width)
+        before = _last_window(cache, x.shape[0], ratio, width, x.dtype)
         kv, gate, base = cache.accumulate_windows(self.wkv(x), self.wgate(x), offset)
         count = kv.shape[1] // ratio
         shape = (x.shape[0], count, ratio, 2 * width)
@@ -51,10 +51,12 @@ def the_window_before_is_kept(hits: Hits) -> Patch:
     return wrap(module.Compressor, "__call__", compress)
 
 
-def _last_window(cache: Any, rows: int, ratio: int, width: int) -> tuple[mx.array, ...]:
+def _last_window(
+    cache: Any, rows: int, ratio: int, width: int, dtype: mx.Dtype
+) -> tuple[mx.array, ...]:
     """The keys and gates of each row's last window; where there is none, what weighs nothing."""
     shape = (rows, 1, ratio, 2 * width)
-    nothing = mx.zeros(shape), mx.full(shape, -mx.inf)
+    nothing = mx.zeros(shape, dtype), mx.full(shape, -mx.inf, dtype)
     if cache.pooled is None:
         return nothing
     lengths = getattr(cache, "_pool_lengths", [cache.pooled.shape[1]] * rows)

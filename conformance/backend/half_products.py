@@ -1,0 +1,27 @@
+"""Products of experts in half precision on a CPU, where mlx has them in float32 alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+
+_RIGHT = mx.gather_mm
+
+
+def multiply_experts_in_half_precision() -> None:
+    """Let ``mx.gather_mm`` take half precision on a CPU: multiplied in float32, then rounded.
+
+    A GPU does so, too, as its products add up in float32. mlx 0.32.4 refuses it on a CPU
+    (mlx/backend/cpu/masked_mm.cpp:372), where no model with experts could be played.
+    Single streams and batches have the same product. On a GPU nothing changes.
+    """
+    if mx.default_device().type == mx.DeviceType.cpu and mx.gather_mm is _RIGHT:
+        mx.gather_mm = _product
+
+
+def _product(a: mx.array, b: mx.array, *args: Any, **options: Any) -> mx.array:
+    if a.dtype != b.dtype or a.dtype not in (mx.bfloat16, mx.float16):
+        return _RIGHT(a, b, *args, **options)
+    wide = _RIGHT(a.astype(mx.float32), b.astype(mx.float32), *args, **options)
+    return wide.astype(a.dtype)
