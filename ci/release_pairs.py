@@ -22,6 +22,7 @@ from typing import Any
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.history import History, histories
 from conformance.report.jsonl import read_results
+from conformance.report.single_streams import moved_streams
 from conformance.tools.releases.cache_outcomes import CacheOutcome, changes, read_outcomes
 
 _NOT_RUN, _NOT_FOUND = "not run", "not found"
@@ -38,7 +39,8 @@ class Pair:
 
     ``says`` is a pattern that the line of a cache class must match to be about the defect,
     ``shows`` one that the line of a case must. ``scenarios`` are those that can show it; empty
-    means all. ``unseen`` says why nothing is found, or nothing can be run.
+    means all. ``unseen`` says why nothing is found, or nothing can be run; ``reachable`` is false
+    where the reason is that no batch which the library makes on a CPU shows it.
     """
 
     library: str
@@ -52,6 +54,7 @@ class Pair:
     scenarios: tuple[str, ...] = ()
     shows: str = ""
     unseen: str = ""
+    reachable: bool = True
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> Pair:
@@ -65,6 +68,7 @@ class Pair:
             tuple(table.get("scenarios", ())),
             table.get("shows", ""),
             table.get("unseen", ""),
+            table.get("reachable", True),
         )
 
 
@@ -86,6 +90,8 @@ def judged(pair: Pair, folders: Sequence[Path]) -> str:
         moved = [h for h in found if h.changed] or [h for h in found if h.differs]
         if behaving := [h for h in moved if not _absent(h)]:
             return f"{_line(behaving[0])}{_more(behaving)}"
+        if streams := [text for text in _streams(*cases) if re.search(pair.shows, text)]:
+            return f"{streams[0]}{_more(streams)}"
         absent = [f"{_ONLY}{_line(h)}{_more(moved)}" for h in moved]
     lines = changes(list(zip(versions, caches, strict=True))) if ran_caches else []
     lines = [line for line in lines if re.search(pair.says, line)]
@@ -98,6 +104,13 @@ def judged(pair: Pair, folders: Sequence[Path]) -> str:
 
 def _line(history: History) -> str:
     return f"`{history.case}` {history.schedule}: {history.signatures}"
+
+
+def _streams(before: Sequence[CaseResult], after: Sequence[CaseResult]) -> list[str]:
+    """Where single streams themselves give something else."""
+    old = {result.case: result for result in before}
+    both = [(old[result.case], result) for result in after if result.case in old]
+    return [f"`{new.case}` {text}" for was, new in both if (text := moved_streams(was, new))]
 
 
 def _absent(history: History) -> bool:
@@ -158,6 +171,8 @@ def main(folders: Sequence[Path]) -> None:
     found = [text for text in ran if text != _NOT_FOUND and not text.startswith(_ONLY)]
     by_case = [text for text in found if text.startswith("`")]
     only = [text for text in ran if text.startswith(_ONLY)]
+    reachable = [text for pair, text in given if pair.reachable]
+    told = [text for text in reachable if text.startswith("`")]
     classes = len({pair.defect for pair in known})
     print("# Pairs of releases\n")
     print(
@@ -165,7 +180,10 @@ def main(folders: Sequence[Path]) -> None:
         f"in {len(found)} of these something behaves otherwise: {len(by_case)} by a case, "
         f"{len(found) - len(by_case)} by a cache class. In {len(only)} something is there in one "
         f"release only, in {ran.count(_NOT_FOUND)} nothing was found, "
-        f"{len(known) - len(ran)} were not run. That it is the named defect was not traced. "
+        f"{len(known) - len(ran)} were not run. No batch that the library makes on a CPU can show "
+        f"{len(known) - len(reachable)} of all; of the other {len(reachable)} a case tells "
+        f"{len(told)} ({len(told) / max(len(reachable), 1):.0%}). "
+        "That it is the named defect was not traced. "
         "Written by `python ci/release_pairs.py DIR/*` after "
         "`python ci/play_release_pairs.py DIR`.\n"
     )

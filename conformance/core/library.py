@@ -173,6 +173,10 @@ class Library(ABC):
         """
         return self.single_stream(model, request, options=options, steps=steps).stream
 
+    def reloaded(self, cache: Any) -> Any | None:  # noqa: ARG002
+        """The cache of a single stream after it was written to a file; ``None`` if none can be."""
+        return None
+
     @abstractmethod
     def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray | None:
         """Logprobs ``[vocab]`` of the token after ``request.prompt + tokens``, without a cache.

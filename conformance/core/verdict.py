@@ -133,6 +133,8 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     quantization; ``quantized_share`` is the same for the quantized layers only.
 
     ``costs`` are its counts of what contracts bound, if it is made for any.
+
+    ``single_logprob`` is the sum of the logprobs of its single streams' tokens, in nats.
     """
 
     name: str
@@ -147,6 +149,7 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     quantized_share: float | None = None
     seconds: float = 0.0
     costs: tuple[Cost, ...] = ()
+    single_logprob: float | None = None
 
 
 class WitnessResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -195,6 +195,20 @@ class Oracle:
         """The first ``steps`` steps of the single stream made once more, from the prompt on."""
         return self._library.again(self._model, request, options=options, steps=steps)
 
+    def loaded(
+        self, request: Request, options: EngineOptions, schedule: Schedule, *, steps: int
+    ) -> Stream | None:
+        """The first ``steps`` steps from the loaded file of the cache that it continues.
+
+        ``None`` if the library writes no such files.
+        """
+        prefix = self._library.reloaded(self._prefix(request, options, schedule))
+        if prefix is None:
+            return None
+        return self._library.single_stream(
+            self._model, request, options=options, steps=steps, prefix=prefix
+        ).stream
+
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
         """Add the model's calls inside the block to ``calls``."""
@@ -210,11 +224,7 @@ class Oracle:
         prefix = None
         if request.continues is not None:
             assert schedule is not None
-            source = schedule.request(request.continues.request_id)
-            taken = request.continues.after
-            if taken is None:
-                taken = len(self.solo(source, options, schedule).tokens)
-            prefix = self._decode(source, options, schedule, taken).cache
+            prefix = self._prefix(request, options, schedule)
         return self._library.single_stream(
             self._model,
             request,
@@ -222,6 +232,15 @@ class Oracle:
             steps=steps,
             prefix=prefix,
         )
+
+    def _prefix(self, request: Request, options: EngineOptions, schedule: Schedule) -> Any:
+        """The cache that the request continues."""
+        assert request.continues is not None
+        source = schedule.request(request.continues.request_id)
+        taken = request.continues.after
+        if taken is None:
+            taken = len(self.solo(source, options, schedule).tokens)
+        return self._decode(source, options, schedule, taken).cache
 
     def _history(
         self, request: Request, options: EngineOptions, schedule: Schedule | None

@@ -20,8 +20,9 @@ MENDED = ", known defects mended"
 """Ends the name of a schedule as it is with the known defects of its release repaired."""
 
 # What stops a run, or is of no request, is shown by its message; the others by the requests that
-# are wrong. A wrong count or a leak stops nothing: wrong requests beside it are shown, too.
-_BESIDE = (Verdict.PROTOCOL, Verdict.LEAK)
+# are wrong. A wrong count, a leak or a single stream that fails in pieces stops nothing: wrong
+# requests beside it are shown, too.
+_BESIDE = (Verdict.PROTOCOL, Verdict.LEAK, Verdict.ORACLE)
 _BY_MESSAGE = (Verdict.CRASH, Verdict.UNSUPPORTED, Verdict.HANG, *_BESIDE)
 _LONGEST = 100
 _UNKNOWN = (Verdict.UNSUPPORTED, Verdict.VACUOUS, Verdict.POLICY)

@@ -62,6 +62,19 @@ def test_a_pair_is_found_by_a_case_that_changed(script, pair, tmp_path):
     assert script.judged(other, [tmp_path]) == "not found", "it is about something else"
 
 
+def test_a_pair_is_found_by_single_streams_that_moved(script, pair, tmp_path):
+    for version, nats in (("0.31.1", -3.0), ("0.31.2", -4.0)):
+        result = make_result("mlx_lm/llama/ragged/float32/0", Verdict.EXACT)
+        schedule = ScheduleResult("ragged", Verdict.EXACT, single_logprob=nats)
+        result = msgspec.structs.replace(result, schedules=(schedule,))
+        (tmp_path / f"mlx-lm-{version}.jsonl").write_text(encode(result) + "\n")
+    found = script.judged(pair, [tmp_path])
+    assert found == (
+        "`mlx_lm/llama/ragged/float32/0` (ragged): single streams moved, by 1 nats in all"
+    )
+    assert script.judged(replace(pair, shows="broadcast"), [tmp_path]) == "not found"
+
+
 def test_a_pair_whose_cases_are_alike_is_not_found(script, pair, tmp_path):
     for version in ("0.31.1", "0.31.2"):
         write_case(tmp_path, version, Verdict.EXACT)

@@ -29,7 +29,7 @@ from conformance.core.properties import Property
 from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
-from conformance.plugins.mlx_lm import checkpoints, inventory, loading, quantization
+from conformance.plugins.mlx_lm import checkpoints, compat, inventory, loading, quantization
 from conformance.plugins.mlx_lm.code_traits import code_traits
 from conformance.plugins.mlx_lm.legacy.uncached import uncached
 from conformance.plugins.mlx_lm.properties import properties
@@ -133,6 +133,10 @@ class MlxLm(Library):
             rows.append(logprobs)
         table = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
         return Solo(Stream(tokens=tuple(tokens), logprobs=table), cache)
+
+    def reloaded(self, cache: Any) -> Any | None:
+        """By way of ``save_prompt_cache``."""
+        return compat.reloaded(cache)
 
     def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray:
         """See ``Library.stateless``."""

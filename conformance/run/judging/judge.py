@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from conformance.checks import CHECKS, Play
 from conformance.checks.cache_bytes import cache_shares
@@ -15,15 +16,16 @@ from conformance.checks.contract_counts import costs
 from conformance.checks.forced import measure
 from conformance.core import numerics
 from conformance.core.engine import Capability, Engine, equipped
-from conformance.core.failures import failure_of, machine_problem
 from conformance.core.picture import Picture
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, ScheduleResult, Verdict, WitnessResult
 from conformance.reference.subject import Subject
 from conformance.run.judging.declared import undeclared
+from conformance.run.judging.loaded_streams import loaded
 from conformance.run.judging.picturing import picture_of
 from conformance.run.judging.playing import play_schedule
+from conformance.run.judging.single_failures import Attempt, attempt
 from conformance.run.judging.witnessed import missed, witnessed
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.witnesses import padded_positions
@@ -128,15 +130,16 @@ def judge_batched(
     twice = twice and Capability.SERVED not in engine.capabilities
     for index, schedule in enumerate(schedules):
         start = time.perf_counter()
-        played = _play_or_fail(subject, engine, schedule, once=index > 0 or not twice, until=until)
-        if isinstance(played, _Failed):
-            findings.append(played.finding)
-            failed += [] if schedule.options.kv else [played.error]
-            verdict = played.finding.verdict
-            results.append(ScheduleResult(schedule.name, verdict, seconds=_since(start)))
+        tried = _attempt(subject, engine, schedule, once=index > 0 or not twice, until=until)
+        alone = [tried.finding] if tried.finding is not None else []
+        if tried.play is None:
+            findings += alone
+            failed += [tried.error] if tried.error and not schedule.options.kv else []
+            results.append(ScheduleResult(schedule.name, worst(alone), seconds=_since(start)))
             continue
-        played = dataclasses.replace(played, plain=_plain_run(schedule, plays))
-        found = [*_findings(subject, played), *missed(played), *undeclared(played, engine)]
+        played = dataclasses.replace(tried.play, plain=_plain_run(schedule, plays))
+        found = [*alone, *_findings(subject, played)]
+        found += [*missed(played), *undeclared(played, engine), *loaded(subject, schedule)]
         findings += found
         result = _result(played, found)
         results.append(msgspec.structs.replace(result, seconds=_since(start)))
@@ -169,47 +172,25 @@ def _findings(subject: Subject, played: Play) -> list[Finding]:
         return [finding for check in CHECKS for finding in check(played)]
 
 
-@dataclass(frozen=True)
-class _Failed:
-    """A schedule without a single stream."""
-
-    finding: Finding
-    error: Exception
-
-
-def _play_or_fail(
+def _attempt(
     subject: Subject,
     engine: type[Engine],
     schedule: Schedule,
     *,
     once: bool,
     until: Until | None,
-) -> Play | _Failed:
+) -> Attempt:
     """The schedule as played, or why even its single stream fails; others may have theirs."""
 
     def enough(played: Play) -> bool:
         return until is not None and until(_findings(subject, played))
 
-    try:
-        return play_schedule(subject, engine, schedule, once=once, enough=enough)
-    except Exception as error:
-        if machine_problem(error):
-            raise
-        failure = failure_of(error, "decoding one request in a single stream")
-        quantized = schedule.options.kv is not None
-        what = "quantized caches of one row" if quantized else "the single stream"
-        finding = Finding(
-            Verdict.UNSUPPORTED if failure.unsupported else Verdict.CRASH,
-            "failure",
-            f"{what} raised {failure}",
-            schedule=schedule.name,
-            expected="no exception",
-            got=f"{failure.type_name}: {failure.message}",
-            cause="the library's model cannot use these caches, in a batch or in a single stream"
-            if quantized
-            else "the library fails before any batch is made",
-        )
-        return _Failed(finding, error)
+    return attempt(
+        schedule,
+        lambda uncut: play_schedule(
+            subject, engine, schedule, once=once, enough=enough, uncut=uncut
+        ),
+    )
 
 
 def figures_of(found: numerics.Deviation, noise: numerics.Envelope) -> Numbers:
@@ -265,7 +246,16 @@ def _result(played: Play, findings: Sequence[Finding]) -> ScheduleResult:
         cache_share=shares.whole if shares is not None else None,
         quantized_share=shares.quantized if shares is not None else None,
         costs=costs(played),
+        single_logprob=_single_logprob(played),
     )
+
+
+def _single_logprob(played: Play) -> float | None:
+    """The sum of the logprobs of the single streams' tokens, if they have any."""
+    tables = [(s.logprobs, s.tokens) for s in played.want.values() if s.logprobs is not None]
+    given = [float(rows[np.arange(len(tokens)), list(tokens)].sum()) for rows, tokens in tables]
+    total = sum(given)
+    return round(total, 5) if given and np.isfinite(total) else None
 
 
 def longest_wait(trace: Trace) -> int:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from conformance.checks import Play
@@ -59,6 +60,7 @@ def play_schedule(
     once: bool = False,
     churn: bool = True,
     enough: Callable[[Play], bool] = lambda _: False,
+    uncut: bool = False,
 ) -> Play:
     """Run the schedule forced and free, filling free memory with garbage between the runs.
 
@@ -71,17 +73,19 @@ def play_schedule(
             would get the same input.
         churn: fill free memory with garbage before the first run, too.
         enough: called after the first run; if it returns true, no other run is made.
+        uncut: compare with single streams whose prompts are not prefilled in pieces.
     """
     validate(schedule)
-    options, oracle = schedule.options, subject.oracle
+    alone = _of_whole_prompts(schedule) if uncut else schedule
+    options, oracle = alone.options, subject.oracle
     with subject.phases("single stream"):
         own = _engine_streams(subject, engine, schedule)
         others = [r for r in schedule.requests if r.request_id not in own]
-        want = own | {r.request_id: oracle.solo(r, options, schedule) for r in others}
-    noise = _Noise(subject, schedule, own)
+        want = own | {r.request_id: oracle.solo(r, options, alone) for r in others}
+    noise = _Noise(subject, alone, own)
     forced = {name: stream.tokens for name, stream in want.items()}
     # Which drafts are accepted depends on the model's own tokens, so these are never forced.
-    drafting = options.drafting is not None
+    drafting = schedule.options.drafting is not None
     first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
 
     def run(tokens: dict[str, tuple[int, ...]] | None, *, churn: bool = True) -> Trace:
@@ -110,7 +114,7 @@ def play_schedule(
             wider=noise.wider,
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
-            dtypes=_dtypes(subject, schedule, traces[0]),
+            dtypes=_dtypes(subject, alone, traces[0]),
             engine=engine.name,
             alone=_alone(subject, schedule),
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
@@ -188,6 +192,12 @@ def _alone(subject: Subject, schedule: Schedule) -> float | None:
             )
         counts.append(len(places))
     return (counts[1] - counts[0]) / (_MORE - _FEW)
+
+
+def _of_whole_prompts(schedule: Schedule) -> Schedule:
+    longest = max(len(request.prompt) for request in schedule.requests)
+    options = msgspec.structs.replace(schedule.options, prefill_step_size=longest)
+    return msgspec.structs.replace(schedule, options=options)
 
 
 def _dtypes(

@@ -9,6 +9,7 @@ from conformance.core.verdict import CaseResult
 from conformance.report.cost_table import moved_costs
 from conformance.report.history import MENDED, History, State, histories
 from conformance.report.matrix import GLYPHS
+from conformance.report.single_streams import moved_streams
 from conformance.tools.releases.cache_outcomes import changes as cache_changes
 from conformance.tools.releases.release_run import Column
 
@@ -27,6 +28,7 @@ class Table:
         caches: lines about cache classes that are not alike in all releases.
         lasting: lines about schedules that are wrong wherever their state is known.
         costs: lines about counts that moved from one release to the next.
+        streams: lines about single streams that did.
         problems: releases without results, with the reason.
     """
 
@@ -38,6 +40,7 @@ class Table:
     lasting: tuple[str, ...]
     problems: tuple[str, ...]
     costs: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
 
 
 def make_table(columns: Sequence[Column]) -> Table:
@@ -63,21 +66,29 @@ def make_table(columns: Sequence[Column]) -> Table:
         caches=tuple(cache_changes([(c.release.version, c.caches) for c in columns])),
         lasting=tuple(_changes(lasting)),
         problems=tuple(f"{c.release} {c.problem}" for c in columns if c.problem),
-        costs=tuple(_moved(columns)),
+        costs=tuple(
+            f"{new.case} {text}, {between}"
+            for old, new, between in _next(columns)
+            for text in moved_costs(old, new)
+        ),
+        streams=tuple(
+            f"{new.case} {text}, {between}"
+            for old, new, between in _next(columns)
+            if (text := moved_streams(old, new))
+        ),
     )
 
 
-def _moved(columns: Sequence[Column]) -> Iterator[str]:
-    """The counts that are others in a release than in the one before that played the case."""
+def _next(columns: Sequence[Column]) -> Iterator[tuple[CaseResult, CaseResult, str]]:
+    """Each result with that of the release before that played the case."""
     last: dict[str, tuple[str, CaseResult]] = {}
     for column in columns:
+        version = column.release.version
         for result in column.results:
-            name = result.case
-            if name in last:
-                before, old = last[name]
-                for text in moved_costs(old, result):
-                    yield f"{name} {text}, from {before} to {column.release.version}"
-            last[name] = (column.release.version, result)
+            if result.case in last:
+                before, old = last[result.case]
+                yield old, result, f"from {before} to {version}"
+            last[result.case] = (version, result)
 
 
 def _cell(found: Iterable[History], family: str, index: int) -> str:
@@ -161,6 +172,7 @@ def _parts(table: Table) -> list[tuple[str, tuple[str, ...]]]:
         ("not right, in another way", table.unlike),
         ("cache classes", table.caches),
         ("what work costs", table.costs),
+        ("single streams", table.streams),
         ("wrong in every release with a known state", table.lasting),
     ]
     return [(title, entries) for title, entries in parts if entries]

@@ -1,0 +1,29 @@
+"""Single streams that are others in another release: what changed for requests alone, too."""
+
+from __future__ import annotations
+
+from conformance.core.verdict import CaseResult
+
+# The sum over a schedule's tokens moves by far less where only roundings differ.
+_TIMES_NOISE = 100
+_LEAST_NATS = 1e-3
+
+
+def moved_streams(old: CaseResult, new: CaseResult) -> str:
+    """Which schedules' single streams moved, and by how much; empty if none did.
+
+    What is compared is the sum of the logprobs of their tokens, in nats, which other tokens change,
+    too. No verdict says it: each release is judged by its own single streams.
+    """
+    before = {schedule.name: schedule.single_logprob for schedule in old.schedules}
+    most = max(_LEAST_NATS, *(_TIMES_NOISE * (result.noise or 0.0) for result in (old, new)))
+    moved = {}
+    for schedule in new.schedules:
+        was = before.get(schedule.name)
+        if was is not None and schedule.single_logprob is not None:
+            moved[schedule.name] = abs(schedule.single_logprob - was)
+    moved = {name: nats for name, nats in moved.items() if nats > most}
+    if not moved:
+        return ""
+    names = ", ".join(sorted(moved))
+    return f"({names}): single streams moved, by {max(moved.values()):.3g} nats in all"

@@ -1,0 +1,68 @@
+"""Single streams that go on from a cache that was written to a file, as the one in memory does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.checks.forced import common_steps
+from conformance.core import numerics
+from conformance.core.failures import failure_of, machine_problem
+from conformance.core.schedule import Request, Schedule
+from conformance.core.verdict import Finding, Verdict
+from conformance.reference.subject import Subject
+
+# Of the single stream from the file.
+_STEPS = 2
+_EXPECTED = "the single stream that goes on from the cache in memory"
+
+
+def loaded(subject: Subject, schedule: Schedule) -> Iterator[Finding]:
+    """``oracle`` where a single stream from a loaded file fails, or gives something else.
+
+    The batch is compared with the cache in memory, so that it shows what loading loses even where
+    merging puts it right. The first request that goes on from a file stands for all.
+    """
+    saved = (r for r in schedule.requests if r.continues is not None and r.continues.saved)
+    for request in list(saved)[:1]:
+        try:
+            yield from _compared(subject, schedule, request)
+        except Exception as error:
+            if machine_problem(error):
+                raise
+            failure = failure_of(error, "going on from a loaded cache in a single stream")
+            got = f"{failure.type_name}: {failure.message}"
+            yield _finding(schedule, request, f"raised {failure}", got)
+
+
+def _compared(subject: Subject, schedule: Schedule, request: Request) -> Iterator[Finding]:
+    options = schedule.options
+    with subject.phases("single stream"):
+        got = subject.oracle.loaded(request, options, schedule, steps=_STEPS)
+    if got is None:
+        return
+    want = subject.oracle.solo(request, options, schedule)
+    if got.logprobs is None or want.logprobs is None:
+        return
+    steps = common_steps(got, want)
+    mine, theirs = got.logprobs[:steps], want.logprobs[:steps]
+    found, _ = numerics.settle(
+        lambda noise: numerics.deviation(mine, theirs, noise),
+        subject.oracle.floor_envelope(want, options),
+        subject.oracle.wider(request, options, schedule),
+    )
+    if not found.within_noise:
+        nats = f"{float(found.difference.max()):.3g} nats off"
+        yield _finding(schedule, request, f"is {nats}", nats)
+
+
+def _finding(schedule: Schedule, request: Request, what: str, got: str) -> Finding:
+    return Finding(
+        Verdict.ORACLE,
+        "loaded",
+        f"a single stream from a cache that was loaded from a file {what}",
+        schedule=schedule.name,
+        request_id=request.request_id,
+        expected=_EXPECTED,
+        got=got,
+        cause="what a cache writes to a file is not all that it needs",
+    )
