@@ -22,7 +22,7 @@ from typing import Any
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.history import History, histories
 from conformance.report.jsonl import read_results
-from conformance.report.single_streams import moved_streams
+from conformance.report.moved_streams import moved_streams
 from conformance.tools.releases.cache_outcomes import CacheOutcome, changes, read_outcomes
 
 _NOT_RUN, _NOT_FOUND = "not run", "not found"
@@ -172,7 +172,7 @@ def main(folders: Sequence[Path]) -> None:
     by_case = [text for text in found if text.startswith("`")]
     only = [text for text in ran if text.startswith(_ONLY)]
     reachable = [text for pair, text in given if pair.reachable]
-    told = [text for text in reachable if text.startswith("`")]
+    shown = [text for text in reachable if text.startswith("`")]
     classes = len({pair.defect for pair in known})
     print("# Pairs of releases\n")
     print(
@@ -181,8 +181,8 @@ def main(folders: Sequence[Path]) -> None:
         f"{len(found) - len(by_case)} by a cache class. In {len(only)} something is there in one "
         f"release only, in {ran.count(_NOT_FOUND)} nothing was found, "
         f"{len(known) - len(ran)} were not run. No batch that the library makes on a CPU can show "
-        f"{len(known) - len(reachable)} of all; of the other {len(reachable)} a case tells "
-        f"{len(told)} ({len(told) / max(len(reachable), 1):.0%}). "
+        f"{len(known) - len(reachable)} of all; of the other {len(reachable)} a case shows "
+        f"{len(shown)} ({len(shown) / max(len(reachable), 1):.0%}). "
         "That it is the named defect was not traced. "
         "Written by `python ci/release_pairs.py DIR/*` after "
         "`python ci/play_release_pairs.py DIR`.\n"

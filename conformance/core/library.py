@@ -162,19 +162,15 @@ class Library(ABC):
     ) -> Solo:
         """Decode ``request`` with the library's single-stream function for ``steps`` tokens.
 
-        Stop sequences are not applied. ``prefix`` is a cache to continue from, used up by the call.
-        ``forced`` are tokens to feed instead of the chosen ones.
+        No stop sequences. ``prefix`` is a cache to continue from, and used up; ``forced`` are fed.
         """
 
     def again(self, model: Any, request: Request, *, options: EngineOptions, steps: int) -> Stream:
-        """The single stream as a user of the library gets it, to compare ``single_stream`` with.
-
-        They are the same unless ``single_stream`` works around a defect that leaves no oracle.
-        """
+        """As ``single_stream``, but without working around a defect that leaves no oracle."""
         return self.single_stream(model, request, options=options, steps=steps).stream
 
     def reloaded(self, cache: Any) -> Any | None:  # noqa: ARG002
-        """The cache of a single stream after it was written to a file; ``None`` if none can be."""
+        """The cache by way of a file; ``None`` if the library writes none."""
         return None
 
     @abstractmethod

@@ -78,10 +78,7 @@ def play_schedule(
     validate(schedule)
     alone = _of_whole_prompts(schedule) if uncut else schedule
     options, oracle = alone.options, subject.oracle
-    with subject.phases("single stream"):
-        own = _engine_streams(subject, engine, schedule)
-        others = [r for r in schedule.requests if r.request_id not in own]
-        want = own | {r.request_id: oracle.solo(r, options, alone) for r in others}
+    own, want = _wanted(subject, engine, alone)
     noise = _Noise(subject, alone, own)
     forced = {name: stream.tokens for name, stream in want.items()}
     # Which drafts are accepted depends on the model's own tokens, so these are never forced.
@@ -192,6 +189,17 @@ def _alone(subject: Subject, schedule: Schedule) -> float | None:
             )
         counts.append(len(places))
     return (counts[1] - counts[0]) / (_MORE - _FEW)
+
+
+def _wanted(
+    subject: Subject, engine: type[Engine], schedule: Schedule
+) -> tuple[Mapping[str, Stream], Mapping[str, Stream]]:
+    """The streams that the engine itself is the oracle of, and all, by request."""
+    solo = subject.oracle.solo
+    with subject.phases("single stream"):
+        own = _engine_streams(subject, engine, schedule)
+        others = [r for r in schedule.requests if r.request_id not in own]
+        return own, own | {r.request_id: solo(r, schedule.options, schedule) for r in others}
 
 
 def _of_whole_prompts(schedule: Schedule) -> Schedule:

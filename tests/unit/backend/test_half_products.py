@@ -27,6 +27,7 @@ def test_half_precision_is_float32_rounded(products, dtype):
     got = products(rows, experts, rhs_indices=chosen)
     wide = rows.astype(mx.float32) @ experts.astype(mx.float32)[chosen]
     assert got.dtype == dtype
+    assert half_products.made_in_half_precision()
     assert mx.array_equal(got, wide.astype(dtype))
 
 

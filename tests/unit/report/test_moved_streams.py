@@ -5,7 +5,7 @@ import pytest
 from results_by_hand import make_result
 
 from conformance.core.verdict import ScheduleResult, Verdict
-from conformance.report.single_streams import moved_streams
+from conformance.report.moved_streams import moved_streams
 
 
 def result(noise=None, **nats):
@@ -26,10 +26,10 @@ def result(noise=None, **nats):
         (result(a=-4.0), result(a=None)),
     ],
 )
-def test_rounding_and_what_only_one_has_are_not_told(before, after):
+def test_rounding_and_what_only_one_has_are_not_named(before, after):
     assert moved_streams(before, after) == ""
 
 
-def test_what_moved_is_told_by_schedule_with_the_largest_difference():
+def test_what_moved_is_named_by_schedule_with_the_largest_difference():
     before, after = result(a=-3.0, b=-3.0, c=1.0), result(a=-3.25, b=-3.5, c=1.0)
     assert moved_streams(before, after) == "(a, b): single streams moved, by 0.5 nats in all"
