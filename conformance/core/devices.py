@@ -108,6 +108,16 @@ def use(text: str) -> tuple[str, ...]:
     return names
 
 
+def see_first() -> None:
+    """Let this process see the first GPU alone, if it would see several.
+
+    mlx computes on that one anyway; where it saw two, copies to the host failed (docs/gpu.md).
+    """
+    there = present() if any(map(_installed, _BUILDS)) else ()
+    if len(there) > 1:
+        see(there[:1])
+
+
 def see(names: Sequence[str]) -> None:
     """Let this process, and all that it starts, see these GPUs alone."""
     os.environ[VISIBLE] = ",".join(names)

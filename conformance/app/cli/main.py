@@ -194,6 +194,7 @@ def _use_devices(arguments: Sequence[str]) -> None:
     """Follow ``--devices`` before the command's module imports mlx."""
     text = devices.in_words(arguments) if arguments[:1] == ["run"] else ""
     if not text:
+        devices.see_first()
         return
     try:
         devices.use(text)

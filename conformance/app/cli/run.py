@@ -123,8 +123,8 @@ from conformance.tools.checkpoints.given import Given
     callback=lambda ctx, param, value: devices_of_run.chosen(value) if value else (),  # noqa: ARG005
     metavar="N|LIST|all",
     help="NVIDIA GPUs to use: so many, those of a list with commas ('0,3', '2,'), or all. Each "
-    "worker gets one of them in turn (CUDA_VISIBLE_DEVICES). Default: all workers see all, and "
-    "compute on the first.",
+    "worker gets one of them in turn (CUDA_VISIBLE_DEVICES). Default: all workers see the first "
+    "alone.",
 )
 @click.option(
     "--no-oracle-cache",

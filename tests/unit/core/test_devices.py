@@ -1,6 +1,7 @@
 """Which GPUs there are, which of them are chosen, and who gets which."""
 
 import ctypes
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -101,6 +102,19 @@ def test_without_a_driver_there_is_none(monkeypatch):
 def test_what_is_used_is_all_that_is_seen_and_may_be_chosen_again():
     assert use("6,4") == ("6", "4")
     assert present() == ("6", "4") == chosen("6,4") == chosen("all") == chosen("2")
+
+
+@pytest.mark.parametrize(("visible", "seen"), [("4,5", "4"), ("GPU-8f", "GPU-8f"), ("", "")])
+def test_without_a_choice_the_first_is_seen_alone(monkeypatch, visible, seen):
+    monkeypatch.setenv(devices.VISIBLE, visible)
+    devices.see_first()
+    assert os.environ[devices.VISIBLE] == seen
+
+
+def test_without_cuda_in_mlx_nothing_is_hidden(monkeypatch):
+    monkeypatch.setattr(devices, "_installed", lambda _: False)
+    devices.see_first()
+    assert os.environ[devices.VISIBLE] == "4,5,6,GPU-8f"
 
 
 def test_workers_take_turns_and_a_new_one_gets_what_was_left():
