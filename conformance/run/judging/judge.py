@@ -139,7 +139,7 @@ def judge_batched(
             continue
         played = dataclasses.replace(tried.play, plain=_plain_run(schedule, plays))
         found = [*alone, *_findings(subject, played)]
-        found += [*missed(played), *undeclared(played, engine), *loaded(subject, schedule)]
+        found += [*missed(played), *undeclared(played, engine), *loaded(subject, played)]
         findings += found
         result = _result(played, found)
         results.append(msgspec.structs.replace(result, seconds=_since(start)))

@@ -8,6 +8,7 @@ from conformance.core.schedule import Arrival, Continuation, Request, Schedule, 
 from conformance.core.verdict import Verdict
 from conformance.run.judging.judge import brief_for
 from conformance.run.judging.loaded_streams import loaded
+from conformance.run.judging.playing import play_schedule
 from conformance.scenarios.build import text_request
 
 
@@ -32,12 +33,20 @@ class CannotLoad(ToyLibrary):
         raise AttributeError("no attribute 'left_padding'")
 
 
-def findings(library, *, saved=True):
+class RefusesBatches(ContinuousBatching):
+    """It takes no request at all."""
+
+    def insert(self, requests, *more):
+        raise ValueError("batches are not supported")
+
+
+def findings(library, *, saved=True, engine=ContinuousBatching):
     toy = subject(library)
     first = text_request(brief_for(toy, ContinuousBatching, 0), "a", 5)
     more = Request("more", (9, 8), 2, continues=Continuation("a", saved=saved))
     arrivals = (Arrival((first,)), Arrival((more,), Trigger("a", Stage.FINISHED)))
-    return list(loaded(toy, Schedule("saved", arrivals)))
+    played = play_schedule(toy, engine, Schedule("saved", arrivals))
+    return list(loaded(toy, played))
 
 
 @pytest.mark.parametrize(
@@ -45,6 +54,10 @@ def findings(library, *, saved=True):
 )
 def test_nothing_is_said_of_what_is_right_or_not_saved(library, saved):
     assert findings(library, saved=saved) == []
+
+
+def test_nothing_is_said_where_the_engine_refuses():
+    assert findings(LosesAToken(), engine=RefusesBatches) == []
 
 
 def test_what_the_file_loses_is_found():
