@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import mlx.core as mx
+from mlx.nn.layers.base import Module
 
 _RIGHT = mx.gather_mm
-_made: list[mx.Dtype] = []
 
 
 def multiply_experts_in_half_precision() -> None:
@@ -21,14 +21,14 @@ def multiply_experts_in_half_precision() -> None:
         mx.gather_mm = _product
 
 
-def made_in_half_precision() -> bool:
-    """Whether this process made such a product: without that a script of it cannot run."""
-    return bool(_made)
+def needed_by(model: Module, dtype: str) -> bool:
+    """Whether a script of this model cannot do without it here."""
+    experts = any(type(m).__module__.endswith(".switch_layers") for m in model.modules())
+    return dtype != "float32" and experts and mx.gather_mm is _product
 
 
 def _product(a: mx.array, b: mx.array, *args: Any, **options: Any) -> mx.array:
     if a.dtype != b.dtype or a.dtype not in (mx.bfloat16, mx.float16):
         return _RIGHT(a, b, *args, **options)
-    _made[:] = [a.dtype]
     wide = _RIGHT(a.astype(mx.float32), b.astype(mx.float32), *args, **options)
     return wide.astype(a.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.forward_calls import ForwardCall
+from conformance.core.model_outline import Outline
 from conformance.core.properties import Property
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
@@ -49,24 +50,6 @@ class Description:
     positions: str
     states: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Outline:
-    """What a model is built of, at any size, without its weights.
-
-    Attributes:
-        module: the library's module that its class is from.
-        kinds: by path (``model.layers``) the different kinds of modules in that list; under
-            ``caches`` the classes of its caches.
-        settings: the fields of every settings object in it, with the library's defaults.
-        parameters: by path the number of elements of each.
-    """
-
-    module: str
-    kinds: Mapping[str, frozenset[str]]
-    settings: tuple[Mapping[str, Any], ...] = ()
-    parameters: Mapping[str, int] = field(default_factory=dict)
 
 
 class Library(ABC):
@@ -162,15 +145,19 @@ class Library(ABC):
     ) -> Solo:
         """Decode ``request`` with the library's single-stream function for ``steps`` tokens.
 
-        No stop sequences. ``prefix`` is a cache to continue from, and used up; ``forced`` are fed.
+        Stop sequences are not applied. ``prefix`` is a cache to continue from, used up by the call.
+        ``forced`` are tokens to feed instead of the chosen ones.
         """
 
     def again(self, model: Any, request: Request, *, options: EngineOptions, steps: int) -> Stream:
-        """As ``single_stream``, but without working around a defect that leaves no oracle."""
+        """The single stream as a user of the library gets it, to compare ``single_stream`` with.
+
+        They are the same unless ``single_stream`` works around a defect that leaves no oracle.
+        """
         return self.single_stream(model, request, options=options, steps=steps).stream
 
     def reloaded(self, cache: Any) -> Any | None:  # noqa: ARG002
-        """The cache by way of a file; ``None`` if the library writes none."""
+        """The cache of a single stream by way of a file; ``None`` if the library writes none."""
         return None
 
     @abstractmethod

@@ -24,7 +24,8 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError
 from conformance.core.family import Family
 from conformance.core.forward_calls import ForwardCall
-from conformance.core.library import Coverage, Description, Library, Outline, Solo
+from conformance.core.library import Coverage, Description, Library, Solo
+from conformance.core.model_outline import Outline
 from conformance.core.properties import Property
 from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity

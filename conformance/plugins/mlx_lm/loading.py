@@ -25,7 +25,7 @@ from conformance.backend.checkpoint import draw, library_errors, verify
 from conformance.backend.half_products import multiply_experts_in_half_precision
 from conformance.backend.outline import outline
 from conformance.core.family import Family
-from conformance.core.library import Outline
+from conformance.core.model_outline import Outline
 from conformance.plugins.mlx_lm import checkpoints, probed_packages
 
 

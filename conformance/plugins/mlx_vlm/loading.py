@@ -19,7 +19,7 @@ from conformance.backend.half_products import multiply_experts_in_half_precision
 from conformance.backend.outline import outline
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
-from conformance.core.library import Outline
+from conformance.core.model_outline import Outline
 from conformance.plugins.mlx_vlm import checkpoints, compat
 from conformance.plugins.mlx_vlm.legacy import processors
 from conformance.plugins.mlx_vlm.model import LoadedModel

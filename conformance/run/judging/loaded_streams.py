@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.checks import Play
-from conformance.checks.forced import common_steps
-from conformance.core import numerics
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import Finding, Verdict
 from conformance.reference.subject import Subject
+from conformance.run.judging.oracle_deviation import compared
 
 # Of the single stream from the file.
 _STEPS = 2
@@ -30,7 +29,7 @@ def loaded(subject: Subject, played: Play) -> Iterator[Finding]:
     saved = (r for r in schedule.requests if r.continues is not None and r.continues.saved)
     for request in list(saved)[:1]:
         try:
-            yield from _compared(subject, schedule, request)
+            yield from _differs(subject, schedule, request)
         except Exception as error:
             if machine_problem(error):
                 raise
@@ -39,22 +38,12 @@ def loaded(subject: Subject, played: Play) -> Iterator[Finding]:
             yield _finding(schedule, request, f"raised {raised}", got)
 
 
-def _compared(subject: Subject, schedule: Schedule, request: Request) -> Iterator[Finding]:
-    options = schedule.options
+def _differs(subject: Subject, schedule: Schedule, request: Request) -> Iterator[Finding]:
     with subject.phases("single stream"):
-        got = subject.oracle.loaded(request, options, schedule, steps=_STEPS)
+        got = subject.oracle.loaded(request, schedule.options, schedule, steps=_STEPS)
     if got is None:
         return
-    want = subject.oracle.solo(request, options, schedule)
-    if got.logprobs is None or want.logprobs is None:
-        return
-    steps = common_steps(got, want)
-    mine, theirs = got.logprobs[:steps], want.logprobs[:steps]
-    found, _ = numerics.settle(
-        lambda noise: numerics.deviation(mine, theirs, noise),
-        subject.oracle.floor_envelope(want, options),
-        subject.oracle.wider(request, options, schedule),
-    )
+    found, _ = compared(subject, schedule, request, got)
     if not found.within_noise:
         nats = f"{float(found.difference.max()):.3g} nats off"
         yield _finding(schedule, request, f"is {nats}", nats)

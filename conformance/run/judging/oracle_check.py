@@ -14,12 +14,11 @@ from conformance.core.schedule import Schedule
 from conformance.core.verdict import Finding, ScheduleResult, Verdict
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
+from conformance.run.judging.oracle_deviation import Compared, compared
 from conformance.run.judging.picturing import picture_of_oracle
 
 # Steps of the single stream that are repeated.
 _AGAIN_STEPS = 4
-
-Compared = tuple[numerics.Deviation, numerics.Envelope]
 
 
 def judge_oracle(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
@@ -77,16 +76,7 @@ def _rechunked(subject: Subject, schedule: Schedule, name: str) -> Judged:
     request, options = schedule.request(name), schedule.options
     want = subject.oracle.solo(request, options, schedule)
     got = subject.oracle.solo(request, EngineOptions(), None)
-    assert got.logprobs is not None
-    assert want.logprobs is not None
-    # Greedy tokens may differ after a tie; up to there both have the same history.
-    steps = common_steps(got, want)
-    mine, theirs = got.logprobs[:steps], want.logprobs[:steps]
-    found, noise = numerics.settle(
-        lambda noise: numerics.deviation(mine, theirs, noise),
-        subject.oracle.floor_envelope(want, options),
-        subject.oracle.wider(request, options, schedule),
-    )
+    found, noise = compared(subject, schedule, request, got)
     figures = [figures_of(found, noise)]
     if found.within_noise:
         return [], figures
@@ -105,10 +95,10 @@ def _stateless(subject: Subject, schedule: Schedule, name: str) -> Judged:
     if check.deviation.within_noise:
         return [], figures
     what = "the single stream and the pass without a cache differ"
-    compared = (check.deviation, check.envelope)
-    finding = _finding(Verdict.ORACLE, "stateless", what, at=(schedule, name), found=compared)
+    figures_found = (check.deviation, check.envelope)
+    finding = _finding(Verdict.ORACLE, "stateless", what, at=(schedule, name), found=figures_found)
     want = subject.oracle.solo(request, options, schedule)
-    return [(finding, picture_of_oracle(schedule, name, want, None, compared))], figures
+    return [(finding, picture_of_oracle(schedule, name, want, None, figures_found))], figures
 
 
 def _finding(

@@ -76,10 +76,10 @@ def play_schedule(
         uncut: compare with single streams whose prompts are not prefilled in pieces.
     """
     validate(schedule)
-    alone = _of_whole_prompts(schedule) if uncut else schedule
-    options, oracle = alone.options, subject.oracle
-    own, want = _wanted(subject, engine, alone)
-    noise = _Noise(subject, alone, own)
+    single = _of_whole_prompts(schedule) if uncut else schedule
+    options, oracle = single.options, subject.oracle
+    own, want = _wanted(subject, engine, single)
+    noise = _Noise(subject, single, own)
     forced = {name: stream.tokens for name, stream in want.items()}
     # Which drafts are accepted depends on the model's own tokens, so these are never forced.
     drafting = schedule.options.drafting is not None
@@ -111,7 +111,7 @@ def play_schedule(
             wider=noise.wider,
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
-            dtypes=_dtypes(subject, alone, traces[0]),
+            dtypes=_dtypes(subject, single, traces[0]),
             engine=engine.name,
             alone=_alone(subject, schedule),
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,

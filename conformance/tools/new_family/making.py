@@ -14,7 +14,8 @@ import msgspec
 
 from conformance.core.errors import AdoptionError, FamilyError, ModelError, Unsupported
 from conformance.core.family import Facts, Family
-from conformance.core.library import Description, Library, Outline
+from conformance.core.library import Description, Library
+from conformance.core.model_outline import Outline
 from conformance.run.registry import Registry
 from conformance.tools.new_family.config_checks import examine
 from conformance.tools.new_family.depths import MOST_LAYERS

@@ -124,6 +124,7 @@ class Found:
         whole: the library cannot prefill single streams of this model in pieces.
         left_out: paths of the config's fields that are the library's defaults.
         driven: the calls of an engine of another package.
+        experts: it multiplies experts in half precision, which mlx itself does not here.
     """
 
     case: CaseId
@@ -147,6 +148,7 @@ class Found:
     whole: bool = False
     left_out: tuple[FieldPath, ...] = ()
     driven: ReproCalls | None = None
+    experts: bool = False
 
     @property
     def reduction(self) -> Reduction:

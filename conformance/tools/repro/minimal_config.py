@@ -11,7 +11,8 @@ import msgspec
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
-from conformance.core.library import Library, Outline
+from conformance.core.library import Library
+from conformance.core.model_outline import Outline
 from conformance.tools.repro.found import FieldPath
 
 # These are always kept: they define the model.

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from conformance.backend.half_products import needed_by
 from conformance.checks.expectations import Defect
 from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError, ModelError, NoScriptError, ReproError
@@ -168,6 +169,7 @@ def gathered(session: Session, case: CaseId, reduction: Reduction, entry: Defect
         whole=symptom.kind.batch and not getattr(subject.model, "takes_pieces", True),
         left_out=left_out,
         driven=engine.repro_calls(),
+        experts=needed_by(library.decoder(subject.model), case.dtype),
     )
 
 

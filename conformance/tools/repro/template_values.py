@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from conformance.backend.half_products import made_in_half_precision
 from conformance.core.engine_options import EngineOptions
 from conformance.core.library_source import source_of
 from conformance.core.weights import scales
@@ -105,7 +104,7 @@ def template_values(found: Found, width: int) -> dict[str, Any]:
         "noise": f"{found.noise:.1g}",
         "seed": found.seed,
         "dtype": found.case.dtype,
-        "experts": made_in_half_precision(),
+        "experts": found.experts,
         "steps": found.steps,
         "longer": any(request.max_tokens > 1 for request in found.requests),
         "follows": repr(dict(found.follows)) if found.follows else "",

@@ -1,7 +1,9 @@
 """Experts' products in half precision are those of float32, rounded."""
 
 import mlx.core as mx
+import mlx.nn as nn
 import pytest
+from mlx_lm.models.switch_layers import SwitchLinear
 
 from conformance.backend import half_products
 from conformance.backend.half_products import multiply_experts_in_half_precision
@@ -27,7 +29,6 @@ def test_half_precision_is_float32_rounded(products, dtype):
     got = products(rows, experts, rhs_indices=chosen)
     wide = rows.astype(mx.float32) @ experts.astype(mx.float32)[chosen]
     assert got.dtype == dtype
-    assert half_products.made_in_half_precision()
     assert mx.array_equal(got, wide.astype(dtype))
 
 
@@ -45,3 +46,28 @@ def test_what_others_put_there_stays(monkeypatch):
     monkeypatch.setattr(mx, "gather_mm", mine)
     multiply_experts_in_half_precision()
     assert mx.gather_mm is mine
+
+
+class Experts(nn.Module):
+    """A model with experts of mlx-lm."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4), SwitchLinear(4, 4, 2)]
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype", "needed"),
+    [
+        (Experts(), "bfloat16", True),
+        (Experts(), "float32", False),
+        (nn.Linear(4, 4), "bfloat16", False),
+    ],
+)
+def test_scripts_of_experts_in_half_precision_need_it(products, model, dtype, needed):
+    assert half_products.needed_by(model, dtype) is needed
+
+
+def test_no_script_needs_it_where_mlx_has_it(monkeypatch):
+    monkeypatch.setattr(mx, "gather_mm", half_products._RIGHT)  # as on a GPU
+    assert not half_products.needed_by(Experts(), "bfloat16")

@@ -173,7 +173,7 @@ def test_a_crash_with_another_message_is_another_defect_and_its_numbers_do_not_c
     assert "no such argument) in 0.2" in unlike.unlike[0]
 
 
-@pytest.mark.parametrize("verdict", [Verdict.PROTOCOL, Verdict.LEAK])
+@pytest.mark.parametrize("verdict", [Verdict.PROTOCOL, Verdict.LEAK, Verdict.ORACLE])
 def test_a_wrong_count_or_a_leak_in_both_does_not_hide_the_tokens_that_are_wrong_in_one(verdict):
     one, both = at("a", 0), Finding(verdict, "free", "counts", schedule="ragged", got="9")
     made = bad("0.1", verdict, both)
@@ -221,6 +221,22 @@ def test_a_count_that_moved_between_releases_is_shown_though_all_are_right():
     assert not table.changes
     for text in (as_text(table), as_markdown(table)):
         assert "what work costs" in text.lower()
+        assert line in text
+
+
+def test_single_streams_that_moved_are_shown_though_all_are_right():
+    def alone(version, nats):
+        made = column(version, Verdict.EXACT)
+        schedule = ScheduleResult("ragged", Verdict.EXACT, single_logprob=nats)
+        return Column(
+            made.release, (msgspec.structs.replace(made.results[0], schedules=(schedule,)),)
+        )
+
+    table = make_table([alone("0.1", -3.0), alone("0.2", -3.0), alone("0.3", -4.0)])
+    line = f"{CASE} (ragged): single streams moved, by 1 nats in all, from 0.2 to 0.3"
+    assert table.streams == (line,)
+    for text in (as_text(table), as_markdown(table)):
+        assert "single streams:" in text or "**Single streams**" in text
         assert line in text
 
 

@@ -6,9 +6,10 @@ from miniatures.right import ContinuousBatching
 
 from conformance.core.schedule import Arrival, Continuation, Request, Schedule, Stage, Trigger
 from conformance.core.verdict import Verdict
-from conformance.run.judging.judge import brief_for
+from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.run.judging.loaded_streams import loaded
 from conformance.run.judging.playing import play_schedule
+from conformance.scenarios import LADDER
 from conformance.scenarios.build import text_request
 
 
@@ -40,13 +41,16 @@ class RefusesBatches(ContinuousBatching):
         raise ValueError("batches are not supported")
 
 
-def findings(library, *, saved=True, engine=ContinuousBatching):
-    toy = subject(library)
+def saved_schedule(toy, *, saved=True):
     first = text_request(brief_for(toy, ContinuousBatching, 0), "a", 5)
     more = Request("more", (9, 8), 2, continues=Continuation("a", saved=saved))
     arrivals = (Arrival((first,)), Arrival((more,), Trigger("a", Stage.FINISHED)))
-    played = play_schedule(toy, engine, Schedule("saved", arrivals))
-    return list(loaded(toy, played))
+    return Schedule("saved", arrivals)
+
+
+def findings(library, *, saved=True, engine=ContinuousBatching):
+    toy = subject(library)
+    return list(loaded(toy, play_schedule(toy, engine, saved_schedule(toy, saved=saved))))
 
 
 @pytest.mark.parametrize(
@@ -70,3 +74,10 @@ def test_a_single_stream_that_fails_is_found():
     (finding,) = findings(CannotLoad())
     assert finding.verdict is Verdict.ORACLE
     assert finding.got == "AttributeError: no attribute 'left_padding'"
+
+
+def test_a_case_is_judged_by_it_too():
+    toy = subject(LosesAToken())
+    scenario = next(scenario for scenario in LADDER if scenario.name == "prompt_cache")
+    found = judge_batched(toy, ContinuousBatching, scenario, [saved_schedule(toy)])
+    assert [s.verdict for s in found.schedules] == [Verdict.ORACLE]

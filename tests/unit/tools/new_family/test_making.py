@@ -7,7 +7,7 @@ import pytest
 
 from conformance.core.errors import AdoptionError
 from conformance.core.family import load_family
-from conformance.core.library import Outline
+from conformance.core.model_outline import Outline
 from conformance.run.registry import build_registry
 from conformance.tools.new_family import depths
 from conformance.tools.new_family.making import lost_kinds, make
