@@ -1,4 +1,4 @@
-"""Nothing is reused that no earlier request of the same tenant had.
+"""Nothing is reused that no earlier request of the same tenant had, and all that is found is.
 
 Of media only the tokens are compared: another medium's keys are wrong in what comes out.
 """
@@ -9,14 +9,24 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from conformance.checks.play import Play
+from conformance.core.pooled import PoolCall
 from conformance.core.schedule import Request
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
+_FINDS = frozenset({PoolCall.FIND, PoolCall.FIND_SNAPSHOT, PoolCall.FIND_ON_DISK})
+
 
 def check_reused(play: Play) -> list[Finding]:
-    """``protocol`` for a reused part that no other request of the same tenant begins with."""
-    return [finding for trace in play.traces[:2] for finding in _of_run(play, trace)]
+    """``protocol`` for a reused part that no other request of the same tenant begins with.
+
+    ``cost`` for a prompt that is computed though the pool of kept prefixes found a part of it.
+    """
+    return [
+        finding
+        for trace in play.traces[:2]
+        for finding in (*_of_run(play, trace), *_found_and_computed(play, trace))
+    ]
 
 
 def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
@@ -45,6 +55,38 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
                 got=f"{count} tokens",
                 cause="kept prefixes are found by less than they depend on",
             )
+
+
+def _found_and_computed(play: Play, trace: Trace) -> Iterator[Finding]:
+    for request in play.schedule.requests:
+        name, length = request.request_id, len(request.prompt)
+        kept = 0 if request.media else _found(play, trace, request)
+        computed = sum(step.output.processed.get(name, 0) for step in trace.steps)
+        if kept and computed > length - kept:
+            yield Finding(
+                Verdict.COST,
+                "reuse",
+                "a kept prefix was found, and its tokens were computed again",
+                schedule=play.schedule.name,
+                mode=trace.mode,
+                request_id=name,
+                expected=f"at most {length - kept} of {length} tokens computed",
+                got=f"{computed} tokens",
+                cause="what was found is not used, though the pool counts it as a hit",
+            )
+
+
+def _found(play: Play, trace: Trace, request: Request) -> int:
+    """How many tokens the pool found for it when it began; 0 if others with its prompt began."""
+    prompts = {r.request_id: r.prompt for r in play.schedule.requests}
+    for step in trace.steps:
+        began = {*step.output.processed, *step.output.reused}
+        if request.request_id in began:
+            same = [name for name in began if prompts.get(name) == request.prompt]
+            calls = (c for c in step.output.pooled if c.call in _FINDS)
+            found = (c.found for c in calls if c.prefix.tokens == request.prompt)
+            return max(found, default=0) if len(same) == 1 else 0
+    return 0
 
 
 def _first(trace: Trace, request: Request) -> int:

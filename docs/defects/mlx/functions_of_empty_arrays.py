@@ -1,11 +1,14 @@
 """Functions of arrays without rows fail, or end the process, where there is nothing to compute.
 
 A model calls them so where no token of a piece of a prompt is left. mx.quantized_matmul ends the
-process with SIGFPE, a division by the number of rows: on a CPU, too. On CUDA mx.fast.rms_norm and
-mx.fast.layer_norm start a kernel with as many blocks as there are rows
-(mlx/backend/cuda/rms_norm.cu), and none is an invalid launch. mx.hadamard_transform refuses empty
-arrays in its own words, which is right. What would fix the others is to return an empty array at
-once, as elementwise functions do. Each is called in a process of its own, on the default device.
+process with SIGFPE, a division by the number of rows: on a CPU, too. On CUDA mx.fast.rms_norm,
+mx.fast.layer_norm, mx.fast.rope and mx.fast.scaled_dot_product_attention start a kernel with as
+many blocks as there are rows (mlx/backend/cuda/rms_norm.cu), and none is an invalid launch. A
+function of mx.compile ends the process with SIGFPE there: mlx/backend/cuda/kernel_utils.cu,
+get_launch_args, divides by the size of a block, which is the number of elements.
+mx.hadamard_transform refuses empty arrays in its own words, which is right. What would fix the
+others is to return an empty array at once, as elementwise functions do. Each is called in a
+process of its own, on the default device.
 """
 
 import signal
@@ -27,12 +30,34 @@ def hadamard_transform():
     return mx.hadamard_transform(mx.zeros((1, 0, 64)), scale=1.0)
 
 
+def rope():
+    return mx.fast.rope(mx.zeros((1, 0, 64)), 64, traditional=False, base=1e4, scale=1.0, offset=0)
+
+
+def scaled_dot_product_attention():
+    keys = mx.ones((1, 1, 4, 64))
+    found = mx.fast.scaled_dot_product_attention(mx.zeros((1, 1, 0, 64)), keys, keys, scale=1.0)
+    return found.squeeze(0)
+
+
+def compiled():
+    return mx.compile(lambda x: mx.sigmoid(x) * x)(mx.zeros((1, 0, 64)))
+
+
 def quantized_matmul():
     packed = mx.quantize(mx.ones((64, 128)), group_size=128, bits=2)
     return mx.quantized_matmul(mx.zeros((1, 0, 128)), *packed, group_size=128, bits=2)
 
 
-FUNCTIONS = (rms_norm, layer_norm, hadamard_transform, quantized_matmul)
+FUNCTIONS = (
+    rms_norm,
+    layer_norm,
+    rope,
+    scaled_dot_product_attention,
+    compiled,
+    hadamard_transform,
+    quantized_matmul,
+)
 EXPECTED = "shape (1, 0, 64)"
 
 

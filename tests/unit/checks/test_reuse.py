@@ -5,7 +5,9 @@ import pytest
 from miniatures.plays import Script
 
 from conformance.checks.reuse import check_reused
+from conformance.core.pooled import PoolCall, Pooled, Prefix
 from conformance.core.schedule import Arrival, Request
+from conformance.core.verdict import Verdict
 
 
 def findings(count, **other):
@@ -30,3 +32,40 @@ def test_what_two_prompts_share_may_be_reused():
 )
 def test_more_than_that_is_reported(other, most):
     assert findings(4, **other) == [("b", f"at most {most} tokens", "4 tokens")]
+
+
+def computed(counts, *, with_it=None):
+    """Findings where a pool found 3 tokens of the prompt of 'b' when it began.
+
+    Args:
+        counts: the tokens of 'b' that are processed in the second step and after it.
+        with_it: fields of 'c', which begins together with 'b'.
+    """
+    script = Script()
+    first, later, last = (
+        Request("a", (1, 2, 3, 9), 5),
+        Request("b", (1, 2, 3, 4), 3),
+        msgspec.structs.replace(Request("c", (6,), 5), **(with_it or {})),
+    )
+    script.schedule = msgspec.structs.replace(
+        script.schedule, arrivals=(Arrival((first, later, last)),)
+    )
+    script.free.moments[1].pooled = (Pooled(PoolCall.FIND_SNAPSHOT, Prefix(0, (1, 2, 3, 4)), 0, 3),)
+    for moment, count in zip(script.free.moments[1:], counts, strict=False):
+        moment.processed = {"b": count} | ({"c": 1} if with_it else {})
+    return [(f.verdict, f.request_id, f.expected, f.got) for f in check_reused(script.play())]
+
+
+def test_what_was_found_need_not_be_computed():
+    assert computed([1]) == []
+
+
+@pytest.mark.parametrize("counts", [[4], [2, 2]])
+def test_what_was_found_and_is_computed_again_is_reported(counts):
+    said = (Verdict.COST, "b", "at most 1 of 4 tokens computed", "4 tokens")
+    assert computed(counts) == [said]
+    assert computed(counts, with_it={"prompt": (6,)}) == [said]
+
+
+def test_of_two_with_one_prompt_that_begin_together_it_is_not_known_who_was_found():
+    assert computed([4], with_it={"prompt": (1, 2, 3, 4)}) == []

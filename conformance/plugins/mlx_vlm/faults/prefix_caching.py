@@ -73,6 +73,19 @@ def hit_one_token_too_short(hits: Hits) -> Patch:
     return after(part("apc_coordinator").APCCoordinator, "lookup", shorter)
 
 
+@_fault("F5.hit-not-used", needs=(), kills=("prefix_caching/in_turn",))
+def hit_not_used(hits: Hits) -> Patch:
+    """What was found for a prompt is not taken into the batch: all of it is computed again."""
+
+    def merged(right: Right, self: Any, picks: Any, lengths: Any, **options: Any) -> Any:
+        if any(pick is not None for pick in picks):
+            hits.hit()
+            return None, 0
+        return right(self, picks, lengths, **options)
+
+    return wrap(part("apc_coordinator").APCCoordinator, "merge_rows", merged)
+
+
 def _filled(change: Callable[[Any, list[int]], None], hits: Hits) -> Patch:
     """``change(cache, left_padding)`` on each cache that is made of blocks for several rows."""
 

@@ -6,7 +6,6 @@ import importlib
 from typing import Any
 
 import mlx.core as mx
-from mlx_vlm.models.cache import KVCache
 
 from conformance.backend.block_sparse import blocks_of_positions
 from conformance.core.faults.declaration import Hits
@@ -76,11 +75,7 @@ def blocks_are_of_positions(hits: Hits) -> Patch:
 
 @mend("hy-v4-indexer-of-first-length", single_stream=True)
 def the_best_keys_of_any_length(hits: Hits) -> Patch:
-    """The best keys are kept, whatever length the process has seen first, and prefixes reused.
-
-    Behind it, caches of a prompt that was prefilled alone are of the model's own class, and are
-    not merged.
-    """
+    """The best keys are kept, whatever length the process has seen first."""
     module = importlib.import_module("mlx_vlm.models.hy_v4.indexer")
 
     def partition(_: Right, top_k: int, *masked: bool) -> Any:
@@ -94,14 +89,7 @@ def the_best_keys_of_any_length(hits: Hits) -> Patch:
 
         return best
 
-    def merged(right: Right, self: Any, rows: Any, lengths: Any) -> Any:
-        if all(isinstance(row, KVCache) for row in rows):
-            return self.merge(rows)
-        return right(self, rows, lengths)
-
-    return together(
-        wrap(module, "_partition_scores", partition), wrap(KVCache, "prefix_cache_merge", merged)
-    )
+    return wrap(module, "_partition_scores", partition)
 
 
 @mend("glm-moe-dsa-cast-predicate", single_stream=True)

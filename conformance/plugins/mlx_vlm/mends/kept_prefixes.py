@@ -103,3 +103,16 @@ def what_is_counted_stays_alive(hits: Hits) -> Patch:
 
     # Who imported the function before calls this one for what is within.
     return wrap(_caches, "cache_nbytes", count)
+
+
+@mend("hy-v4-kept-prefixes-not-merged", "unlimited-ocr-kept-prefixes-not-merged")
+def rows_of_a_subclass_are_merged(hits: Hits) -> Patch:
+    """Kept caches of a model's own class are merged as those of the class that it extends."""
+
+    def merged(right: Right, self: Any, rows: Any, lengths: Any) -> Any:
+        if all(isinstance(row, _caches.KVCache) for row in rows):
+            hits.hit_if(any(type(row) is not _caches.KVCache for row in rows))
+            return self.merge(rows)
+        return right(self, rows, lengths)
+
+    return wrap(_caches.KVCache, "prefix_cache_merge", merged)

@@ -7,12 +7,18 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.cuda_products import rows_of_experts_stand_apart
+from conformance.backend.cuda_products import (
+    rows_are_multiplied_in_pieces,
+    rows_of_experts_stand_apart,
+)
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, replace, together
 from conformance.core.mends import mend
 
 EXPERTS = mend("rows-of-experts-on-cuda-images", single_stream=True)(rows_of_experts_stand_apart)
+PIECES = mend("quantized-product-of-33-rows-on-cuda-images", single_stream=True)(
+    rows_are_multiplied_in_pieces
+)
 
 
 @mend("deepseek-v41-steps-of-fp8-on-cuda", single_stream=True)

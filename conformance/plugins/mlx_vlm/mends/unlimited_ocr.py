@@ -56,6 +56,8 @@ def rows_of_a_batch_keep_the_window(hits: Hits) -> Patch:
 
     def in_order(ring: Any) -> Any:
         """The ring's tokens, each at its position; what it has dropped is empty, and masked."""
+        if ring.keys is None or not isinstance(ring, language.RingSlidingKVCache):
+            return ring  # nothing is held, or all of a kept prefix
         cache = language.KVCache()
         prompt, held = ring.prefill_length, ring.state[0].shape[2]
         (cache.keys, cache.values), cache.offset = ring.state, ring.offset
