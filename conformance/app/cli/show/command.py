@@ -69,9 +69,10 @@ def command(
     """Show what is installed, or the whole evidence of one case.
 
     Without an argument: how many families, engines, scenarios and plugins are installed. A
-    CASE_ID, such as mlx_lm/llama/ragged/float32/0, has slashes: just this case is run, in this
-    process, so that a debugger or an environment variable reaches it. Exit code 1 if its verdict
-    is not the expected one.
+    CASE_ID, such as mlx_lm/llama/ragged/float32/0, has slashes: just this case is run, in one
+    child process that has this terminal, so that `breakpoint()` and environment variables work;
+    what is to be changed in a library belongs in a module of `--plugin`. Exit code 1 if its
+    verdict is not the expected one.
 
     \b
     conformance show families                          each with its engines
