@@ -280,6 +280,11 @@ def prefix_of_nobody_reused(script):
     script.free.moments[1].reused = {"a": 4}
 
 
+def prefix_found_and_computed(script):
+    script.free.moments[0].pooled = (Pooled(PoolCall.FIND_SNAPSHOT, Prefix(0, (1, 2, 3)), found=2),)
+    script.free.moments[0].processed = {"a": 3}
+
+
 V = Verdict
 FIRES = {
     total_miscounted: {("store_rules", V.LEAK)},
@@ -289,6 +294,7 @@ FIRES = {
     kept_block_not_found: {("pool_rules", V.PROTOCOL)},
     bytes_of_a_block_not_counted: {("pool_rules", V.LEAK)},
     prefix_of_nobody_reused: {("reuse", V.PROTOCOL)},
+    prefix_found_and_computed: {("reuse", V.COST)},
     state_cast_down: {("dtypes", V.DRIFT)},
     arrays_of_all_steps_kept: {("leak", V.LEAK)},
     kept_prefix_not_found: {("store_rules", V.PROTOCOL)},
