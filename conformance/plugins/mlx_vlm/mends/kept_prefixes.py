@@ -116,3 +116,17 @@ def rows_of_a_subclass_are_merged(hits: Hits) -> Patch:
         return right(self, rows, lengths)
 
     return wrap(_caches.KVCache, "prefix_cache_merge", merged)
+
+
+@mend("z1t-kept-prefixes-not-merged")
+def a_kept_row_is_its_own_batch(hits: Hits) -> Patch:
+    """A kept cache of Z1T goes on as it is: its model decodes one row at a time."""
+
+    def merged(right: Right, entries: Any, lengths: Any) -> Any:
+        found = right(entries, lengths)
+        if found is None and [type(entry).__name__ for entry in entries] == ["Z1TCache"]:
+            hits.hit()
+            return entries[0]
+        return found
+
+    return wrap(importlib.import_module("mlx_vlm.apc_adapters"), "merge_cache_entries", merged)
