@@ -60,7 +60,7 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
 def _found_and_computed(play: Play, trace: Trace) -> Iterator[Finding]:
     for request in play.schedule.requests:
         name, length = request.request_id, len(request.prompt)
-        kept = 0 if request.media else _found(play, trace, request)
+        kept = _found(play, trace, request)
         computed = sum(step.output.processed.get(name, 0) for step in trace.steps)
         if kept and computed > length - kept:
             yield Finding(

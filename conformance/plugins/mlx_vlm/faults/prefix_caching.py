@@ -73,7 +73,12 @@ def hit_one_token_too_short(hits: Hits) -> Patch:
     return after(part("apc_coordinator").APCCoordinator, "lookup", shorter)
 
 
-@_fault("F5.hit-not-used", needs=(), kills=("prefix_caching/in_turn",))
+@_fault(
+    "F5.hit-not-used",
+    source="mlx-vlm 0.7.10, models/cache.py:627",
+    kills=("prefix_caching/in_turn",),
+    needs=(),
+)
 def hit_not_used(hits: Hits) -> Patch:
     """What was found for a prompt is not taken into the batch: all of it is computed again."""
 

@@ -105,7 +105,11 @@ def what_is_counted_stays_alive(hits: Hits) -> Patch:
     return wrap(_caches, "cache_nbytes", count)
 
 
-@mend("hy-v4-kept-prefixes-not-merged", "unlimited-ocr-kept-prefixes-not-merged")
+@mend(
+    "hy-v4-kept-prefixes-not-merged",
+    "hy-v4-kept-prefixes-not-merged-on-cpu",
+    "unlimited-ocr-kept-prefixes-not-merged",
+)
 def rows_of_a_subclass_are_merged(hits: Hits) -> Patch:
     """Kept caches of a model's own class are merged as those of the class that it extends."""
 

@@ -15,14 +15,24 @@ def given(columns, cache):
     return cache, values
 
 
-@pytest.mark.parametrize("make", [KVCache, lambda: BatchKVCache([0])])
+@pytest.mark.parametrize("owner", [KVCache, BatchKVCache])
 @pytest.mark.parametrize(("columns", "count"), [(0, 2), (4, 0)])
-def test_values_are_as_they_would_be(make, columns, count):
+def test_only_values_without_columns_are_made_anew(monkeypatch, owner, columns, count):
+    def make():
+        return owner() if owner is KVCache else owner([0])
+
+    def update(self, keys, values):
+        kept = right(self, keys, values)
+        written.append(self.values)
+        return kept
+
     whole, expected = given(columns, make())
-    hits = Hits()
+    right, written, hits = owner.update_and_fetch, [], Hits()
+    monkeypatch.setattr(owner, "update_and_fetch", update)
     with values_without_columns_are_made_anew.repair(hits):
         cache, values = given(columns, make())
     assert hits.count == count
+    assert (cache.values is written[-1]) == (count == 0)
     assert cache.values.shape == whole.values.shape
     assert mx.array_equal(values, expected)
     assert mx.array_equal(cache.keys, whole.keys)

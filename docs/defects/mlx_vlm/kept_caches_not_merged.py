@@ -1,4 +1,4 @@
-"""Prefix caching of hy_v4 and unlimited_ocr: a prefix is found, and then computed again.
+"""Prefix caching of hy_v4, unlimited_ocr and z1t: a prefix is found, and then computed again.
 
 merge_cache_entries (mlx_vlm/apc_adapters.py:520) asks the kept caches themselves, and
 KVCache.prefix_cache_merge (mlx_vlm/models/cache.py:626) merges only those of its own class: one of
