@@ -1,10 +1,9 @@
-"""Runs Python programs in processes forked from one that has already imported the libraries.
+"""Runs Python programs in processes forked from one that has already imported what they need.
 
-To start Python and import mlx-lm, mlx-vlm and what they need takes seconds; a fork of a process
-that has done so takes milliseconds. Nothing of this package is imported in that process, and
-neither mlx nor the libraries have started a thread there. Where a test is about how a process
-starts, or about a library from another folder, it starts one: ``start_python``. Only on Linux: on
-macOS forking after imports is unsafe.
+To start Python and import mlx, transformers and pytest takes seconds; a fork of a process that has
+done so takes milliseconds. mlx-lm, mlx-vlm and this package are imported by the program, from where
+it looks for them; mlx has started no thread before. Where a test is about how a process starts, it
+starts one: ``start_python``. Only on Linux: on macOS forking after imports is unsafe.
 """
 
 import atexit
@@ -24,7 +23,15 @@ import traceback
 from pathlib import Path
 
 FORKS = sys.platform == "linux"
-_MODULES = ("mlx_vlm", "mlx_lm.server", "rich", "click", "jinja2")
+_MODULES = (
+    *("mlx.nn", "mlx.optimizers", "mlx.utils", "numpy", "requests", "safetensors", "PIL.Image"),
+    *("pytest", "hypothesis", "click", "rich.console", "rich.progress", "rich.table", "jinja2"),
+    *("msgspec", "psutil", "httpx2", "multiprocessing.pool", "concurrent.futures.process"),
+)
+# How Python reads and writes is settled when it starts.
+_AT_START = {"PYTHONIOENCODING", "PYTHONUTF8", "PYTHONCOERCECLOCALE"}
+# transformers imports a class's module when it is asked for the class.
+_CLASSES = ("AutoTokenizer", "PreTrainedTokenizerFast", "AutoProcessor", "AutoConfig")
 
 
 def run_python(arguments, *, cwd, env, timeout):
@@ -36,8 +43,7 @@ def run_python(arguments, *, cwd, env, timeout):
     arguments = [str(argument) for argument in arguments]
     # An option of the interpreter needs one; pytest wants to import its plugins itself.
     option = arguments[0].startswith("-") and arguments[0] not in ("-c", "-m")
-    option = option or "--library-path" in arguments  # which must not be imported before
-    if not FORKS or option or arguments[:2] == ["-m", "pytest"]:
+    if not FORKS or option or _AT_START & env.keys() or arguments[:2] == ["-m", "pytest"]:
         return start_python(arguments, cwd=cwd, env=env, timeout=timeout)
     with tempfile.TemporaryDirectory() as folder:
         out, err = (str(Path(folder, name)) for name in ("out", "err"))
@@ -100,6 +106,8 @@ def serve():
     """Fork for each line of the input, and print how that ended."""
     for name in _MODULES:
         importlib.import_module(name)
+    for name in _CLASSES:
+        getattr(importlib.import_module("transformers"), name)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
     for line in sys.stdin:

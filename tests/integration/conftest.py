@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from forked import run_python, start_python
+from forked import run_python
 
 TOY = Path(__file__).parents[1] / "toy"
 
@@ -68,9 +68,7 @@ def start(environment, tmp_path):
 
     def call(*arguments, **variables):
         given = {**environment, **variables}
-        # Without the toy plugin the libraries are imported, which takes longer than most commands.
-        run = run_python if given.get("PYTHONPATH") == "" else start_python
-        process = run(arguments, cwd=tmp_path, env=given, timeout=300)
+        process = run_python(arguments, cwd=tmp_path, env=given, timeout=300)
         return Finished(process, tmp_path)
 
     return call

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import run_python, start_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCENARIOS = ("ragged", "staggered", "cancelled")
@@ -15,14 +14,7 @@ SCENARIOS = ("ragged", "staggered", "cancelled")
 def call(*arguments):
     """Run Python and wait for its end; the libraries' chatter is turned off."""
     environment = {**os.environ, "TRANSFORMERS_VERBOSITY": "error", "PYTHONPATH": ""}
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-        check=False,
-    )
+    return run_python(arguments, cwd=Path.cwd(), env=environment, timeout=300)
 
 
 def command(*arguments):
@@ -75,11 +67,11 @@ def test_what_it_says(vectors, trace):
 
 
 def test_judging_needs_no_model_library():
-    done = call(
-        "-c",
+    program = (
         "import sys, conformance.app.cli.golden.judge\n"
-        "print({'mlx', 'mlx_lm', 'mlx_vlm', 'transformers', 'torch'} & set(sys.modules))",
+        "print({'mlx', 'mlx_lm', 'mlx_vlm', 'transformers', 'torch'} & set(sys.modules))"
     )
+    done = start_python(["-c", program], cwd=Path.cwd(), env={**os.environ}, timeout=300)
     assert done.stdout == "set()\n", done
 
 

@@ -5,12 +5,12 @@ TEST = "def test_one():\n    assert True\n"
 
 def test_it_loads_nothing_heavy(start):
     done = start(
-        "-c",
+        *("-u", "-c"),  # an option: in a Python of its own
         "import sys, conformance.app.pytest_plugin\n"
         "heavy = {'mlx', 'numpy', 'rich', 'msgspec', 'click'} & set(sys.modules)\n"
         "ours = sorted(m for m in sys.modules if m.startswith('conformance'))\n"
         "print(heavy, ours)",
-        PYTHONPATH=".",
+        PYTHONPATH="",
     )
     assert done.out.startswith("set() "), done
     assert "conformance.run.registry" not in done.out
