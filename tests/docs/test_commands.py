@@ -34,7 +34,7 @@ def workspace(tmp_path_factory):
         f"conformance run {llama} --json old.jsonl",
         f"conformance run {llama} --json new.jsonl",
         "conformance run --engine mlx_lm --family afm7 --scenario ragged",  # later ones reuse it
-        f"conformance golden export vectors {llama}",
+        "conformance golden export vectors --engine mlx_lm --family llama --scenario equal_length",
         "python examples/mlx_lm_engine/decode.py vectors trace.jsonl",
     ):
         done = call(line.split(), folder)
