@@ -24,14 +24,13 @@ from pathlib import Path
 
 FORKS = sys.platform == "linux"
 _MODULES = (
-    *("mlx.nn", "mlx.optimizers", "mlx.utils", "numpy", "requests", "safetensors", "PIL.Image"),
-    *("pytest", "hypothesis", "click", "rich.console", "rich.progress", "rich.table", "jinja2"),
-    *("msgspec", "psutil", "httpx2", "multiprocessing.pool", "concurrent.futures.process"),
+    *("mlx.nn", "numpy", "requests", "safetensors", "PIL.Image", "pytest", "hypothesis", "click"),
+    *("rich.console", "rich.progress", "rich.table", "jinja2", "msgspec", "psutil", "httpx2"),
 )
 # How Python reads and writes is settled when it starts.
 _AT_START = {"PYTHONIOENCODING", "PYTHONUTF8", "PYTHONCOERCECLOCALE"}
 # transformers imports a class's module when it is asked for the class.
-_CLASSES = ("AutoTokenizer", "PreTrainedTokenizerFast", "AutoProcessor", "AutoConfig")
+_CLASSES = ("AutoTokenizer", "PreTrainedTokenizerFast")
 
 
 def run_python(arguments, *, cwd, env, timeout):
