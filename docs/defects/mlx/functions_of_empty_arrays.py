@@ -40,6 +40,11 @@ def scaled_dot_product_attention():
     return found.squeeze(0)
 
 
+def scaled_dot_product_attention_in_half_precision():
+    empty = mx.zeros((1, 1, 0, 64), mx.bfloat16)
+    return mx.fast.scaled_dot_product_attention(empty, empty, empty, scale=1.0).squeeze(0)
+
+
 def compiled():
     return mx.compile(lambda x: mx.sigmoid(x) * x)(mx.zeros((1, 0, 64)))
 
@@ -54,6 +59,7 @@ FUNCTIONS = (
     layer_norm,
     rope,
     scaled_dot_product_attention,
+    scaled_dot_product_attention_in_half_precision,
     compiled,
     hadamard_transform,
     quantized_matmul,

@@ -8,17 +8,50 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.backend.cuda_products import (
+    attention_without_rows_is_empty,
     rows_are_multiplied_in_pieces,
     rows_of_experts_stand_apart,
 )
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, replace, together
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
 
-EXPERTS = mend("rows-of-experts-on-cuda-images", single_stream=True)(rows_of_experts_stand_apart)
+EXPERTS = mend(
+    "rows-of-experts-on-cuda-images", "rows-of-experts-on-cuda-bfloat16", single_stream=True
+)(rows_of_experts_stand_apart)
 PIECES = mend("quantized-product-of-33-rows-on-cuda-images", single_stream=True)(
     rows_are_multiplied_in_pieces
 )
+NO_ROWS = mend("attention-without-rows-on-cuda", single_stream=True)(
+    attention_without_rows_is_empty
+)
+
+
+@mend("youtu-vl-cumsum-of-one-element", single_stream=True)
+def sides_of_images_are_columns(hits: Hits) -> Patch:
+    """The sides of images are laid out in columns: the product of one image has the stride 1."""
+    encoder = importlib.import_module("mlx_vlm.models.youtu_vl.vision").Siglip2Encoder
+
+    def encode(right: Right, self: Any, states: mx.array, sides: mx.array) -> Any:
+        hits.hit()
+        return right(self, states, mx.stack([sides[:, 0], sides[:, 1]]).T)
+
+    return wrap(encoder, "__call__", encode)
+
+
+@mend("ministral3-scale-of-padding-on-cuda")
+def padding_is_scaled_as_a_first_token(hits: Hits) -> Patch:
+    """Queries of padding are scaled as a first token's, not by the logarithm of zero."""
+    language = importlib.import_module("mlx_vlm.models.ministral3.language")
+
+    def scale(right: Right, size: int, offset: Any, beta: float, span: int) -> Any:
+        if not (isinstance(offset, mx.array) and offset.ndim):
+            return right(size, offset, beta, span)
+        hits.hit()
+        positions = mx.maximum(mx.arange(size) + offset[:, None], 0)
+        return (1 + beta * mx.log(1 + mx.floor(positions / span)))[:, None, :, None]
+
+    return wrap(language, "_get_llama_4_attn_scale", scale)
 
 
 @mend("deepseek-v41-steps-of-fp8-on-cuda", single_stream=True)

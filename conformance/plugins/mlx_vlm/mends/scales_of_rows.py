@@ -22,7 +22,7 @@ def _of_rows(offset: Any) -> bool:
     return isinstance(offset, mx.array) and offset.ndim > 0
 
 
-@mend("mistral3-scaling-of-row-0")
+@mend("mistral3-scaling-of-row-0", "mistral3-scale-of-padding-on-cuda")
 def queries_are_scaled_by_their_row(hits: Hits) -> Patch:
     """Queries are scaled by their own row's position, those of padding as a first token's."""
     modules = [_language("mistral3"), _language("mistral4")]
