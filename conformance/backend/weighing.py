@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
 
-from conformance.core.trace import KeptCache
+from conformance.backend.cache_entries import arrays, leaves, places
+from conformance.core.trace import KeptCache, KeptLayer
 
 
 def pending_edges(caches: list[Any]) -> int:
@@ -25,6 +25,8 @@ def pending_edges(caches: list[Any]) -> int:
 def weigh(request_id: str, caches: list[Any], *, computed: bool) -> KeptCache:
     """Empty ``caches``, to which there may be no other reference, and measure the freed bytes.
 
+    Layer by layer: in the whole, a small layer that holds far too much is lost among large ones.
+
     Args:
         computed: compute its arrays first; otherwise they are freed as they are.
     """
@@ -33,17 +35,17 @@ def weigh(request_id: str, caches: list[Any], *, computed: bool) -> KeptCache:
     mx.synchronize()
     gc.collect()  # else a batch in a reference cycle keeps the arrays alive
     counted = sum(int(cache.nbytes) for cache in caches)
-    before = mx.get_active_memory()
+    numbers = [len(list(arrays(leaf))) for leaf in leaves(caches)]
+    reported = [int(leaf.nbytes) for leaf in leaves(caches)]
+    freed = [_freed(leaf) for leaf in leaves(caches)]
+    layers = map(KeptLayer, places(caches), reported, freed, numbers)
+    kept = KeptCache(request_id, counted, sum(freed), tuple(layers))
     caches.clear()
-    return KeptCache(request_id, counted, before - mx.get_active_memory())
+    return kept
 
 
-def arrays(value: Any) -> Iterator[mx.array]:
-    """All arrays of caches, of lists of caches, and of their attributes."""
-    if isinstance(value, mx.array):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from arrays(item)
-    elif hasattr(type(value), "state"):
-        yield from arrays(list(vars(value).values()))
+def _freed(leaf: Any) -> int:
+    """How many bytes go free with all that the cache of a layer refers to."""
+    before = mx.get_active_memory()
+    vars(leaf).clear()
+    return before - mx.get_active_memory()

@@ -149,12 +149,31 @@ class Alive:
 
 
 @dataclass(frozen=True)
+class KeptLayer:
+    """One layer of a kept cache; bytes as there.
+
+    Attributes:
+        place: its index, such as ``3`` or, within a list of caches, ``3.0``.
+        arrays: how many it has.
+    """
+
+    place: str
+    counted: int
+    held: int
+    arrays: int
+
+
+@dataclass(frozen=True)
 class KeptCache:
-    """The cache of an ended request: the bytes it reports, and the bytes freed with it."""
+    """The cache of an ended request: the bytes it reports, and the bytes freed with it.
+
+    ``layers`` has the same of each of its layers, freed one after the other.
+    """
 
     request_id: str
     counted: int
     held: int
+    layers: tuple[KeptLayer, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from conformance.backend.cache_entries import leaves
+from conformance.backend.cache_entries import arrays, leaves
 from conformance.backend.redrawing import ComparedSampler
-from conformance.backend.weighing import arrays
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import Claim

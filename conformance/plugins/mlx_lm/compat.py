@@ -16,8 +16,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.generate import BatchGenerator
 
-from conformance.backend.cache_entries import leaves
-from conformance.backend.weighing import arrays
+from conformance.backend.cache_entries import arrays, leaves
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage

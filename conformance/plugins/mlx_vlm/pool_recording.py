@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from conformance.backend.weighing import arrays
+from conformance.backend.cache_entries import arrays
 from conformance.core.pooled import PoolCall, Pooled, Prefix
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.prefix_caching import max_bytes

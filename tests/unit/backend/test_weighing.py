@@ -5,7 +5,8 @@ import itertools
 
 import mlx.core as mx
 
-from conformance.backend.weighing import arrays, pending_edges, weigh
+from conformance.backend.cache_entries import arrays
+from conformance.backend.weighing import pending_edges, weigh
 
 BATCH, COLUMNS = 8, 1024
 
@@ -21,6 +22,19 @@ class Cache:
     @property
     def nbytes(self):
         return self.kept.nbytes
+
+
+class Caches:
+    """A list of caches as one."""
+
+    state = ()
+
+    def __init__(self, *caches):
+        self.caches = caches
+
+    @property
+    def nbytes(self):
+        return sum(cache.nbytes for cache in self.caches)
 
 
 def batch():
@@ -83,3 +97,20 @@ def test_a_batch_that_lies_about_in_a_cycle_does_not_hide_that_a_view_holds_it()
     finally:
         gc.enable()
     assert kept.held >= BATCH * kept.counted
+
+
+def test_each_layer_is_weighed_by_itself():
+    first = mx.array([0])
+    inner = Caches(Cache(batch()[:1]), Cache(batch()[first]))
+    kept = weigh("r", [Cache(batch()[first]), inner], computed=True)
+    own = 4 * COLUMNS
+    assert [(one.place, one.counted, one.arrays) for one in kept.layers] == [
+        ("0", own, 1),
+        ("1.0", own, 1),
+        ("1.1", own, 1),
+    ]
+    copy, view, last = (one.held for one in kept.layers)
+    assert own <= copy <= 2 * own
+    assert view >= BATCH * own
+    assert own <= last <= 2 * own
+    assert kept.held == copy + view + last

@@ -10,7 +10,7 @@ from conformance.checks.leak import check_leak
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Stage, Weigh
-from conformance.core.trace import Alive, Failure, KeptCache
+from conformance.core.trace import Alive, Failure, KeptCache, KeptLayer
 from conformance.core.verdict import Verdict
 
 
@@ -90,6 +90,26 @@ def test_a_kept_cache_that_holds_the_batch():
     (found,) = check_leak(script.play())
     assert (found.verdict, found.mode, found.got) == (Verdict.LEAK, "free", "11025 bytes")
     assert found.what == "the cache of a reports 5000 bytes and held 11025"
+
+
+@pytest.mark.parametrize(("held", "leaks"), [(18_208, False), (18_209, True)])
+def test_a_layer_may_hold_what_a_contiguous_array_may(held, leaks):
+    """16,384 bytes an array beside twice its own and the rounding. The whole is small enough."""
+    script = Script()
+    layers = (KeptLayer("0", 90_000, 90_000, 2), KeptLayer("3.1", 400, held, 1))
+    script.free.kept = KeptCache("a", 90_400, 90_000 + held, layers)
+    found = check_leak(script.play())
+    assert [f.what for f in found] == leaks * [
+        f"layer 3.1 of the cache of a reports 400 bytes and held {held}"
+    ]
+
+
+def test_of_a_cache_that_holds_too_much_layers_are_not_named_too():
+    script = Script()
+    script.free.kept = KeptCache("a", 400, 90_000, (KeptLayer("0", 400, 90_000, 1),))
+    assert [f.what for f in check_leak(script.play())] == [
+        "the cache of a reports 400 bytes and held 90000"
+    ]
 
 
 def alone(edges):

@@ -16,8 +16,7 @@ from typing import Any
 
 from mlx_lm.generate import BatchGenerator
 
-from conformance.backend.cache_entries import leaves
-from conformance.backend.weighing import arrays
+from conformance.backend.cache_entries import arrays, leaves
 from conformance.core.errors import Unsupported
 from conformance.plugins.mlx_lm.legacy.accepted import accepted
 

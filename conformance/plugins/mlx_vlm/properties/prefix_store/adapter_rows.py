@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from conformance.backend.weighing import arrays
+from conformance.backend.cache_entries import arrays
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.properties.prefix_store import samples

@@ -10,7 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.weighing import arrays
+from conformance.backend.cache_entries import arrays
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 

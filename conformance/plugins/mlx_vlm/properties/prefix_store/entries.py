@@ -9,7 +9,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.weighing import arrays
+from conformance.backend.cache_entries import arrays
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm.properties.prefix_store import samples
 from conformance.plugins.mlx_vlm.properties.prefix_store.files import FILE, Folder, apc
