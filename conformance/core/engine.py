@@ -170,6 +170,13 @@ class Engine(ABC):
         """
         return None
 
+    def give_up_stored(self) -> KeptCache | None:
+        """Free the caches of finished requests and of the shortest stored sequence; weigh the last.
+
+        It is computed first. ``None`` without the capabilities ``WEIGHED`` and ``STORED``.
+        """
+        return None
+
     def counted(self) -> Counted | None:
         """Its own statistics of all that it did; ``None`` if it keeps none."""
         return None

@@ -159,6 +159,7 @@ class Weigh(enum.StrEnum):
     SAMPLED = "sampled"  # the same after each tenth step, for runs of thousands
     KEPT = "kept"  # at the end, the memory of the first request's cache, as it is
     COMPUTED = "computed"  # the same, after evaluating that cache
+    STORED = "stored"  # at the end, that of the shortest sequence which is stored, evaluated
     READS = "reads"  # in each step, where the host waits for an array's contents
 
 

@@ -124,6 +124,8 @@ class Run:
         )
 
     def _weigh(self, engine: Engine) -> KeptCache | None:
+        if self._schedule.weigh is Weigh.STORED:
+            return engine.give_up_stored()
         if self._schedule.weigh not in (Weigh.KEPT, Weigh.COMPUTED):
             return None
         first = self._schedule.requests[0].request_id

@@ -16,12 +16,15 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.lengthy import STEP
 from conformance.scenarios.row_processors import bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 FEW = 2  # output tokens
 # Steps in which rows decode and nothing may grow.
 STEPS = 200
+# Tokens of a piece whose inputs are many times what a recurrent layer keeps of them.
+MANY = STEP
 # Rows of a batch whose buffers one short row might keep alive. The first is measured.
 LENGTHS = (SHORT, LONG, MEDIUM, LONG, MEDIUM, LONG, MEDIUM, LONG)
 
@@ -33,7 +36,9 @@ def _held(brief: Brief) -> list[Schedule]:
 
 
 def _kept(brief: Brief) -> list[Schedule]:
-    return [_ended(brief, "as_left", Weigh.KEPT), _resumed(brief)]
+    stored = {Capability.SEGMENTS, Capability.STORED} <= brief.capabilities
+    pieces = [_piece(brief)] if stored else []
+    return [_ended(brief, "as_left", Weigh.KEPT), _resumed(brief), *pieces]
 
 
 def _decoding(brief: Brief) -> Schedule:
@@ -81,6 +86,18 @@ def _resumed(brief: Brief) -> Schedule:
     )
 
 
+def _piece(brief: Brief) -> Schedule:
+    """What is kept at the end of a prompt's piece may not hold what that piece was computed with.
+
+    Of one row: what is cut out of several is weighed in ``computed``. Later the state of that row
+    is that of one token, and what it was made of is gone.
+    """
+    pieces = (MANY, TWO)
+    row = text_request(brief, "row", sum(pieces), max_tokens=FEW, segments=pieces)
+    options = EngineOptions(prefix_caching=PrefixCaching())
+    return Schedule("piece", (together(row),), options=options, weigh=Weigh.STORED)
+
+
 def _counted(trace: Trace) -> bool:
     steps = [s for s in trace.steps if s.pending is not None and len(s.in_stage(Stage.DECODE)) > 1]
     return len(steps) > SHORT
@@ -89,6 +106,11 @@ def _counted(trace: Trace) -> bool:
 def _lasted(trace: Trace) -> bool:
     steps = [s for s in trace.steps if s.alive is not None and s.in_stage(Stage.DECODE)]
     return len(steps) >= STEPS
+
+
+def _piece_weighed(trace: Trace) -> bool:
+    stored = trace.schedule.weigh is Weigh.STORED
+    return stored and trace.kept is not None and trace.kept.counted > 0
 
 
 def _weighed(trace: Trace) -> bool:
@@ -125,5 +147,10 @@ KEPT = Scenario(
         Witness("a kept cache of one of several rows that was weighed", _weighed).shown_in(
             "as_left"
         ),
+        Witness(
+            "a cache kept of a prompt's piece that was weighed",
+            _piece_weighed,
+            needs=frozenset({Capability.SEGMENTS, Capability.STORED}),
+        ).shown_in("piece"),
     ),
 )

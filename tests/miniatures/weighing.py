@@ -4,13 +4,13 @@ import msgspec
 
 from conformance.core.engine import Capability
 from conformance.core.trace import KeptCache
-from miniatures.caching import KeepsPrefixes
+from miniatures.storing import TOKEN, StoresSequences
 
 
-class Weighs(KeepsPrefixes):
+class Weighs(StoresSequences):
     """Computes all that it keeps, and cuts each row's cache out of the batch's."""
 
-    capabilities = KeepsPrefixes.capabilities | {Capability.WEIGHED}
+    capabilities = StoresSequences.capabilities | {Capability.WEIGHED}
 
     def pending(self):
         return 0
@@ -18,6 +18,11 @@ class Weighs(KeepsPrefixes):
     def give_up(self, request_id, *, computed):
         nbytes = 4 * len(self.done[request_id])
         return KeptCache(request_id, nbytes, nbytes)
+
+    def give_up_stored(self):
+        stored = [tokens for of_kind in self.sequences.values() for tokens in of_kind]
+        nbytes = TOKEN * min(map(len, stored))
+        return KeptCache("the shortest", nbytes, nbytes)
 
 
 class WeighsOneByOne(Weighs):
@@ -38,4 +43,11 @@ class KeepsNoCache(Weighs):
     """Has released an ended request's cache before it is requested."""
 
     def give_up(self, request_id, *, computed):
+        return None
+
+
+class StoresNothing(Weighs):
+    """Has released what it stored before it is requested."""
+
+    def give_up_stored(self):
         return None

@@ -207,6 +207,14 @@ class MlxLmEngine(Engine):
             raise Unsupported("this mlx-lm's BatchGenerator does not support giving caches back")
         return weigh(request_id, caches, computed=computed)
 
+    def give_up_stored(self) -> KeptCache | None:
+        """Of the server's store; ``None`` if it keeps nothing."""
+        self._finished_caches.clear()
+        stored = self._prefix_cache.shortest() if self._prefix_cache is not None else None
+        return (
+            None if stored is None else weigh("the shortest that is stored", stored, computed=True)
+        )
+
     def extract(self, request_id: str) -> Any:
         """Cache and tokens: of the finishing response, or by ``extract_cache`` of a live row."""
         if request_id in self._finished_caches:

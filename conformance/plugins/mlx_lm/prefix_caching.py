@@ -18,6 +18,7 @@ from conformance.plugins.mlx_lm.stored_sequences import (
     can_be_cut,
     held_bytes,
     shares_with_kept,
+    shortest_stored,
     stored_sequences,
 )
 
@@ -113,6 +114,10 @@ class PrefixCache:
             self._stored.insert_cache(_MODEL, tokens[:], cache)
             self._note_insert(tokens, cache, _KINDS[-1])
             self._kinds.pop(response.uid, None)
+
+    def shortest(self) -> list[Any] | None:
+        """The caches of the shortest sequence that is stored, as they are, one for each layer."""
+        return shortest_stored(self._stored)
 
     def calls(self) -> tuple[Stored, ...]:
         """The calls since this was called before."""

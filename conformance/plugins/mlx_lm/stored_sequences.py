@@ -7,7 +7,7 @@ from typing import Any
 
 from mlx_lm.models.cache import can_trim_prompt_cache
 
-from conformance.backend.weighing import arrays
+from conformance.backend.cache_entries import arrays
 from conformance.core.stored import KeptSequence
 
 Counts = Mapping[str, tuple[int, int]]
@@ -42,6 +42,22 @@ def shares_with_kept(store: Any, found: Sequence[Any]) -> bool:
         for cache in store._trie.get(model, tokens).prompt_cache
     }
     return any(id(cache) in kept for cache in found)
+
+
+def shortest_stored(store: Any) -> list[Any] | None:
+    """The caches of the stored sequence with the fewest tokens; ``None`` if nothing is stored.
+
+    The store has a tree with a branch for each token; up to 0.31.1 with other names.
+    """
+    tree = store._trie._trie if hasattr(store, "_trie") else store._cache
+    nodes = list(tree.values())  # of each model one
+    while nodes:
+        for node in nodes:
+            if (entry := node.get("__value__") or node.get("cache")) is not None:
+                caches: list[Any] = entry.prompt_cache
+                return caches
+        nodes = [branch for node in nodes for branch in node.values()]
+    return None
 
 
 def held_bytes(cache: Sequence[Any]) -> int:

@@ -8,7 +8,7 @@ from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
 from conformance.core.engine import Capability
-from conformance.core.trace import KeptCache
+from conformance.core.trace import KeptCache, KeptLayer
 from conformance.core.verdict import Verdict
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios.kept import HELD, KEPT
@@ -80,6 +80,22 @@ class KeepsTheBatch(Weighs):
         return KeptCache(request_id, 10_000, 60_000 if computed else 10_000)
 
 
+class KeepsThePiece(Weighs):
+    """Stores what it has after a piece, of which one layer is a view of the piece's inputs."""
+
+    capabilities = Weighs.capabilities | {Capability.STORED}
+
+    def give_up_stored(self):
+        layers = (KeptLayer("0", 40_000, 40_000, 2), KeptLayer("1", 500, 40_500, 1))
+        return KeptCache("the shortest", 40_500, 80_500, layers)
+
+
+class StoresNothing(Weighs):
+    """Has nothing stored that could be weighed."""
+
+    capabilities = Weighs.capabilities | {Capability.STORED}
+
+
 class NeverCutsOut(Weighs):
     """Cuts a row out when its cache is computed, and not before."""
 
@@ -109,6 +125,8 @@ def verdict(toy, engine, scenario):
         (KeepsEachStep, Verdict.LEAK, Verdict.EXACT),
         (KeepsTheBatch, Verdict.LEAK, Verdict.EXACT),
         (NeverCutsOut, Verdict.EXACT, Verdict.LEAK),
+        (KeepsThePiece, Verdict.EXACT, Verdict.LEAK),
+        (StoresNothing, Verdict.EXACT, Verdict.VACUOUS),
     ],
 )
 def test_what_is_held_is_reported_or_nothing_is_proved(toy, engine, held, kept):

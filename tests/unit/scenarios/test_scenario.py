@@ -183,7 +183,10 @@ PROOFS = {
         "a kept cache of one of several rows that was weighed": Fake(weighing.WeighsOneByOne),
         "200 steps after which all that lives was counted": Fake(schedules=short_outputs),
     },
-    "kept": {"a kept cache of one of several rows that was weighed": Fake(weighing.KeepsNoCache)},
+    "kept": {
+        "a kept cache of one of several rows that was weighed": Fake(weighing.KeepsNoCache),
+        "a cache kept of a prompt's piece that was weighed": Fake(weighing.StoresNothing),
+    },
     "prefix_store": {
         "a prefix that is reused": Fake(pooling.PoolOfNothing),
         "a kept prefix that is given up": Fake(

@@ -7,6 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 from mlx_lm.models.cache import (
+    ArraysCache,
     BatchKVCache,
     KVCache,
     LRUPromptCache,
@@ -22,6 +23,8 @@ from conformance.plugins.mlx_lm.faults.tools import ATTENTION, FULL, ROPE, gener
 
 _GENERATOR, _BATCH = generate.BatchGenerator, generate.GenerationBatch
 _ALL = 1 << 30
+# Columns before those that a recurrent layer keeps.
+_COLUMNS = 256
 _cost = partial(mlx_lm_fault, fault_class="cost", priced=True)
 # What a contract counts, and no figure of other schedules shows.
 _counted = partial(mlx_lm_fault, fault_class="cost")
@@ -53,6 +56,24 @@ def slices_hold_the_batch(hits: Hits) -> Patch:
         return cache
 
     return wrap(BatchKVCache, "extract", extract)
+
+
+@_leak(
+    "A10.state-holds-its-piece",
+    source="mlx-lm #1077",
+    kills=("kept/piece",),
+    # Others are right in this alone: they keep copies of their convolutions' last inputs.
+    needs=("family:qwen3_next|family:qwen3_5*|family:kimi_linear",),
+)
+def state_holds_its_piece(hits: Hits) -> Patch:
+    """What a convolution keeps of its inputs is a view, which keeps a whole piece's alive."""
+
+    def put(right: Right, self: Any, index: int, state: mx.array) -> None:
+        hits.hit()
+        before = mx.zeros((state.shape[0], _COLUMNS, *state.shape[2:]), state.dtype)
+        right(self, index, mx.concatenate([before, state], axis=1)[:, _COLUMNS:])
+
+    return wrap(ArraysCache, "__setitem__", put)
 
 
 @_cost("B19.prefill-before-decode", source="mlx-vlm #1030", kills=("staggered", "cost_late"))

@@ -38,8 +38,9 @@ OTHERS = [fault for fault in FAULTS if not fault.priced]
 @pytest.mark.parametrize("fault", OTHERS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
     before, after, hits = trials().tried(fault)
-    # Of wrong calls the library accepts some; no other scenario of these families finds anything.
-    assert before.verdict.good or fault.scenarios[0] == "invalid"
+    # Of wrong calls the library accepts some, and what it keeps of an ended row holds the batch; no
+    # other scenario of these families finds anything.
+    assert before.verdict.good or fault.scenarios[0] in ("invalid", "kept")
     assert hits > 0
     assert killed(fault, before, after)
 

@@ -1,10 +1,17 @@
 """What is kept is read out of the library's own store, and its arrays are counted anew."""
 
+from types import SimpleNamespace
+
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, LRUPromptCache
 
 from conformance.core.stored import KeptSequence
-from conformance.plugins.mlx_lm.stored_sequences import can_be_cut, held_bytes, stored_sequences
+from conformance.plugins.mlx_lm.stored_sequences import (
+    can_be_cut,
+    held_bytes,
+    shortest_stored,
+    stored_sequences,
+)
 
 
 def keys(count):
@@ -44,3 +51,22 @@ def test_keys_can_be_cut_and_states_cannot():
 
 def test_a_store_without_kinds_is_not_known():
     assert stored_sequences(object()) is None
+
+
+def test_the_shortest_is_given_itself():
+    store = LRUPromptCache(4)
+    assert shortest_stored(store) is None
+    short = [states()]
+    store.insert_cache("m", [1, 2, 3], [states()])
+    store.insert_cache("m", [4, 5], short)
+    store.insert_cache("m", [4, 5, 6], [states()])
+    assert shortest_stored(store) is short
+    store.trim_to(n_sequences=0)
+    assert shortest_stored(store) is None
+
+
+def test_the_tree_of_older_releases_has_other_names():
+    short = [states()]
+    entry, other = SimpleNamespace(prompt_cache=short), SimpleNamespace(prompt_cache=[])
+    older = SimpleNamespace(_cache={"m": {7: {8: {"cache": entry, 9: {"cache": other}}}}})
+    assert shortest_stored(older) is short
