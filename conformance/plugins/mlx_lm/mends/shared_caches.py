@@ -26,6 +26,19 @@ def extracted_rows_are_copies(hits: Hits) -> Patch:
     return after(caches.ArraysCache, "extract", copied)
 
 
+@mend("recurrent-states-are-views")
+def kept_states_are_copies(hits: Hits) -> Patch:
+    """What a recurrent layer keeps of its inputs is a copy, and no view of all of them."""
+
+    def put(right: Right, self: Any, index: int, state: Any) -> None:
+        if state is not None:
+            hits.hit()
+            state = state[mx.arange(state.shape[0])]
+        right(self, index, state)
+
+    return wrap(caches.ArraysCache, "__setitem__", put)
+
+
 @mend("batch-offset-never-computed")
 def offsets_are_computed_with_the_keys(hits: Hits) -> Patch:
     """The rows' offsets are computed at each step, also where no layer reads them."""
