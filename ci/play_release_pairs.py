@@ -2,9 +2,9 @@
 
     python ci/play_release_pairs.py DIR [OPTION ...]
 
-Calls `conformance releases` once for all pairs of the same two releases; its results go to a folder
-of their own in DIR, for `ci/release_pairs.py`. What is there already is not played again. The
-options are passed on, such as `--cache-dir`. About 40 environments are made.
+Calls `conformance releases` once for all pairs of the same two releases and pins; its results go
+to a folder of their own in DIR, for `ci/release_pairs.py`. What is there already is not played
+again. The options are passed on, such as `--cache-dir`. About 40 environments are made.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ def command(group: Sequence[Pair], folder: Path, options: Sequence[str]) -> list
     ):
         args += itertools.chain.from_iterable((option, name) for name in dict.fromkeys(names))
     caches = "also" if any(pair.caches for pair in group) else "no"
-    made = folder / f"{first.library}-{first.before}-{first.after}"
-    args += ["--caches", caches, "--json", str(made), "--resume", *options]
+    args += itertools.chain.from_iterable(("--pin", pin) for pin in first.pins)
+    args += ["--caches", caches, "--json", str(folder / first.folder), "--resume", *options]
     return [sys.executable, "-m", "conformance", *args]
 
 
 def groups(known: Iterable[Pair]) -> list[list[Pair]]:
-    """The pairs by their two releases, in the order of the file."""
-    found: dict[tuple[str, str, str], list[Pair]] = {}
+    """The pairs by their two releases and what is beside these, in the order of the file."""
+    found: dict[str, list[Pair]] = {}
     for pair in known:
-        found.setdefault((pair.library, pair.before, pair.after), []).append(pair)
+        found.setdefault(pair.folder, []).append(pair)
     return list(found.values())
 
 

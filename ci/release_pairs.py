@@ -40,7 +40,8 @@ class Pair:
     ``says`` is a pattern that the line of a cache class must match to be about the defect,
     ``shows`` one that the line of a case must. ``scenarios`` are those that can show it; empty
     means all. ``unseen`` says why nothing is found, or nothing can be run; ``reachable`` is false
-    where the reason is that no batch which the library makes on a CPU shows it.
+    where the reason is that no batch which the library makes on a CPU shows it. ``pins`` are
+    versions beside both releases, such as ``mlx==0.32.4``.
     """
 
     library: str
@@ -55,6 +56,17 @@ class Pair:
     shows: str = ""
     unseen: str = ""
     reachable: bool = True
+    pins: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder of its results."""
+        return "+".join((f"{self.library}-{self.before}-{self.after}", *self.pins))
+
+    def within(self, folders: Sequence[Path]) -> list[Path]:
+        """Those of its pins: what was played beside other versions is not about it."""
+        own = self.folder.partition("+")[2]
+        return [folder for folder in folders if folder.name.partition("+")[2] == own]
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> Pair:
@@ -69,6 +81,7 @@ class Pair:
             table.get("shows", ""),
             table.get("unseen", ""),
             table.get("reachable", True),
+            tuple(table.get("pins", ())),
         )
 
 
@@ -79,6 +92,7 @@ def pairs() -> list[Pair]:
 
 def judged(pair: Pair, folders: Sequence[Path]) -> str:
     """What differs: a case, or a cache class; else `only: ...`, `not found` or `not run`."""
+    folders = pair.within(folders)
     cases = [_cases(pair, version, folders) for version in (pair.before, pair.after)]
     caches = [_caches(pair, version, folders) for version in (pair.before, pair.after)]
     versions = (pair.before, pair.after)
@@ -189,7 +203,7 @@ def main(folders: Sequence[Path]) -> None:
     )
     print("| pair | defect | source | found by |\n|---|---|---|---|")
     for pair, text in given:
-        name = f"{pair.library} {pair.before}, {pair.after}"
+        name = ", ".join((f"{pair.library} {pair.before}", pair.after, *pair.pins))
         why = f": {pair.unseen}" if pair.unseen and text in (_NOT_RUN, _NOT_FOUND) else ""
         safe = f"{text}{why}".replace("|", "\\|")
         print(f"| {name} | {pair.defect} | {pair.source} | {safe} |")

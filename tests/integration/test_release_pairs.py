@@ -139,3 +139,22 @@ def test_pairs_of_the_same_releases_are_played_in_one_call(script, pair, monkeyp
         f"--caches also --json {tmp_path}/mlx-lm-0.31.1-0.31.2 --resume --jobs 1"
     )
     assert "--caches no" in " ".join(player.command(second, tmp_path, []))
+
+
+def test_a_pair_beside_other_versions_is_played_and_judged_apart(
+    script, pair, monkeypatch, tmp_path
+):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    player = importlib.import_module("play_release_pairs")
+    pinned = replace(pair, caches=(), pins=("mlx==0.32.4",))
+    first, second = player.groups([pair, pinned])
+    assert (first, second) == ([pair], [pinned])
+    made = tmp_path / "mlx-lm-0.31.1-0.31.2+mlx==0.32.4"
+    command = " ".join(player.command(second, tmp_path, []))
+    assert command.endswith(f"--pin mlx==0.32.4 --caches no --json {made} --resume")
+    made.mkdir()
+    for version, verdict in (("0.31.1", Verdict.CRASH), ("0.31.2", Verdict.EXACT)):
+        write_case(made, version, verdict)
+        write_case(tmp_path, version, Verdict.EXACT)
+    assert script.judged(pinned, [tmp_path, made]).startswith("`mlx_lm/llama/ragged/float32/0`")
+    assert script.judged(pair, [tmp_path, made]) == "not found"
