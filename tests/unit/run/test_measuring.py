@@ -14,6 +14,7 @@ STEPS = range(21)
     [
         (None, []),
         (Weigh.KEPT, []),
+        (Weigh.STORED, []),
         (Weigh.READS, []),
         (Weigh.GRAPH, list(STEPS)),
         (Weigh.ALIVE, list(STEPS)),

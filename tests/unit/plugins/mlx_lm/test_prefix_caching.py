@@ -8,7 +8,7 @@ from conformance.core.engine import Submission
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.errors import Unsupported
 from conformance.core.family import load_family
-from conformance.core.schedule import Arrival, Request, Schedule, Stage, Trigger
+from conformance.core.schedule import Arrival, Request, Schedule, Stage, Trigger, Weigh
 from conformance.plugins.mlx_lm import inventory
 from conformance.plugins.mlx_lm.compat import prompt_caches
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
@@ -100,3 +100,13 @@ def test_a_cache_that_a_request_brings_is_refused(model):
 
 def test_sizes_of_blocks_cut_nothing(model):
     assert run(model, FIRST, after("part", 6), blocks=1, block_size=2, interval=9) == {"part": 6}
+
+
+@pytest.mark.parametrize(("caching", "layers"), [(None, None), (PrefixCaching(), list("0123"))])
+def test_the_cache_after_the_first_piece_is_weighed(recurrent, caching, layers):
+    arrivals, options = (Arrival((FIRST,)),), EngineOptions(prefix_caching=caching)
+    schedule = Schedule("s", arrivals, options=options, weigh=Weigh.STORED)
+    kept = play(MlxLmEngine, recurrent, schedule, meter=MlxLm().meter(recurrent)).kept
+    assert (kept and [layer.place for layer in kept.layers]) == layers
+    # Of the inputs of four tokens a view of the last three holds the state's own and one more.
+    assert kept is None or kept.counted <= kept.held <= 2 * kept.counted
