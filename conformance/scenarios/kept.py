@@ -16,7 +16,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
-from conformance.scenarios.lengthy import STEP
+from conformance.scenarios.lengthy import STEP, if_it_fits
 from conformance.scenarios.row_processors import bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
@@ -37,7 +37,7 @@ def _held(brief: Brief) -> list[Schedule]:
 
 def _kept(brief: Brief) -> list[Schedule]:
     stored = {Capability.SEGMENTS, Capability.STORED} <= brief.capabilities
-    pieces = [_piece(brief)] if stored else []
+    pieces = if_it_fits(brief, _piece(brief)) if stored else []
     return [_ended(brief, "as_left", Weigh.KEPT), _resumed(brief), *pieces]
 
 

@@ -1,5 +1,7 @@
 """Memory is looked at where a schedule asks, of rows that were together, or nothing is proved."""
 
+import dataclasses
+
 import mlx.core as mx
 import msgspec
 import pytest
@@ -156,3 +158,10 @@ def test_memory_is_looked_at_only_where_a_schedule_asks(toy):
     asked = [s for s in HELD.make(brief_for(toy, Weighs, 0)) if s.name == "decoding"]
     plain = [msgspec.structs.replace(s, weigh=None) for s in asked]
     assert judge_batched(toy, Grows, HELD, plain).verdict is Verdict.VACUOUS
+
+
+def test_a_piece_is_for_models_that_have_positions_for_it(toy):
+    made = brief_for(toy, KeepsThePiece, 0)
+    assert [s.name for s in KEPT.make(made)] == ["as_left", "resumed", "piece"]
+    short = dataclasses.replace(made, longest=256)
+    assert [s.name for s in KEPT.make(short)] == ["as_left", "resumed"]

@@ -26,7 +26,7 @@ def extracted_rows_are_copies(hits: Hits) -> Patch:
     return after(caches.ArraysCache, "extract", copied)
 
 
-@mend("recurrent-states-are-views")
+@mend("recurrent-states-are-views", "plamo2-states-are-views")
 def kept_states_are_copies(hits: Hits) -> Patch:
     """What a recurrent layer keeps of its inputs is a copy, and no view of all of them."""
 
