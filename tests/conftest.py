@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+import shared_oracles
 from hypothesis import settings
 
 from conformance.backend.random_state import can_draw, drawing_kept
@@ -20,6 +21,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def _variables():
     """Those that change what later tests do; libraries set others once, when they are imported."""
     return {n: v for n, v in os.environ.items() if n.startswith(("MLX_", "CONFORMANCE_", "XDG_"))}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _oracles(tmp_path_factory):
+    """One folder for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    os.environ[shared_oracles.PLACE] = str(base / "oracles")
+    (base / "oracles").mkdir(exist_ok=True)
 
 
 @pytest.fixture(autouse=True)

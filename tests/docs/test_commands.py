@@ -10,6 +10,7 @@ from checkpoint_folders import make_folder
 from docs.documented import NOT_RUN, ROOT, all_shown, not_run, shown, small
 from forked import run_python
 from library_checkouts import make_checkout
+from shared_oracles import share
 
 from docs import documented
 
@@ -27,6 +28,7 @@ def workspace(tmp_path_factory):
     make_folder(folder / "checkpoint")
     for name in ("golden", "corpus", "expectations/scripts"):
         shutil.copytree(ROOT / name, folder / name)
+    share(folder / "cache")
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / "mlx-lm").symlink_to(make_checkout(tmp_path_factory.mktemp("mlx-lm")))
     llama = "--engine mlx_lm --family llama --scenario ragged"

@@ -3,6 +3,7 @@
 from functools import cache
 
 import pytest
+from shared_oracles import shared_store
 
 from conformance.core.contracts import contracts
 from conformance.core.faults import Hits
@@ -49,7 +50,7 @@ def registry():
 
 @pytest.fixture(scope="module")
 def session(registry):
-    return Session(registry)
+    return Session(registry, store=shared_store())
 
 
 @pytest.fixture(scope="module")

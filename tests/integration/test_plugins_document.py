@@ -5,6 +5,7 @@ import types
 from pathlib import Path
 
 import pytest
+from shared_oracles import shared_store
 
 from conformance.core.engine import Engine
 from conformance.core.verdict import Verdict
@@ -41,7 +42,7 @@ ENGINE = block("engine") + block("hook")
 def results(code, family, scenarios=()):
     """Verdicts of the document's engine on a family, by scenario."""
     registry = build_registry([plugin(code), FAMILY])
-    session = Session(registry)
+    session = Session(registry, store=shared_store())
     selection = Selection(("static_batch",), (family,), tuple(scenarios))
     return {case.scenario: session.run(case).verdict for case in cases(registry, selection)}
 
@@ -114,7 +115,7 @@ TOKENS_ONLY = block("engine") + block("tokens_only")
 def tokens_only(code):
     """Verdicts of the document's engine that shows nothing but tokens, by scenario."""
     registry = build_registry([plugin(code)])
-    session = Session(registry)
+    session = Session(registry, store=shared_store())
     selection = Selection(("tokens_only",), ("llama",), ("ragged", "early_finish"), seeds=(0, 1, 2))
     return {session.run(case).verdict for case in cases(registry, selection)}
 

@@ -6,6 +6,7 @@ import re
 import sys
 
 import mlx.core as mx
+from shared_oracles import shared_store
 
 from conformance.core.faults import Fault, Hits
 from conformance.core.faults.traits import traits
@@ -24,7 +25,8 @@ class Trials:
         self.engine = engine
         self.registry = registry
         self._families = families
-        self._session = functools.cache(lambda family: Session(registry))
+        store = shared_store()
+        self._session = functools.cache(lambda family: Session(registry, store=store))
         self.right = functools.cache(self._right)
         self._traits = functools.cache(self._traits_of)
 
