@@ -38,6 +38,21 @@ def only_new_objects() -> Iterator[None]:
         gc.unfreeze()
 
 
+@contextlib.contextmanager
+def exact_buffers() -> Iterator[None]:
+    """Inside the block each array gets a buffer of its own size.
+
+    One that MLX uses again may be larger than what is asked for, and counts as a whole: caches that
+    are copied each step would seem to grow.
+    """
+    before = mx.set_cache_limit(0)
+    mx.clear_cache()
+    try:
+        yield
+    finally:
+        mx.set_cache_limit(before)
+
+
 def alive(cache_bytes: int) -> Alive:
     """What lives when all work is done and all that nobody refers to is freed.
 

@@ -28,9 +28,10 @@ class Measuring:
         """Around all steps."""
         with contextlib.ExitStack() as stack:
             if self._weigh in (Weigh.ALIVE, Weigh.SAMPLED):
-                from conformance.backend.memory import only_new_objects  # noqa: PLC0415
+                from conformance.backend import memory  # noqa: PLC0415
 
-                stack.enter_context(only_new_objects())
+                stack.enter_context(memory.only_new_objects())
+                stack.enter_context(memory.exact_buffers())
             if self._weigh is Weigh.READS:
                 from conformance.backend.host_reads import host_reads  # noqa: PLC0415
 

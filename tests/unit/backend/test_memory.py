@@ -4,7 +4,13 @@ import mlx.core as mx
 import pytest
 
 from conformance.backend import memory
-from conformance.backend.memory import alive, available_bytes, churn, only_new_objects
+from conformance.backend.memory import (
+    alive,
+    available_bytes,
+    churn,
+    exact_buffers,
+    only_new_objects,
+)
 
 
 def test_no_memory_is_held_afterwards():
@@ -38,6 +44,25 @@ def test_live_arrays_are_left_unchanged():
     mx.eval(x)
     churn(rounds=3)
     assert x.tolist() == list(range(256))
+
+
+def test_a_buffer_is_as_large_as_its_array():
+    def taken():
+        freed = mx.zeros(5000, mx.uint8)
+        mx.eval(freed)
+        del freed
+        mx.synchronize()
+        before = mx.get_active_memory()
+        kept = mx.zeros(4000, mx.uint8)
+        mx.eval(kept)
+        return mx.get_active_memory() - before
+
+    mx.clear_cache()
+    assert taken() == 5000
+    limit = mx.set_cache_limit(1 << 30)
+    with exact_buffers():
+        assert taken() == 4000
+    assert mx.set_cache_limit(limit) == 1 << 30
 
 
 def test_the_host_says_what_is_available(tmp_path):
