@@ -35,6 +35,9 @@ _UNWRITTEN = re.compile(
     r"\[write\] Unable to write \d+ bytes to file"
     r"|filesystem error: .*(No space left|Read-only file system|Permission denied|quota)"
 )
+# CUDA's, of a GPU that workers, or other programs, have filled: a worker ends itself before, if its
+# own arrays are too many.
+_NO_ROOM = re.compile(r"cuda\w+\(.*\) failed: out of memory")
 # After these a device computes nothing more for the process: CUDA's errors stay, and Metal ignores
 # what is submitted later.
 _DEVICE_LOST = re.compile(
@@ -53,12 +56,22 @@ def device_lost(message: str) -> bool:
     return bool(_DEVICE_LOST.search(message))
 
 
+def full_device(message: str) -> str | None:
+    """A sentence for the user if an error's message says that the GPU has no memory left."""
+    found = _NO_ROOM.search(message)
+    if found is None:
+        return None
+    return f"the GPU has no memory left ({found[0]}): run fewer workers at once (--jobs)"
+
+
 def machine_problem(error: BaseException | None) -> str | None:
     """A sentence about what this machine lacks, if that is what an exception is from.
 
-    That is: room on a disk, or the right to write. ``None`` for all other exceptions.
+    That is: room on a disk or a GPU, or the right to write. ``None`` for all other exceptions.
     """
     while error is not None:
+        if isinstance(error, (RuntimeError, ImportError)) and (full := full_device(str(error))):
+            return full
         if isinstance(error, OSError) and error.errno in _MACHINE:
             return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         if isinstance(error, RuntimeError) and _UNWRITTEN.search(str(error)):

@@ -14,4 +14,4 @@ PLUGIN = os.environ.get("TOY_PLUGIN", "toy_plugin")
 hosting._entry_points = lambda: [EntryPoint("toy", PLUGIN, "mlx_conformance")]
 
 if os.environ.get("TOY_EXITS_EARLY") and "own_process" in " ".join(sys.orig_argv):
-    sys.exit("it exits early")
+    sys.exit(os.environ["TOY_EXITS_EARLY"])

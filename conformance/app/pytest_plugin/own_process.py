@@ -29,7 +29,8 @@ from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.app.pytest_plugin.worker_crashes import condense
 from conformance.backend.device import device_name
-from conformance.core.errors import ConformanceError
+from conformance.core.errors import ConformanceError, MachineError
+from conformance.core.failures import full_device
 from conformance.core.processes import describe_exit, end_tree, end_with_parent
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.run.hosting import brings_hooks, load_plugins
@@ -61,6 +62,7 @@ def played_apart(
 
     Raises:
         ConformanceError: the process ended before it could begin with the case.
+        MachineError: it did, as the GPU has no memory for it beside the workers.
     """
     started = time.perf_counter()
     server = _server(setup, config)
@@ -74,6 +76,8 @@ def played_apart(
             return decode((folder / _ANSWER).read_text(encoding="utf-8"))
         if not (folder / _BEGUN).is_file():
             why = server.last_line() or describe_exit(code)
+            if full := full_device(why):
+                raise MachineError(f"{case}: no process of its own could begin, as {full}")
             raise ConformanceError(f"{case}: its own process could not begin: {why}")
         place = condense((folder / _CRASH).read_text(encoding="utf-8", errors="replace"))
     seconds = time.perf_counter() - started

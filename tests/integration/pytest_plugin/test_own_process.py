@@ -68,10 +68,27 @@ def test_one_that_hangs_is_ended_with_its_process(toy_run, known, tmp_path):
         os.kill(int(line.split()[0]), 0)
 
 
-def test_a_process_that_cannot_begin_is_a_failure_of_the_harness(toy_run, known):
-    done = toy_run(*known(), TOY_EXITS_EARLY="1")
+@pytest.mark.parametrize(
+    ("early", "got", "cause"),
+    [
+        (
+            "it exits early",
+            "its own process could not begin: SystemExit: it exits early",
+            "a defect of mlx-conformance or of a plugin, not of the engine",
+        ),
+        (
+            "cudaGetLastError() failed: out of memory",
+            "the GPU has no memory left (cudaGetLastError() failed: out of memory): run fewer "
+            "workers at once (--jobs)",
+            "this machine, not the engine: give it what it lacks, and run again",
+        ),
+    ],
+    ids=["exit", "full"],
+)
+def test_a_process_that_cannot_begin_is_no_failure_of_the_engine(toy_run, known, early, got, cause):
+    done = toy_run(*known(), TOY_EXITS_EARLY=early)
     assert done.code == 1
     (crash,) = [r for r in done.results() if r["verdict"] == "crash"]
-    assert crash["evidence"][0]["check"] == "harness"
-    got = crash["evidence"][0]["got"]
-    assert got.endswith("its own process could not begin: SystemExit: it exits early")
+    (evidence,) = [e for e in crash["evidence"] if e["check"] == "harness"]
+    assert evidence["got"].endswith(got)
+    assert evidence["cause"] == cause

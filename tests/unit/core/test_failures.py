@@ -53,6 +53,15 @@ def test_a_failure_names_the_last_frame_that_is_not_ours():
             RuntimeError("filesystem error: cannot create directories: Read-only file system [/x]"),
             "Read-only file system",
         ),
+        (
+            ImportError("cudaMallocManaged(&data, size) failed: out of memory"),
+            "the GPU has no memory left (cudaMallocManaged(&data, size) failed: out of memory)",
+        ),
+        (
+            RuntimeError("cudaGetLastError() failed: out of memory"),
+            "fewer workers at once (--jobs)",
+        ),
+        (RuntimeError("cudaGetLastError() failed: an illegal memory access"), None),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "weights"), None),
         (RuntimeError("Unable to write"), None),
         (ValueError("No space left on device"), None),
