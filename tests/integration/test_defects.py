@@ -19,6 +19,7 @@ from conformance.app.pytest_plugin.setup import make_setup
 from conformance.checks.expectations import Defect, load_expectations
 from conformance.core.errors import NoScriptError
 from conformance.core.verdict import Verdict
+from conformance.run.registry import build_registry
 from conformance.scenarios import LADDER
 from conformance.scenarios.served import SERVED_SCENARIOS
 from conformance.tools.explore.replay import CORPUS
@@ -47,6 +48,14 @@ def unpaired(root, defects):
     named = {entry.script for entry in by_hand}
     missing = [f"{e.id}: there is no {e.script}" for e in by_hand if not (root / e.script).exists()]
     return missing + [f"{script}: no entry names it" for script in sorted(there - named)]
+
+
+def wrong_mends(mends, defects):
+    """Mends of no entry, and entries about a device that no test plays on which have none."""
+    ids = {entry.id for entry in defects}
+    mended = {name for mend in mends for name in mend.defects}
+    elsewhere = {entry.id for entry in defects if entry.device.startswith("gpu")}
+    return sorted((mended - ids) | (elsewhere - mended))
 
 
 def foreign_imports(text):
@@ -162,6 +171,15 @@ def test_the_script_needs_nothing_but_the_library(entry):
 @pytest.mark.parametrize("entry", by_id(e for e in DEFECTS if is_active(e)))
 def test_the_entry_points_at_a_line_of_the_installed_release(entry):
     assert place_problem(entry) == ""
+
+
+def test_each_mend_is_of_an_entry_and_what_only_a_gpu_shows_has_one():
+    mends = build_registry().mends.values()
+    assert wrong_mends(mends, DEFECTS) == []
+    gone = [entry for entry in DEFECTS if entry.id != "attention-without-rows-on-cuda-zaya1"]
+    assert wrong_mends(mends, gone) == ["attention-without-rows-on-cuda-zaya1"]
+    left = [mend for mend in mends if "youtu-vl-cumsum-of-one-element" not in mend.defects]
+    assert wrong_mends(left, DEFECTS) == ["youtu-vl-cumsum-of-one-element"]
 
 
 @pytest.mark.parametrize("script", sorted({entry.script for entry in BY_HAND}))

@@ -211,9 +211,9 @@ class MlxLmEngine(Engine):
         """Of the server's store; ``None`` if it keeps nothing."""
         self._finished_caches.clear()
         stored = self._prefix_cache.shortest() if self._prefix_cache is not None else None
-        return (
-            None if stored is None else weigh("the shortest that is stored", stored, computed=True)
-        )
+        if stored is None:
+            return None
+        return weigh("the shortest that is stored", stored, computed=True)
 
     def extract(self, request_id: str) -> Any:
         """Cache and tokens: of the finishing response, or by ``extract_cache`` of a live row."""

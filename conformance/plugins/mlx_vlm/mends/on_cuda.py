@@ -16,15 +16,13 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
 
-EXPERTS = mend(
-    "rows-of-experts-on-cuda-images", "rows-of-experts-on-cuda-bfloat16", single_stream=True
-)(rows_of_experts_stand_apart)
+EXPERTS = mend("rows-of-experts-on-cuda-images", single_stream=True)(rows_of_experts_stand_apart)
 PIECES = mend("quantized-product-of-33-rows-on-cuda-images", single_stream=True)(
     rows_are_multiplied_in_pieces
 )
-NO_ROWS = mend("attention-without-rows-on-cuda", single_stream=True)(
-    attention_without_rows_is_empty
-)
+NO_ROWS = mend(
+    "attention-without-rows-on-cuda", "attention-without-rows-on-cuda-zaya1", single_stream=True
+)(attention_without_rows_is_empty)
 
 
 @mend("youtu-vl-cumsum-of-one-element", single_stream=True)
@@ -37,21 +35,6 @@ def sides_of_images_are_columns(hits: Hits) -> Patch:
         return right(self, states, mx.stack([sides[:, 0], sides[:, 1]]).T)
 
     return wrap(encoder, "__call__", encode)
-
-
-@mend("ministral3-scale-of-padding-on-cuda")
-def padding_is_scaled_as_a_first_token(hits: Hits) -> Patch:
-    """Queries of padding are scaled as a first token's, not by the logarithm of zero."""
-    language = importlib.import_module("mlx_vlm.models.ministral3.language")
-
-    def scale(right: Right, size: int, offset: Any, beta: float, span: int) -> Any:
-        if not (isinstance(offset, mx.array) and offset.ndim):
-            return right(size, offset, beta, span)
-        hits.hit()
-        positions = mx.maximum(mx.arange(size) + offset[:, None], 0)
-        return (1 + beta * mx.log(1 + mx.floor(positions / span)))[:, None, :, None]
-
-    return wrap(language, "_get_llama_4_attn_scale", scale)
 
 
 @mend("deepseek-v41-steps-of-fp8-on-cuda", single_stream=True)

@@ -22,6 +22,12 @@ def _of_rows(offset: Any) -> bool:
     return isinstance(offset, mx.array) and offset.ndim > 0
 
 
+def _scales(offset: mx.array, size: int, beta: float, span: int) -> mx.array:
+    """Of each row's queries, ``(rows, 1, size, 1)``; those of padding as a first token's."""
+    positions = mx.maximum(offset[:, None] + mx.arange(size), 0)
+    return (1 + beta * mx.log(1 + mx.floor(positions / span)))[:, None, :, None]
+
+
 @mend("mistral3-scaling-of-row-0", "mistral3-scale-of-padding-on-cuda")
 def queries_are_scaled_by_their_row(hits: Hits) -> Patch:
     """Queries are scaled by their own row's position, those of padding as a first token's."""
@@ -39,15 +45,26 @@ def queries_are_scaled_by_their_row(hits: Hits) -> Patch:
         if call.offset is None:
             return right(start, stop, beta, span)
         hits.hit()
-        positions = mx.maximum(call.offset[:, None] + mx.arange(stop - start), 0)
-        rows = 1 + beta * mx.log(1 + mx.floor(positions / span))
-        return rows[:, None, :, None]
+        return _scales(call.offset, stop - start, beta, span)
 
     return together(
         wrap(modules[0].Ministral3, "__call__", model),
         wrap(modules[1].Mistral4Model, "__call__", model),
         *(wrap(module, "_get_llama_4_attn_scale", scale) for module in modules),
     )
+
+
+@mend("ministral3-scale-of-padding-on-cuda")
+def padding_is_scaled_as_a_first_token(hits: Hits) -> Patch:
+    """Queries of padding are scaled as a first token's, not by the logarithm of zero."""
+
+    def scale(right: Right, size: int, offset: Any, beta: float, span: int) -> Any:
+        if not _of_rows(offset):
+            return right(size, offset, beta, span)
+        hits.hit()
+        return _scales(offset, size, beta, span)
+
+    return wrap(_language("ministral3"), "_get_llama_4_attn_scale", scale)
 
 
 @mend(

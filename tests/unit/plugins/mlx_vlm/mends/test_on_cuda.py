@@ -10,9 +10,9 @@ from conformance.core.faults.declaration import Hits
 from conformance.plugins.mlx_vlm.mends.on_cuda import (
     NO_ROWS,
     all_experts_are_asked,
-    padding_is_scaled_as_a_first_token,
     sides_of_images_are_columns,
 )
+from conformance.plugins.mlx_vlm.mends.scales_of_rows import padding_is_scaled_as_a_first_token
 
 
 @pytest.mark.parametrize("rows", [0, 3])
