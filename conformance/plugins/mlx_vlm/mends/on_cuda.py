@@ -7,7 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.cuda_products import (
+from conformance.backend.cuda_repairs import (
     attention_without_rows_is_empty,
     rows_are_multiplied_in_pieces,
     rows_of_experts_stand_apart,

@@ -1,4 +1,4 @@
-"""Repairs of products that mlx 0.32.4 gets wrong on CUDA, whichever library asks (docs/gpu.md)."""
+"""Repairs of what mlx 0.32.4 gets wrong on CUDA, whichever library asks (docs/gpu.md)."""
 
 from __future__ import annotations
 
