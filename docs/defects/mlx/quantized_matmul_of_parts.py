@@ -12,7 +12,7 @@ import sys
 
 import mlx.core as mx
 
-HEADS, STEP = 4, 256
+HEADS, STEP, KEYS = 4, 256, 22
 
 
 def main() -> int:
@@ -22,11 +22,10 @@ def main() -> int:
     mx.random.seed(0)
     refused = {False: 0, True: 0}
     said, tried = "", 0
-    kinds = (mx.float32, mx.bfloat16)
-    for kind, group, keys, rows in itertools.product(kinds, (32, 64, 128), (4, 22, 64), (1, 22)):
-        matrix = mx.random.normal((1, HEADS, STEP, group)).astype(kind)
-        given = mx.random.normal((1, HEADS, rows, group)).astype(kind)
-        packed = [part[..., :keys, :] for part in mx.quantize(matrix, group_size=group, bits=8)]
+    for group, rows in itertools.product((64, 128), (1, 22)):
+        matrix = mx.random.normal((1, HEADS, STEP, group))
+        given = mx.random.normal((1, HEADS, rows, group))
+        packed = [part[..., :KEYS, :] for part in mx.quantize(matrix, group_size=group, bits=8)]
         tried += 1
         for own in refused:
             parts = [mx.contiguous(part) for part in packed] if own else packed

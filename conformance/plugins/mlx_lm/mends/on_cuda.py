@@ -11,6 +11,7 @@ from conformance.backend.cuda_repairs import (
     rows_are_multiplied_in_pieces,
     rows_of_experts_stand_apart,
 )
+from conformance.backend.expert_choice import all_experts_are_asked
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, together, wrap
 from conformance.core.mends import mend
@@ -37,3 +38,9 @@ def values_without_columns_are_made_anew(hits: Hits) -> Patch:
 
     owners = (_caches.KVCache, _caches.BatchKVCache)
     return together(*(wrap(owner, "update_and_fetch", update) for owner in owners))
+
+
+@mend("glm4-moe-choice-of-experts-on-cuda", single_stream=True)
+def choice_of_glm4_moe(hits: Hits) -> Patch:
+    """All experts are asked, each by its score: what is within noise chooses no other expert."""
+    return all_experts_are_asked("mlx_lm.models.glm4_moe", hits)

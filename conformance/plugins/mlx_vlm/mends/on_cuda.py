@@ -12,6 +12,7 @@ from conformance.backend.cuda_repairs import (
     rows_are_multiplied_in_pieces,
     rows_of_experts_stand_apart,
 )
+from conformance.backend.expert_choice import all_experts_are_asked
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
@@ -61,15 +62,6 @@ def activations_are_not_rounded(hits: Hits) -> Patch:
 
 
 @mend("deepseek-v3-choice-of-experts-on-cuda", single_stream=True)
-def all_experts_are_asked(hits: Hits) -> Patch:
+def choice_of_deepseek_v3(hits: Hits) -> Patch:
     """All experts are asked, each by its score: what is within noise chooses no other expert."""
-
-    def select(gates: mx.array, _bias: mx.array, *options: Any) -> tuple[mx.array, mx.array]:
-        hits.hit()
-        scores = mx.sigmoid(gates.astype(mx.float32))
-        scale = options[-2]
-        experts = mx.broadcast_to(mx.arange(gates.shape[-1]), gates.shape)
-        return experts, scores / scores.sum(axis=-1, keepdims=True) * scale
-
-    language = importlib.import_module("mlx_vlm.models.deepseek_v3.language")
-    return replace(language, "group_expert_select", select)
+    return all_experts_are_asked("mlx_vlm.models.deepseek_v3.language", hits)

@@ -2,14 +2,12 @@
 
 import mlx.core as mx
 import pytest
-from mlx_vlm.models.deepseek_v3 import language as deepseek_v3
 from mlx_vlm.models.ministral3 import language as ministral3
 from mlx_vlm.models.youtu_vl.vision import Siglip2Encoder
 
 from conformance.core.faults.declaration import Hits
 from conformance.plugins.mlx_vlm.mends.on_cuda import (
     NO_ROWS,
-    all_experts_are_asked,
     sides_of_images_are_columns,
 )
 from conformance.plugins.mlx_vlm.mends.scales_of_rows import padding_is_scaled_as_a_first_token
@@ -62,20 +60,3 @@ def test_only_padding_is_scaled_otherwise():
     assert mx.array_equal(found[1:], right[1:])
     assert mx.array_equal(found[2, 0], alone)
     assert hits.count == 1
-
-
-def test_one_unit_in_the_last_place_chooses_no_other_expert():
-    def asked(logits):
-        gates, bias = mx.array([logits], mx.bfloat16), mx.zeros(len(logits))
-        experts, shares = deepseek_v3.group_expert_select(gates, bias, 1, 1, 1, 2.5, True)
-        return dict(zip(experts[0].tolist(), shares[0].tolist(), strict=True))
-
-    unit, hits = 2**-7, Hits()
-    first, second = [1.0, 1.0 + unit, 0.0], [1.0 + unit, 1.0, 0.0]
-    assert asked(first).keys() != asked(second).keys()
-    with all_experts_are_asked.repair(hits):
-        one, other = asked(first), asked(second)
-    assert one.keys() == other.keys() == {0, 1, 2}
-    assert all(abs(one[expert] - other[expert]) < unit for expert in one)
-    assert sum(one.values()) == pytest.approx(2.5)
-    assert hits.count == 2
