@@ -1,5 +1,6 @@
 """Faults tried one by one on the real libraries, and what they leave behind there."""
 
+import collections
 import functools
 import importlib
 import re
@@ -12,22 +13,29 @@ from conformance.core.faults import Fault, Hits
 from conformance.core.faults.traits import traits
 from conformance.core.verdict import CaseId
 from conformance.run.session import Session
+from conformance.tools.mutation.killing import killed
+from conformance.tools.mutation.kills import read_kills
 from conformance.tools.mutation.power import enough
+
+kills = functools.cache(read_kills)
 
 
 class Trials:
     """Runs of one engine with and without faults; models and right runs are made once.
 
-    ``families`` come in the order in which they are taken for a fault.
+    ``families`` come in the order in which they are taken for a fault. Schedules whose names begin
+    with ``left_out`` are not in the registry's scenarios.
     """
 
-    def __init__(self, engine, registry, families):
+    def __init__(self, engine, registry, families, left_out=re.compile("(?!)")):
         self.engine = engine
+        self._left_out = left_out
         self.registry = registry
         self._families = families
         store = shared_store()
         self._session = functools.cache(lambda family: Session(registry, store=store))
         self.right = functools.cache(self._right)
+        self._chosen = set()
         self._traits = functools.cache(self._traits_of)
 
     def wrong(self, family, scenario, inject, until=None, only=()):
@@ -44,18 +52,44 @@ class Trials:
         return self._session(family).run(self._case(family, scenario), only=only)
 
     def tried(self, fault):
-        """The first scenario that the fault names, without it and with it until it is caught."""
+        """The first scenario that the fault names, without it and with it until it is caught.
+
+        Where one of its schedules is known to catch the fault, that one is played first; the whole
+        scenario only if it does not.
+        """
         family, scenario = self.family_for(fault), fault.scenarios[0]
-        before = self.right(family, scenario)
-        until = functools.partial(enough, fault, before)
-        return before, *self.wrong(family, scenario, fault.inject, until)
+        for only in (*self._known(fault, family, scenario), ()):
+            before = self.right(family, scenario, only)
+            until = functools.partial(enough, fault, before)
+            after, hits = self.wrong(family, scenario, fault.inject, until, only)
+            if killed(fault, before, after):
+                break
+        return before, after, hits
+
+    def _known(self, fault, family, scenario):
+        """At most one schedule that caught the fault in some family of the tiers, as ``only``."""
+        library = self.registry.engines[self.engine].library
+        caught = collections.Counter(
+            place.schedule
+            for name in kills().caught
+            if name.startswith(f"{library}/")
+            for place in kills().of(name).get(fault.name, ())
+            if place.scenario == scenario and not self._left_out.match(place.schedule)
+        )
+        # One that is played for another fault is not played again without a fault.
+        names = sorted(
+            caught,
+            key=lambda name: ((family, scenario, name) not in self._chosen, -caught[name], name),
+        )[:1]
+        self._chosen.update((family, scenario, name) for name in names)
+        return [(name,) for name in names]
 
     def family_for(self, fault):
         """The first family in which the fault can show."""
         return next(f for f in self._families if not fault.lacks(self._traits(f)))
 
-    def _right(self, family, scenario):
-        return self._session(family).run(self._case(family, scenario))
+    def _right(self, family, scenario, only=()):
+        return self._session(family).run(self._case(family, scenario), only=only)
 
     def _traits_of(self, family):
         return traits(self._session(family).subject(self._case(family, "ragged")))
