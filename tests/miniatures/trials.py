@@ -35,7 +35,6 @@ class Trials:
         store = shared_store()
         self._session = functools.cache(lambda family: Session(registry, store=store))
         self.right = functools.cache(self._right)
-        self._chosen = set()
         self._traits = functools.cache(self._traits_of)
 
     def wrong(self, family, scenario, inject, until=None, only=()):
@@ -58,7 +57,7 @@ class Trials:
         scenario only if it does not.
         """
         family, scenario = self.family_for(fault), fault.scenarios[0]
-        for only in (*self._known(fault, family, scenario), ()):
+        for only in (*self._known(fault, scenario), ()):
             before = self.right(family, scenario, only)
             until = functools.partial(enough, fault, before)
             after, hits = self.wrong(family, scenario, fault.inject, until, only)
@@ -66,8 +65,8 @@ class Trials:
                 break
         return before, after, hits
 
-    def _known(self, fault, family, scenario):
-        """At most one schedule that caught the fault in some family of the tiers, as ``only``."""
+    def _known(self, fault, scenario):
+        """The schedule that caught the fault in most families of the tiers, if one did."""
         library = self.registry.engines[self.engine].library
         caught = collections.Counter(
             place.schedule
@@ -76,13 +75,7 @@ class Trials:
             for place in kills().of(name).get(fault.name, ())
             if place.scenario == scenario and not self._left_out.match(place.schedule)
         )
-        # One that is played for another fault is not played again without a fault.
-        names = sorted(
-            caught,
-            key=lambda name: ((family, scenario, name) not in self._chosen, -caught[name], name),
-        )[:1]
-        self._chosen.update((family, scenario, name) for name in names)
-        return [(name,) for name in names]
+        return [(max(sorted(caught), key=caught.get),)] if caught else []
 
     def family_for(self, fault):
         """The first family in which the fault can show."""

@@ -1,6 +1,6 @@
 """One rounding of a router's logit chooses another expert.
 
-group_expert_select (mlx_lm/models/glm4_moe.py:173, mlx_vlm/models/deepseek_v3/language.py:173)
+group_expert_select (mlx_lm/models/glm4_moe.py:157, mlx_vlm/models/deepseek_v3/language.py:173)
 takes the experts with the largest scores. Where two scores are nearer to each other than half
 precision can say, whatever rounds otherwise, such as a product of more rows, chooses another one,
 and the layer's output is that of another expert. That is so in every model with experts, and no
