@@ -21,6 +21,14 @@ def device_name() -> str:
     return f"{kind} ({chip}{', TF32' if reduced else ''})"
 
 
+def use_cpu() -> None:
+    """Compute on the CPU, on a machine with a GPU too.
+
+    For a process that has not imported mlx-lm or mlx-vlm: both take their stream at import.
+    """
+    mx.set_default_device(mx.Device(mx.DeviceType.cpu))
+
+
 def check_gpu() -> None:
     """Models run on a GPU.
 

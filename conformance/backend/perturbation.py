@@ -7,7 +7,8 @@ instead of per operation, which covers reordered sums, near-ties and routing fli
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import mlx.core as mx
@@ -15,18 +16,36 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.embedding import Embedding
 
 
-@contextlib.contextmanager
-def perturbed(model: Module, *, ulps: float, seed: int) -> Iterator[None]:
+def perturbed(model: Module, *, ulps: float, seed: int) -> AbstractContextManager[None]:
     """Inside the block embeddings' and layers' outputs are multiplied by ``1 + ulps * eps * u``.
 
     u is uniform in (-1, 1), drawn anew for each element and call; eps is that of the output's
-    dtype. Classes are swapped on the instances, not in a list that holds them, because some models
-    call their layers through another list than ``model.layers``.
+    dtype.
+    """
+    return _perturbed(_layers(model), ulps, seed)
+
+
+def perturbed_outside(
+    model: Module, part: Module, *, ulps: float, seed: int
+) -> AbstractContextManager[None]:
+    """As ``perturbed``, for every module of a model that is not in that part of it.
+
+    The encoders of images and sound have no common name for their layers.
+    """
+    inside = {id(module) for module in part.modules()}
+    return _perturbed([m for m in model.modules() if id(m) not in inside], ulps, seed)
+
+
+@contextlib.contextmanager
+def _perturbed(modules: Iterable[Module], ulps: float, seed: int) -> Iterator[None]:
+    """Classes are swapped on the instances, not in a list that holds them.
+
+    Some models call their layers through another list than ``model.layers``.
     """
     noise = _noise(ulps, seed)
     swapped: list[tuple[Module, type]] = []
     try:
-        for module in _targets(model):
+        for module in modules:
             base = type(module)
             swapped.append((module, base))
             module.__class__ = _noisy_class(base, noise)
@@ -36,7 +55,7 @@ def perturbed(model: Module, *, ulps: float, seed: int) -> Iterator[None]:
             module.__class__ = base
 
 
-def _targets(model: Module) -> list[Module]:
+def _layers(model: Module) -> list[Module]:
     found: dict[int, Module] = {}
     for layer in model.layers:
         if isinstance(layer, Module):

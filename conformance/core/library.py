@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -185,6 +186,16 @@ class Library(ABC):
         With ``ulps`` above 0 the output of the embedding and of each layer is multiplied by
         ``1 + ulps * eps * u``, u uniform in (-1, 1) (Monte Carlo arithmetic).
         """
+
+    def encoders_perturbed(
+        self,
+        model: Any,  # noqa: ARG002
+        *,
+        ulps: float,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
+        """Perturbs encoders of media: all runs on one device have their rounding in common."""
+        return nullcontext()
 
     def fingerprint(self, model: Any) -> str:  # noqa: ARG002
         """A hash of the bits of all loaded parameters; empty if it is not known."""

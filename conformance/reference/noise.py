@@ -56,14 +56,23 @@ class Noise:
         return numerics.flat_envelope(len(stream.tokens), self._level(stream, options))
 
     def along(
-        self, request: Request, options: EngineOptions, stream: Stream, *, runs: int
+        self,
+        request: Request,
+        options: EngineOptions,
+        stream: Stream,
+        *,
+        runs: int,
+        encoders: bool = False,
     ) -> Envelope:
         """The noise at ``stream``'s tokens, which ``request`` need not choose itself; not cached.
+
+        Args:
+            encoders: perturb those of images and sound, too.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing, or gave NaN.
         """
-        return self._measure(request, options, stream, range(runs))
+        return self._measure(request, options, stream, range(runs), encoders=encoders)
 
     def cached(
         self,
@@ -109,14 +118,27 @@ class Noise:
         return None, range(runs)
 
     def _measure(
-        self, request: Request, options: EngineOptions, stream: Stream, seeds: range
+        self,
+        request: Request,
+        options: EngineOptions,
+        stream: Stream,
+        seeds: range,
+        *,
+        encoders: bool = False,
     ) -> Envelope:
         run = functools.partial(
             self._library.teacher_forced, self._model, request, stream.tokens, options=options
         )
         base = run()
         ulps = (ULPS if options.kv is None else QUANTIZED_ULPS)[self._dtype]
-        runs = np.stack([run(ulps=ulps, seed=seed) for seed in seeds])
+
+        def moved(seed: int) -> np.ndarray:
+            if not encoders:
+                return run(ulps=ulps, seed=seed)
+            with self._library.encoders_perturbed(self._model, ulps=ulps, seed=seed):
+                return run(ulps=ulps, seed=seed)
+
+        runs = np.stack([moved(seed) for seed in seeds])
         if np.array_equal(runs, np.broadcast_to(base, runs.shape)):
             raise VoidNoiseError(
                 "the noise measurement moved no logprob: the model's layers were not reached"

@@ -136,13 +136,16 @@ class Oracle:
         stream: Stream,
         *,
         runs: int = PERTURBED_RUNS,
+        encoders: bool = False,
     ) -> Envelope:
         """The noise at tokens that ``request`` was fed and need not choose itself; not cached.
+
+        See ``Noise.along``.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing.
         """
-        return self._noise.along(request, options, stream, runs=runs)
+        return self._noise.along(request, options, stream, runs=runs, encoders=encoders)
 
     def wider(
         self, request: Request, options: EngineOptions, schedule: Schedule | None

@@ -12,10 +12,14 @@ import pytest
 from docs.documented import ROOT
 
 PAGE = (ROOT / "docs/gpu.md").read_text(encoding="utf-8")
+OPERATIONS = runpy.run_path(str(ROOT / "ci/operations_by_device.py"))
 LISTING = runpy.run_path(str(ROOT / "ci/metal_paths.py"))
 SCRIPTS = sorted((ROOT / "docs/defects/mlx").glob("*.py"))
-# What is wrong on a CPU, too.
-EVERYWHERE = {"functions_of_empty_arrays.py"}
+# What is wrong on a CPU, and what the script prints there.
+ON_A_CPU = {
+    "functions_of_empty_arrays.py": "shape (1, 0, 64); got the end of the process",
+    "logsumexp_of_a_vocabulary.py": ": 3 sums are more than 8 units in the last place off",
+}
 
 TEXT = """\
 import mlx.core as mx
@@ -62,13 +66,52 @@ def test_each_script_is_named_and_says_what_it_needs(script):
     assert "Traceback" not in done.stderr
     if mx.default_device() == mx.gpu:
         assert done.returncode in (0, 1, 2)
-    elif script.name in EVERYWHERE:
-        assert done.returncode == 1
-        assert "quantized_matmul: expected shape (1, 0, 64); got the end of the process" in (
-            done.stdout
-        )
+    elif script.name in ON_A_CPU:
+        assert (done.returncode, ON_A_CPU[script.name] in done.stdout) == (1, True)
     else:
         assert (done.returncode, done.stdout[:24]) == (2, "this needs mlx on CUDA: ")
+
+
+# Operations on two devices: a function that computes otherwise stands for the other one ----------
+
+
+def played(name, otherwise=None, by=1.0):
+    def again(function):
+        return (lambda *a, **k: function(*a, **k) * by) if function is otherwise else function
+
+    return OPERATIONS["played"](name, again)
+
+
+def test_the_operation_that_is_rounded_otherwise_is_the_first_of_the_list():
+    first, second, *_ = played("mlx_vlm/multi_modality", mx.fast.layer_norm, 1 + 1e-4)
+    assert str(first).endswith("mx.fast.layer_norm(1x16x96, 96, 96) in request 'image'")
+    assert 0.9e-4 < first.difference < 1.1e-4
+    assert second.difference == 0
+
+
+def test_a_result_that_is_not_finite_on_one_device_is_as_far_as_can_be():
+    first, *_ = played("mlx_lm/llama", mx.logsumexp, float("nan"))
+    assert (first.name, first.difference) == ("mx.logsumexp", float("inf"))
+
+
+def test_functions_are_as_they_were_afterwards():
+    before = (mx.matmul, mx.fast.rope, mx.array.__add__)
+    assert {found.difference for found in played("mlx_lm/llama")} == {0.0}
+    assert (mx.matmul, mx.fast.rope, mx.array.__add__) == before
+
+
+@pytest.mark.parametrize("arguments", [["mlx_lm/llama"], []])
+def test_without_a_gpu_or_a_name_it_says_so(arguments):
+    script = ROOT / "ci/operations_by_device.py"
+    done = subprocess.run(
+        [sys.executable, script, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "this needs a GPU that mlx can use\n"
+        if arguments
+        else "python ci/operations_by_device.py LIBRARY/FAMILY\n"
+    )
 
 
 # The two commands, as far as a machine without a GPU can run them ---------------------------------

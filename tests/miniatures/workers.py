@@ -22,3 +22,13 @@ def hungry(number):
     taken = b"." * (500_000_000 if number == 3 else 1)
     time.sleep(60 if number == 3 else 0)
     return number * len(taken)
+
+
+def mark():
+    """Leaves a mark in this process."""
+    os.environ["MARKED"] = "1"
+
+
+def marked(_):
+    """Whether this process has the mark."""
+    return "MARKED" in os.environ

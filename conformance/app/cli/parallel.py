@@ -27,12 +27,17 @@ _LOOK_SECONDS = 0.25
 
 
 def in_processes(
-    work: Callable[[T], R], items: Sequence[T], *, jobs: int | None, on_crash: Callable[[T], R]
+    work: Callable[[T], R],
+    items: Sequence[T],
+    *,
+    jobs: int | None,
+    on_crash: Callable[[T], R],
+    prepare: Callable[[], None] | None = None,
 ) -> Iterator[R]:
     """What ``as_they_come`` gives, in the order of the items."""
     ready: dict[int, R] = {}
     following = 0
-    for index, result in as_they_come(work, items, jobs=jobs, on_crash=on_crash):
+    for index, result in as_they_come(work, items, jobs=jobs, on_crash=on_crash, prepare=prepare):
         ready[index] = result
         while following in ready:
             yield ready.pop(following)
@@ -40,7 +45,12 @@ def in_processes(
 
 
 def as_they_come(
-    work: Callable[[T], R], items: Sequence[T], *, jobs: int | None, on_crash: Callable[[T], R]
+    work: Callable[[T], R],
+    items: Sequence[T],
+    *,
+    jobs: int | None,
+    on_crash: Callable[[T], R],
+    prepare: Callable[[], None] | None = None,
 ) -> Generator[tuple[int, R], None, None]:
     """The index of each item and ``work`` of it, as soon as it is there.
 
@@ -50,6 +60,7 @@ def as_they_come(
     Args:
         jobs: processes; ``None`` for one a core. With 1, all is done in this process.
         on_crash: the result of an item that crashed its process, even by itself.
+        prepare: called first in each process, before anything of a library is imported.
     """
     workers = min(jobs or cores(), len(items))
     if jobs == 1 or workers == 0:
@@ -57,16 +68,19 @@ def as_they_come(
         return
     left = dict(enumerate(items))
     while left:
-        suspects = yield from _side_by_side(work, left, workers)
+        suspects = yield from _side_by_side(work, left, workers, prepare)
         for index in suspects:
             # Which of several at work crashed its process only a run by itself shows.
             single = {index: left.pop(index)}
-            if len(suspects) == 1 or (yield from _side_by_side(work, single, 1)):
+            if len(suspects) == 1 or (yield from _side_by_side(work, single, 1, prepare)):
                 yield index, on_crash(items[index])
 
 
 def _side_by_side(
-    work: Callable[[T], R], left: dict[int, T], workers: int
+    work: Callable[[T], R],
+    left: dict[int, T],
+    workers: int,
+    prepare: Callable[[], None] | None,
 ) -> Generator[tuple[int, R], None, list[int]]:
     """Do what is ``left`` and take it out; returns what was at work when a process crashed."""
     others = multiprocessing.active_children()
@@ -85,7 +99,7 @@ def _side_by_side(
 
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_settle, initargs=(os.getpid(),)
+        workers, mp_context=context, initializer=_settle, initargs=(os.getpid(), prepare)
     )
     try:
         return (yield from _fed(pool, work, left, workers, look))
@@ -132,7 +146,9 @@ def _end(process: psutil.Process, limit: int) -> None:
     end_tree(process)
 
 
-def _settle(parent: int) -> None:
+def _settle(parent: int, prepare: Callable[[], None] | None) -> None:
     """In a process: Ctrl-C is for its parent, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent)
+    if prepare is not None:
+        prepare()

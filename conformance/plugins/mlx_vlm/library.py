@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from conformance.backend.device import device_name, package_versions
 from conformance.backend.fingerprint import fingerprint
 from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
-from conformance.backend.perturbation import perturbed
+from conformance.backend.perturbation import perturbed, perturbed_outside
 from conformance.backend.sampling import ForcedSampler
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
@@ -224,6 +225,12 @@ class MlxVlm(Library):
                 stream = decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
         assert stream.logprobs is not None
         return stream.logprobs
+
+    def encoders_perturbed(
+        self, model: LoadedModel, *, ulps: float, seed: int
+    ) -> AbstractContextManager[None]:
+        """See ``Library.encoders_perturbed``."""
+        return perturbed_outside(model.model, model.language_model, ulps=ulps, seed=seed)
 
     def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:
         """See ``Library.sensitivity``; each kind of media has signals of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from conformance.reference.subject import Subject
 from conformance.run.runner import play
 from conformance.scenarios.batch import RAGGED
 from conformance.scenarios.media import MIXED_MODALITY
-from conformance.tools.golden.compare import Comparison, settle
+from conformance.tools.golden.compare import Comparison, common_shift, settle
 from conformance.tools.golden.difference import Difference, Part
 from conformance.tools.golden.format import Recorded
 
@@ -29,12 +29,29 @@ class Line:
     """One request: its golden, its single stream now, and how to measure its noise.
 
     ``single`` was fed the golden's tokens, so each step can be compared; ``wider`` measure its
-    noise, from few runs and from many.
+    noise, from few runs and from many. The golden of another device has a rounding of its own:
+    ``between_devices`` measure it, and ``shift`` is what all logprobs of a step have in common.
     """
 
     recorded: Recorded
     single: Stream
     wider: Sequence[Callable[[], Envelope]]
+    between_devices: Sequence[Callable[[], Envelope]] = ()
+    elsewhere: bool = False
+
+    @cached_property
+    def shift(self) -> np.ndarray:
+        """See ``compare.common_shift``; 0 for a golden of this device."""
+        assert self.single.logprobs is not None
+        if not self.elsewhere:
+            return np.zeros(len(self.single.logprobs))
+        return common_shift(self.recorded, self.single.logprobs)
+
+    def settle(self, logprobs: np.ndarray) -> Comparison:
+        """Logprobs ``[steps, vocab]`` of now against the golden."""
+        rows = logprobs - self.shift[: len(logprobs), None]
+        between = self.between_devices if self.elsewhere else ()
+        return settle(self.recorded, rows, (*self.wider, *between))
 
 
 @dataclass(frozen=True)
@@ -113,12 +130,12 @@ def _compared(line: Line, got: Stream) -> Iterator[_Compared]:
         yield Part.BATCH, f"request {name!r}: {text}", Verdict.PROTOCOL
         return
     if got.logprobs is None:
-        yield from _by_tokens(line.recorded, got)
+        yield from _by_tokens(line, got)
         return
     # Of a row that was not forced, only the steps with the golden's history.
     steps = common_steps(got, line.single)
     rows = got.logprobs[:steps]
-    found = settle(line.recorded, rows, line.wider)
+    found = line.settle(rows)
     verdict = _verdict(found, rows)
     if found.step is not None and found.step < steps:
         yield Part.GOLDEN, str(found), verdict
@@ -127,8 +144,9 @@ def _compared(line: Line, got: Stream) -> Iterator[_Compared]:
         yield Part.BATCH, f"request {name!r}, {text}", verdict
 
 
-def _by_tokens(recorded: Recorded, got: Stream) -> Iterator[_Compared]:
+def _by_tokens(line: Line, got: Stream) -> Iterator[_Compared]:
     """For an engine without full logprobs: its tokens, and their logprobs if it has them."""
+    recorded = line.recorded
     for step, (token, want) in enumerate(zip(got.tokens, recorded.tokens, strict=False)):
         where = f"request {recorded.request.request_id!r}, step {step}"
         margin, noise = recorded.margins[step], recorded.noise[step]
@@ -139,7 +157,9 @@ def _by_tokens(recorded: Recorded, got: Stream) -> Iterator[_Compared]:
             return  # later steps have another history
         if got.token_logprobs is None:
             continue
-        off = abs(float(got.token_logprobs[step]) - dict(recorded.top[step])[want])
+        off = abs(
+            float(got.token_logprobs[step] - line.shift[step]) - dict(recorded.top[step])[want]
+        )
         if not off <= numerics.FACTOR * noise:
             what = f"token {token}: its logprob is {off:.3g} nats off, noise {noise:.3g}"
             yield Part.GOLDEN, f"{where}: {what}", Verdict.DRIFT

@@ -182,7 +182,21 @@ def check(
             return Checked(*names, not_playable=f"not playable here: {remedied(lack)}")
         return Checked(*names, (*problems, f"{library.name}/{family.name}: {text}"))
     unknown = [difference for difference in found if not difference.known]
-    return Checked(*names, tuple(problems), found, in_short(unknown))
+    meaning = in_short(unknown)
+    if unknown:
+        meaning += _elsewhere(subject, golden)
+    return Checked(*names, tuple(problems), found, meaning)
+
+
+def _elsewhere(subject: Subject, golden: Golden) -> str:
+    """What else may be the cause where the golden was made on another device."""
+    there, here = golden.provenance.device, subject.library.device()
+    if there == here:
+        return ""
+    return (
+        f", or the device rounds otherwise: the golden is of {there}, this is {here}; "
+        "see `conformance golden check --cpu`"
+    )
 
 
 def _weights(subject: Subject, golden: Golden, path: Path) -> list[str]:

@@ -17,6 +17,9 @@ from conformance.core.errors import GoldenError
 from conformance.core.numerics import Deviation, Envelope
 from conformance.tools.golden.format import Recorded
 
+# The unit of rounding of float32, in which goldens are made.
+_ROUNDING = 2.0**-24
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -119,6 +122,24 @@ def settle(
             break
         found = compare(recorded, logprobs, more())
     return found
+
+
+def common_shift(recorded: Recorded, logprobs: np.ndarray) -> np.ndarray:
+    """By how much all logprobs of a step are off together, if a sum's rounding explains that.
+
+    Added up one after another in float32, n exponentials are up to n units of rounding off (Higham,
+    Accuracy and Stability of Numerical Algorithms, 4.2), and all logprobs with them. mlx's CPU adds
+    them up so, its GPUs do not (docs/defects/mlx/logsumexp_of_a_vocabulary.py).
+
+    Shapes:
+        logprobs: ``[steps, vocab]``; the result: float64 ``[steps]``, nats.
+    """
+    steps = min(len(logprobs), len(recorded.tokens))
+    ids, want = _top(recorded, steps)
+    if not steps or ids.max() >= logprobs.shape[-1]:
+        return np.zeros(steps)
+    off = np.median(np.take_along_axis(logprobs[:steps], ids, axis=-1) - want, axis=-1)
+    return np.where(np.abs(off) <= logprobs.shape[-1] * _ROUNDING, off, 0.0)
 
 
 def turned(recorded: Recorded, chosen: Sequence[int], noise: np.ndarray) -> int | None:

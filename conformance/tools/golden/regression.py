@@ -21,7 +21,6 @@ from conformance.core.verdict import Verdict
 from conformance.reference.noise import PERTURBED_RUNS, THOROUGH_RUNS
 from conformance.reference.subject import Subject
 from conformance.tools.golden.batched import Line, batched_differences
-from conformance.tools.golden.compare import settle
 from conformance.tools.golden.difference import Difference, Part
 from conformance.tools.golden.format import Golden, Recorded
 from conformance.tools.golden.staging import WHOLE, requests_of
@@ -43,7 +42,8 @@ def differences(
     """
     # This comes first: some processors only recognise prompts that they have composed.
     found = list(_of_requests(subject, golden))
-    lines = {r.request.request_id: _line(subject, r) for r in golden.requests}
+    elsewhere = golden.provenance.device != subject.library.device()
+    lines = {r.request.request_id: _line(subject, r, elsewhere=elsewhere) for r in golden.requests}
     found += _single(lines.values())
     for engine in engines:
         for difference in batched_differences(subject, engine, lines):
@@ -66,7 +66,8 @@ def _of_requests(subject: Subject, golden: Golden) -> Iterator[Difference]:
             yield Difference(Part.REQUESTS, name, text)
 
 
-def _line(subject: Subject, recorded: Recorded) -> Line:
+def _line(subject: Subject, recorded: Recorded, *, elsewhere: bool) -> Line:
+    """``elsewhere``: the golden is of another device."""
     vocabulary = subject.family.vocab_size
     request = recorded.request
     # A token past the vocabulary would be read out of bounds.
@@ -82,25 +83,38 @@ def _line(subject: Subject, recorded: Recorded) -> Line:
         steps=len(recorded.tokens),
         forced=recorded.tokens,
     ).stream
-    return Line(recorded, single, _wider(subject, request, single))
+    wider, between = _wider(subject, request, single)
+    return Line(recorded, single, wider, between, elsewhere)
 
 
-def _wider(
-    subject: Subject, request: Request, stream: Stream
-) -> tuple[Callable[[], Envelope], ...]:
-    """Noise at the golden's tokens, from few and from many runs; each is measured once."""
+_Measures = tuple[Callable[[], Envelope], ...]
+
+
+def _wider(subject: Subject, request: Request, stream: Stream) -> tuple[_Measures, _Measures]:
+    """Noise at the golden's tokens, from few and from many runs; each is measured once.
+
+    And that of the encoders of media, too, which single stream and batch have in common.
+    """
 
     @functools.cache
-    def measured(runs: int) -> Envelope:
-        return subject.oracle.noise_along(request, WHOLE, stream, runs=runs)
+    def measured(runs: int, *, encoders: bool) -> Envelope:
+        return subject.oracle.noise_along(request, WHOLE, stream, runs=runs, encoders=encoders)
 
-    return tuple(functools.partial(measured, runs) for runs in (PERTURBED_RUNS, THOROUGH_RUNS))
+    few, many, between = (
+        functools.partial(measured, runs, encoders=encoders)
+        for runs, encoders in (
+            (PERTURBED_RUNS, False),
+            (THOROUGH_RUNS, False),
+            (THOROUGH_RUNS, True),
+        )
+    )
+    return (few, many), (between,) if request.media else ()
 
 
 def _single(lines: Iterable[Line]) -> Iterator[Difference]:
     for line in lines:
         assert line.single.logprobs is not None
-        found = settle(line.recorded, line.single.logprobs, line.wider)
+        found = line.settle(line.single.logprobs)
         if not found.holds:
             name = line.recorded.request.request_id
             yield Difference(Part.SINGLE, name, str(found))

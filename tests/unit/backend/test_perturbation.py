@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from mlx import nn
 
-from conformance.backend.perturbation import perturbed
+from conformance.backend.perturbation import perturbed, perturbed_outside
 
 EPS = {mx.float32: 2.0**-23, mx.bfloat16: 2.0**-7, mx.float16: 2.0**-10}
 
@@ -125,3 +125,23 @@ def test_a_layer_that_is_listed_twice_is_perturbed_once_and_restored():
         assert type(model.layers[0]).__mro__.count(Layer) == 1
         assert type(model.layers[0]).__mro__[1] is Layer
     assert type(model.layers[0]) is Layer
+
+
+class WithEncoder(nn.Module):
+    """A model of text with an encoder beside it, in which no list holds the layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = Layer()
+        self.text = Model()
+
+
+def test_outside_of_a_part_every_module_moves_and_nothing_in_it():
+    whole = WithEncoder()
+    kinds = [type(module) for module in whole.modules()]
+    with perturbed_outside(whole, whole.text, ulps=2.0, seed=1):
+        pictures = np.array(whole.encoder(mx.ones((4, 4))))
+        text = np.array(whole.text(TOKENS))
+    assert 0 < np.abs(pictures - 1).max() <= 2.5 * EPS[mx.float32]
+    assert (text == 1).all()
+    assert [type(module) for module in whole.modules()] == kinds

@@ -29,6 +29,12 @@ from conformance.tools.golden.paths import find_folder
     is_flag=True,
     help="Look at the files alone: digests, provenance, recipes, orphans. Loads no model.",
 )
+@click.option(
+    "--cpu",
+    is_flag=True,
+    help="Compute on the CPU, on a machine with a GPU too: shows whether a difference is the "
+    "library's or only the GPU's.",
+)
 @library_path_option
 @click.pass_context
 def command(
@@ -40,6 +46,7 @@ def command(
     jobs: int | None,
     family_files: tuple[Path, ...],
     files_only: bool,
+    cpu: bool,
 ) -> None:
     """Check goldens against their families and the installed library.
 
@@ -47,6 +54,8 @@ def command(
     comparisons: the single stream now against the golden, batches against the golden, batches
     against the single stream now. Exit code 1 if anything fails that no expectation explains.
     """
+    if cpu:
+        _use_cpu()
     registry = build_registry(family_files=family_files)
     names = chosen_engines(registry, engines)
     chosen = chosen_families(registry, names, families)
@@ -63,13 +72,25 @@ def command(
     to_check = [pair for pair in chosen if (pair[0].name, pair[1].name) not in without]
     results: list[Checked] = []
     with console.status("checking") as status:
-        for found in in_processes(one, to_check, jobs=1 if files_only else jobs, on_crash=_crashed):
+        for found in in_processes(
+            one,
+            to_check,
+            jobs=1 if files_only else jobs,
+            on_crash=_crashed,
+            prepare=_use_cpu if cpu else None,
+        ):
             results.append(found)
             status.update(f"{len(results)}/{len(to_check)} goldens, {found.label}")
     libraries = {library.name for library, _ in chosen}
     problems = list(folder_problems(root, registry.families, libraries, without))
     console.print(shown(results, problems), soft_wrap=True)
     ctx.exit(0 if all(found.good for found in results) and not problems else 1)
+
+
+def _use_cpu() -> None:
+    from conformance.backend.device import use_cpu  # noqa: PLC0415 - imports mlx
+
+    use_cpu()
 
 
 def _crashed(pair: tuple[Library, Family]) -> Checked:

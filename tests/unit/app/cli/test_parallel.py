@@ -4,7 +4,7 @@ import multiprocessing
 import time
 
 import pytest
-from miniatures.workers import double, hungry, slowly
+from miniatures.workers import double, hungry, mark, marked, slowly
 
 from conformance.app.cli import parallel
 from conformance.app.cli.parallel import as_they_come, in_processes
@@ -57,3 +57,9 @@ def test_a_single_item_may_crash_too():
 
 def test_nothing_to_do():
     assert list(in_processes(double, [], jobs=2, on_crash=crashed)) == []
+
+
+@pytest.mark.parametrize("prepare", [mark, None])
+def test_each_process_is_prepared_before_its_first_item(prepare):
+    found = in_processes(marked, [1, 2, 3], jobs=2, on_crash=crashed, prepare=prepare)
+    assert list(found) == [prepare is not None] * 3

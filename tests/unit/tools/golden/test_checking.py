@@ -197,3 +197,14 @@ def test_a_reason_for_none_must_be_true(root):
     assert "says why this family has no golden, but it has one" in message
     (message,) = problems(root, without={("toy", "gone"): "why"})
     assert "field 'toy.gone' names no family" in message
+
+
+def test_on_another_device_a_difference_may_be_the_devices(root):
+    rewrite(root, device="slide rule")
+    found = checked(root, Heavier)
+    assert found.meaning == (
+        "the library's output changed, single-stream and batched alike, or the device rounds "
+        "otherwise: the golden is of slide rule, this is abacus; see `conformance golden "
+        "check --cpu`"
+    )
+    assert checked(root).meaning == "the golden holds"

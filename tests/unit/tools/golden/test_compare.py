@@ -6,7 +6,7 @@ from miniatures.goldens import recorded
 
 from conformance.core.errors import GoldenError
 from conformance.core.numerics import Envelope
-from conformance.tools.golden.compare import compare, settle
+from conformance.tools.golden.compare import common_shift, compare, settle
 
 VOCAB = 10
 LINE = recorded(tokens=(3, 4, 5), margins=(0.5, 0.25, 2e-6), noise=(1e-6, 1e-6, 1e-6))
@@ -107,3 +107,29 @@ def test_noise_is_measured_only_where_the_goldens_own_does_not_do():
 def test_a_golden_of_a_larger_vocabulary_is_reported():
     with pytest.raises(GoldenError, match="token 8 is not in a vocabulary of 6"):
         compare(LINE, run()[:, :6])
+
+
+def shifted(by, *, vocab):
+    table = np.full((3, vocab), -20.0, np.float32)
+    table[:, :VOCAB] = run()
+    return table + np.float32(by)
+
+
+def test_what_a_sum_over_the_vocabulary_may_round_is_a_shift_of_the_whole_step():
+    found = common_shift(LINE, shifted(1e-3, vocab=40_000))
+    assert found == pytest.approx([1e-3] * 3, rel=0.01)
+
+
+def test_more_than_that_sum_can_round_is_none():
+    assert (common_shift(LINE, shifted(1e-3, vocab=10_000)) == 0).all()
+
+
+def test_what_is_off_in_one_token_is_none():
+    table = shifted(0, vocab=40_000)
+    table[:, 8] += 1e-3
+    assert np.abs(common_shift(LINE, table)).max() < 1e-6
+    assert not compare(LINE, table - common_shift(LINE, table)[:, None]).holds
+
+
+def test_nan_is_no_shift():
+    assert (common_shift(LINE, shifted(np.nan, vocab=20)) == 0).all()

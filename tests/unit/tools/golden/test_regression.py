@@ -3,6 +3,7 @@
 import contextlib
 
 import msgspec
+import numpy as np
 import pytest
 from miniatures import wrong
 from miniatures.goldens import SensitiveLibrary, staged
@@ -28,6 +29,30 @@ class Heavier(SensitiveLibrary):
     """Loads other weights."""
 
     scale = 1.01
+
+
+class EncodesOtherwise(SensitiveLibrary):
+    """Its encoder of images rounds otherwise, as that of another device; ``seen``: it was moved."""
+
+    off = 1 + 3e-5
+    seen = False
+
+    def single_stream(self, model, request, **more):
+        with scaled(model, self.off if request.media else 1.0):
+            return super().single_stream(model, request, **more)
+
+    @contextlib.contextmanager
+    def encoders_perturbed(self, model, *, ulps, seed):
+        type(self).seen = True
+        with scaled(model, 1 + 2e-5 * (-1) ** seed):
+            yield
+
+
+@contextlib.contextmanager
+def scaled(model, by):
+    before, model.scale = model.scale, np.float32(model.scale * by)
+    yield
+    model.scale = before
 
 
 class Recomposed(SensitiveLibrary):
@@ -265,3 +290,17 @@ def test_what_an_engine_refuses_needs_the_text_of_an_entry(golden):
     assert unknown(golden, Expectations((), (refusal,)), Refuses) == set()
     other = msgspec.structs.replace(refusal, text="other words")
     assert unknown(golden, Expectations((), (other,)), Refuses) != set()
+
+
+def of_single(found):
+    return [difference.request_id for difference in found if difference.part is Part.SINGLE]
+
+
+def test_the_rounding_of_encoders_explains_a_golden_of_another_device_alone(golden):
+    assert of_single(compare(golden, library=EncodesOtherwise)) == ["image"]
+    assert not EncodesOtherwise.seen
+    source = msgspec.structs.replace(golden.provenance, device="slide rule")
+    elsewhere = msgspec.structs.replace(golden, provenance=source)
+    assert of_single(compare(elsewhere, library=EncodesOtherwise)) == []
+    assert EncodesOtherwise.seen
+    assert "image" in of_single(compare(elsewhere, library=Heavier))
