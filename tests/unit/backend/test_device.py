@@ -52,3 +52,10 @@ def test_a_device_that_computes_nothing_more_says_why(monkeypatch):
 
     monkeypatch.setattr(device.mx, "synchronize", fails)
     assert device.device_error() == "an illegal memory access was encountered"
+
+
+def test_the_cpu_is_used_where_it_is_asked_for(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(device.mx, "set_default_device", chosen.append)
+    device.use_cpu()
+    assert chosen == [device.mx.Device(device.mx.cpu)]
