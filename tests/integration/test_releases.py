@@ -68,6 +68,20 @@ def test_a_kept_environment_is_used_again(releases, monkeypatch):
     assert "X 1/1" in done.output
 
 
+@pytest.mark.parametrize(("engine", "there"), [("mlx_lm_server", True), ("mlx_lm*", False)])
+def test_a_server_is_there_in_a_release_where_it_is_named(releases, monkeypatch, engine, there):
+    named, unpack = [], package.unpack
+
+    def noted(folder, plugins):
+        named.extend(plugins)
+        return unpack(folder, plugins)
+
+    monkeypatch.setattr(package, "unpack", noted)
+    releases("mlx-lm==0.31.3", "--engine", engine)
+    assert ("mlx_lm_server" in named) == there
+    assert "mlx_lm" in named
+
+
 def test_a_release_with_results_is_not_run_again(releases, tmp_path, monkeypatch):
     folder = ("--json", str(tmp_path / "results"), "--resume")
     assert releases("mlx-lm==0.31.2", *folder).exit_code == 0
@@ -78,7 +92,7 @@ def test_a_release_with_results_is_not_run_again(releases, tmp_path, monkeypatch
     assert "X 1/1" in done.output
 
 
-def _refused(release, *_):
+def _refused(release, *_, **__):
     raise ReleaseError(f"{release} asked for")
 
 

@@ -50,13 +50,16 @@ class Environment:
         )
 
 
-def prepare(release: Release, given: Mapping[str, str], cache: Path) -> Environment:
+def prepare(
+    release: Release, given: Mapping[str, str], cache: Path, *, server: bool = False
+) -> Environment:
     """The environment of a release, from ``cache`` or made now.
 
     Args:
         release: of the library whose plugin is used there.
         given: what the user wants installed beside it, by distribution.
         cache: a folder for environments and packages.
+        server: with the engine of the library's server, too.
 
     Raises:
         ReleaseError: it cannot be installed; has the installer's message.
@@ -70,7 +73,7 @@ def prepare(release: Release, given: Mapping[str, str], cache: Path) -> Environm
                 refused.append(f"with {_text(pins)} of {origin}: {error}")
                 continue
             named = {lib.replace("-", "_") for lib in LIBRARIES if lib in pins}
-            plugins = {"reference_engine", *named}
+            plugins = {"reference_engine", *named, *([f"{release.engine}_server"] * server)}
             return Environment(python_of(folder), package.unpack(cache, plugins))
     except ReleaseError as error:
         refused.append(f"other versions were not found: {error}")

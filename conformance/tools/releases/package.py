@@ -23,6 +23,13 @@ _NAME = "mlx-conformance"
 _UNWANTED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
+# Plugins whose faults and mends import what another release may not have.
+_OF_RELEASE = {
+    name: f"conformance.plugins.servers.{name.removesuffix('_server')}_of_release"
+    for name in ("mlx_lm_server", "mlx_vlm_server")
+}
+
+
 def needs(without: Collection[str]) -> tuple[str, ...]:
     """What the installed project requires, but for the distributions ``without``."""
     given = [Requirement(text) for text in metadata.requires(_NAME) or ()]
@@ -80,7 +87,7 @@ def _copy(source: Path, target: Path) -> None:
 def _write_metadata(folder: Path, plugins: Collection[str]) -> None:
     """Write the metadata that an interpreter needs to find the project's plugins."""
     entries = [
-        f"{entry.name} = {entry.value}\n"
+        f"{entry.name} = {_OF_RELEASE.get(entry.name, entry.value)}\n"
         for entry in metadata.distribution(_NAME).entry_points
         if entry.group == PROJECT and entry.name in plugins
     ]

@@ -13,6 +13,7 @@ from typing import IO
 
 import psutil
 
+from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError, ReleaseError
 from conformance.core.processes import end_tree
 from conformance.core.verdict import CaseResult
@@ -118,7 +119,8 @@ def run(
     caches: tuple[CacheOutcome, ...] = ()
     problems = []
     try:
-        environment = prepare(release, given, cache)
+        server = any(means(glob, f"{release.engine}_server") for glob in choice.engines)
+        environment = prepare(release, given, cache, server=server)
         if choice.cases:
             results, problem = _cases(environment, release, choice, json_file, note)
             problems += [problem] if problem else []

@@ -1,7 +1,10 @@
 """This project as a folder on another interpreter's path."""
 
+import importlib.metadata
 import subprocess
 import sys
+
+import pytest
 
 from conformance.tools.releases import package
 
@@ -23,6 +26,16 @@ def test_another_interpreter_finds_the_package_and_only_the_named_plugins(tmp_pa
         check=True,
     ).stdout.splitlines()
     assert found == [str(folder / "conformance" / "__init__.py"), "mlx_lm"]
+
+
+@pytest.mark.parametrize("server", ["mlx_lm_server", "mlx_vlm_server"])
+def test_a_server_of_another_release_comes_without_faults_and_mends(tmp_path, server):
+    folder = package.unpack(tmp_path, {server})
+    (entry,) = importlib.metadata.Distribution.at(next(folder.glob("*.dist-info"))).entry_points
+    hooks = {name for name in dir(entry.load()) if name.startswith("conformance_")}
+    assert entry.name == server
+    assert hooks == {"conformance_engine_names", "conformance_engines", "conformance_scenarios"}
+    assert entry.load().conformance_engines()[0].name == server
 
 
 def test_linked_folders_come_along_and_a_change_in_them_makes_another(tmp_path, monkeypatch):
