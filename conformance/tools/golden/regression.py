@@ -97,17 +97,11 @@ def _wider(subject: Subject, request: Request, stream: Stream) -> tuple[_Measure
     """
 
     @functools.cache
-    def measured(runs: int, *, encoders: bool) -> Envelope:
+    def measured(runs: int, *, encoders: bool = False) -> Envelope:
         return subject.oracle.noise_along(request, WHOLE, stream, runs=runs, encoders=encoders)
 
-    few, many, between = (
-        functools.partial(measured, runs, encoders=encoders)
-        for runs, encoders in (
-            (PERTURBED_RUNS, False),
-            (THOROUGH_RUNS, False),
-            (THOROUGH_RUNS, True),
-        )
-    )
+    few, many = (functools.partial(measured, runs) for runs in (PERTURBED_RUNS, THOROUGH_RUNS))
+    between = functools.partial(measured, THOROUGH_RUNS, encoders=True)
     return (few, many), (between,) if request.media else ()
 
 
