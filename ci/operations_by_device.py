@@ -22,7 +22,7 @@ from unittest import mock
 
 import mlx.core as mx
 import numpy as np
-from mlx.utils import tree_flatten, tree_map
+from mlx.utils import tree_flatten
 
 from conformance.backend.device import use_cpu
 from conformance.core.errors import ConformanceError
@@ -37,10 +37,12 @@ MODULES = {"mx": mx, "mx.fast": mx.fast, "mx.fft": mx.fft, "mx.linalg": mx.linal
 ON_ARRAYS = (
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__"),
     *("__rtruediv__", "__pow__", "__rpow__", "__matmul__"),
-    *("sum", "mean", "var", "square", "sqrt", "rsqrt", "exp", "log", "cumsum", "prod"),
+    *("sum", "mean", "var", "square", "sqrt", "rsqrt", "exp", "log", "prod"),
 )
-# What makes no array, or another one each time it is called.
+# What makes no array, or another one each time it is called; and scans: after mx.cumsum of one
+# element on CUDA its input, an array of the CPU, held something else (not traced in mlx).
 LEFT_OUT = {"eval", "async_eval", "array", "synchronize", "array_equal", "clear_cache"}
+LEFT_OUT |= {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"}
 SHOWN = 12
 
 Function = Callable[..., Any]
@@ -95,7 +97,7 @@ class Both:
             return
         if "stream" in named:
             named = {**named, "stream": None}
-        got = _floats(self._again(function)(*_copied(given), **_copied(named)))
+        got = _floats(self._again(function)(*given, **named))
         off = max((_apart(a, b) for a, b in zip(got, want, strict=True)), default=0.0)
         if name not in self.worst or off > self.worst[name].difference:
             shapes = ", ".join("x".join(map(str, array.shape)) or "1" for array in arrays)
@@ -121,18 +123,6 @@ class Both:
 def _arrays(tree: Any) -> list[mx.array]:
     flat: Any = tree_flatten([tree])
     return [leaf for _, leaf in flat if isinstance(leaf, mx.array)]
-
-
-def _copied(tree: Any) -> Any:
-    """The same with copies of its arrays: one that both devices used was read as zeros on CUDA."""
-
-    def copy(leaf: Any) -> Any:
-        if not isinstance(leaf, mx.array):
-            return leaf
-        floating = mx.issubdtype(leaf.dtype, mx.floating)
-        return mx.array(np.array(leaf.astype(mx.float32) if floating else leaf)).astype(leaf.dtype)
-
-    return tree_map(copy, tree)
 
 
 def _floats(tree: Any) -> list[np.ndarray]:
