@@ -25,6 +25,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from conformance.backend.device import use_cpu
+from conformance.backend.uncompiled import uncompiled
 from conformance.core.errors import ConformanceError
 from conformance.core.schedule import Request
 from conformance.run.registry import build_registry
@@ -171,7 +172,6 @@ def played(name: str, again: Callable[[Function], Function]) -> list[Apart]:
     subject = load_subject(registry.libraries[library], registry.families[library, family])
     requests_of(subject)  # some processors only recognise prompts that they have composed
     both = Both(again)
-    mx.disable_compile()
 
     def play(request: Request, tokens: tuple[int, ...]) -> None:
         both.request = request.request_id
@@ -179,9 +179,10 @@ def played(name: str, again: Callable[[Function], Function]) -> list[Apart]:
             subject.model, request, options=WHOLE, steps=len(tokens), forced=tokens
         )
 
-    for recorded in golden.requests:
-        with both.patched():
-            play(recorded.request, recorded.tokens)
+    with uncompiled():  # of a compiled function only its whole could be seen
+        for recorded in golden.requests:
+            with both.patched():
+                play(recorded.request, recorded.tokens)
     return sorted(both.worst.values(), key=lambda found: -found.difference)
 
 
@@ -194,7 +195,6 @@ def main() -> int:
         print("this needs a GPU that mlx can use", file=sys.stderr)
         return 2
     use_cpu()  # before the libraries are imported: they take their stream then
-    mx.disable_compile()  # of a compiled function only its whole could be seen
     try:
         found = played(sys.argv[1], on_gpu)
     except ConformanceError as error:

@@ -73,7 +73,8 @@ def prepare(
                 refused.append(f"with {_text(pins)} of {origin}: {error}")
                 continue
             named = {lib.replace("-", "_") for lib in LIBRARIES if lib in pins}
-            plugins = {"reference_engine", *named, *([f"{release.engine}_server"] * server)}
+            servers = {f"{release.engine}_server"} if server else set()
+            plugins = {"reference_engine", *named, *servers}
             return Environment(python_of(folder), package.unpack(cache, plugins))
     except ReleaseError as error:
         refused.append(f"other versions were not found: {error}")
