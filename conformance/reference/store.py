@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -156,7 +156,7 @@ def why_unwritable(cache: Path) -> str | None:
         return unwritable(cache, error)
 
 
-def read_arrays(path: Path) -> Arrays:
+def read_arrays(path: Path | BinaryIO) -> Arrays:
     """The arrays of a file, by name; ``DAMAGE`` says what a damaged one raises."""
     # Reading a member to its end compares its checksum.
     with np.load(path, allow_pickle=False) as file:

@@ -58,6 +58,7 @@ class ToyLibrary(Library):
 
 class ToyEngine(Engine):
     name = "toy"
+    reusable = True
     library = "toy"
     capabilities = frozenset({Capability.FORCED})
 

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from conformance.app.cli.options import EXISTING_FILE
+from conformance.app.cli.printing import say
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.store import write_cached
@@ -22,7 +23,6 @@ from conformance.report.jsonl import read_results
 from conformance.run.coverage import account
 from conformance.run.reuse.checkouts import changed_modules
 from conformance.run.reuse.planning import Plan, Reuse
-from conformance.run.reuse.result_store import ResultStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,7 +57,9 @@ class Chosen:
             return Plan(cases)
         if self.last_failed:
             return _failed_last(cases, setup.result_folder)
-        store = ResultStore(setup.result_folder)
+        store = setup.result_store()
+        if store.unused:
+            say(store.unused, err=True)
         reuse = Reuse(setup.registry, store, setup.selection.tier.name, setup.judged_again)
         if self.since is not None:
             return reuse.since(cases, read_results(self.since))

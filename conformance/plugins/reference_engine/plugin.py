@@ -19,6 +19,7 @@ class ReferenceSolo(prefill.Solo):
 
     opinion: ClassVar[bool] = True
     makers: ClassVar[Makers] = MAKERS
+    reusable: ClassVar[bool] = True
 
 
 class ReferencePadded(prefill.Padded):
@@ -26,12 +27,14 @@ class ReferencePadded(prefill.Padded):
 
     opinion: ClassVar[bool] = True
     makers: ClassVar[Makers] = MAKERS
+    reusable: ClassVar[bool] = True
 
 
 class ReferenceMixed(prefill.Mixed):
     """See ``prefill.Mixed``."""
 
     makers: ClassVar[Makers] = MAKERS
+    reusable: ClassVar[bool] = True
 
 
 @hookimpl

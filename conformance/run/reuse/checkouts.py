@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from conformance.core.errors import ConformanceError
-from conformance.run.reuse.dependencies import package_folder
+from conformance.reference.installed_files import package_folder
 
 
 def changed_modules(library: str, ref: str) -> frozenset[str]:

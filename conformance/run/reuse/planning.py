@@ -10,10 +10,11 @@ import msgspec
 from conformance.checks.expectations.rules import CHECK as EXPECTATIONS
 from conformance.core.library_source import versions_of
 from conformance.core.verdict import CaseId, CaseResult
+from conformance.reference.provenance import LIBRARIES, family_digest
 from conformance.run.diagnosis import CHECK as DIAGNOSIS
 from conformance.run.registry import Registry
-from conformance.run.reuse.dependencies import LIBRARIES, all_of
-from conformance.run.reuse.digests import family_digest
+from conformance.run.reuse.dependencies import all_of
+from conformance.run.reuse.dependency_recorder import reusable
 from conformance.run.reuse.result_store import ResultStore
 
 Judge = Callable[[CaseResult], CaseResult | None]
@@ -48,7 +49,7 @@ class Reuse:
         One that fails counts only with its diagnosis.
         """
         found = self._store.known(case, self._digest(case), self._tier)
-        if found is None:
+        if found is None or not reusable(self._registry.engines[case.engine]):
             return None
         judged = self._judge(of_today(bare(found)))
         if judged is None:

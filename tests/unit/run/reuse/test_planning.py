@@ -7,13 +7,15 @@ from results_by_hand import make_finding, make_result
 
 from conformance.core.family import Facts, Family
 from conformance.core.verdict import CaseId, Verdict
+from conformance.run.registry import build_registry
 from conformance.run.reuse import planning
+from conformance.run.reuse.dependency_recorder import reusable
 from conformance.run.reuse.planning import Reuse, bare
 
 A, B = "mlx_lm/llama/ragged/float32/0", "mlx_lm/llama/wide/float32/0"
 CASES = tuple(map(CaseId.parse, (A, B)))
 REGISTRY = SimpleNamespace(
-    engines={"mlx_lm": SimpleNamespace(library="mlx_lm")},
+    engines={"mlx_lm": SimpleNamespace(library="mlx_lm", reusable=True)},
     families={("mlx_lm", "llama"): Family("llama", Facts(), {"vocab_size": 8})},
 )
 
@@ -43,6 +45,11 @@ def test_what_is_known_is_not_played_and_marked():
     plan = reuse(make_result(A)).plan(CASES)
     assert plan.play == CASES[1:]
     assert [(r.case, r.reused) for r in plan.reused] == [(A, True)]
+
+
+def test_a_result_of_an_engine_that_may_not_be_reused_is_not(monkeypatch):
+    monkeypatch.setattr(REGISTRY.engines["mlx_lm"], "reusable", False)
+    assert reuse(make_result(A)).plan(CASES).play == CASES
 
 
 def test_only_what_changed_leaves_the_rest_out():
@@ -117,3 +124,9 @@ def test_a_kept_result_is_of_the_checkout_of_today(monkeypatch):
     monkeypatch.setattr(planning, "versions_of", lambda package: {package: "0.32.2"})
     (found,) = reuse(make_result(A, versions=old)).plan(CASES).reused
     assert found.versions == {"mlx": "0.32.4", "mlx-lm": "0.32.2"}
+
+
+def test_of_our_engines_what_is_elsewhere_is_never_used_again():
+    engines = build_registry(engines=("*",)).engines
+    never = {name for name, engine in engines.items() if not reusable(engine)}
+    assert never == {"http"}
