@@ -151,6 +151,7 @@ class ResultCollector:
             first_failure=0 < most <= self._failures,
             interrupted=self._interrupted,
             unwritten=self._unwritten,
+            empty_shard=not self.setup.cases,
             devices=self.setup.settings.devices,
         )
 
