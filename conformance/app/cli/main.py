@@ -21,6 +21,7 @@ from conformance.app.cli.printing import say
 from conformance.core import devices, library_paths, signals
 from conformance.core.errors import ConformanceError
 from conformance.core.first_signals import INTERRUPTED
+from conformance.core.unavailable import lacking_import
 from conformance.core.user_cache import user_cache
 
 EXIT_USER_ERROR = 2
@@ -85,6 +86,8 @@ class _Main(LazyGroup):
         except ConformanceError as error:
             say(f"conformance: {error}", err=True)
             ctx.exit(EXIT_USER_ERROR)
+        except ImportError as error:
+            ctx.exit(_without(error))
         except (KeyboardInterrupt, click.Abort):
             _say_interrupted(ctx)
         except OSError as error:
@@ -132,7 +135,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache() / "hypothesis"))
     words = list(sys.argv[1:] if arguments is None else arguments)
     if _plays_one_case(words):
-        contained = importlib.import_module("conformance.app.cli.contained")  # it needs pytest
+        try:
+            contained = importlib.import_module("conformance.app.cli.contained")
+        except ImportError as error:
+            sys.exit(_without(error))
         sys.exit(contained.run_in_child(words))
     _run(words)
 
@@ -148,6 +154,12 @@ def main_of_child(parent: int) -> None:
     """Entry point of the child process that runs a command about one case."""
     importlib.import_module("conformance.core.processes").end_with_parent(parent)
     _run(sys.argv[1:])
+
+
+def _without(error: ImportError) -> int:
+    """Say which package is not there."""
+    say(f"conformance: {lacking_import(error)}", err=True)
+    return EXIT_USER_ERROR
 
 
 def _run(arguments: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from conformance.app.cli.options import (
     library_path_option,
 )
 from conformance.app.cli.outputs import places
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
 from conformance.report.fault_table import with_faults
@@ -106,7 +107,7 @@ def command(
         if target:
             ResultFile(target, encode).finish(found)
     else:
-        registry = build_registry()
+        registry = registry_of()
         units = _units(registry, faults, engines, families, quick=quick)
         more = {"dtype": dtype, "seed": seed, "every_scenario": every_scenario}
         units = [msgspec.structs.replace(unit, **more) for unit in units]
@@ -178,7 +179,7 @@ def _units(
     globs = [glob if "/" in glob else f"*/{glob}" for glob in faults]
     chosen = [registry.faults[key] for key in select(registry.faults, globs, what="fault")]
     # A server is tried only if it is named: each fault in it takes a server of its own.
-    wanted = select(registry.engines, engines or ("*",), what="engine")
+    wanted = registry.select_engines(engines or ("*",))
     units = []
     for engine in dict.fromkeys(fault.engine for fault in chosen):
         if engine not in wanted:
