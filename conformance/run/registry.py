@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -74,9 +74,15 @@ class Registry:
         """Those of the names that can be used here; all of them if none can, which is an error."""
         return tuple(name for name in names if name in self.engines) or tuple(names)
 
-    def lacking(self, globs: Sequence[str], *, mends: bool = False) -> tuple[Unavailable, ...]:
-        """What is left out that a run of these engines could need, with mends if it plays them."""
-        needless = {"conformance_faults"} if mends else {"conformance_faults", "conformance_mends"}
+    def lacking(
+        self, globs: Sequence[str], *, also: Collection[str] = ()
+    ) -> tuple[Unavailable, ...]:
+        """What is left out that one could miss who uses these engines.
+
+        Args:
+            also: the hooks of faults and of mends, for one who needs these.
+        """
+        needless = {"conformance_faults", "conformance_mends"}.difference(also)
         return tuple(
             one
             for one in self.unavailable

@@ -18,6 +18,7 @@ def not_played(
 
     Mends are missed where a known defect has none.
     """
-    mends = settings.mends and any(result.unmended for result in results)
-    lacking = registry.lacking(settings.engines or DEFAULT_ENGINES, mends=mends)
+    missed = settings.mends and any(result.unmended for result in results)
+    mends = ["conformance_mends"] if missed else []
+    lacking = registry.lacking(settings.engines or DEFAULT_ENGINES, also=mends)
     return tuple(f"not all was played: {line}" for line in sentences(lacking))

@@ -426,7 +426,7 @@ def test_what_an_engine_may_lack_is_known_of_its_plugin_and_of_its_librarys(entr
     assert sorted(found.engines) == ["beads", "beside"]
     assert found.lacking(["be*"]) == ()
     for glob in ("beads", "beside"):
-        (one,) = found.lacking([glob], mends=True)
+        (one,) = found.lacking([glob], also=["conformance_mends"])
         assert sentences([one]) == [
             "plugin 'good' is used without rows of mends: ImportError: no ssm"
         ]

@@ -98,16 +98,19 @@ def command(
 
     Each fault is put around the runs of an engine, in every family where it can occur, and the
     scenarios that should catch it are run, the cheapest first. A survivor is a hole in the checks:
-    exit code 1. An interruption ends in 2, and reports what was found until then.
+    exit code 1, as where some of them cannot be imported. An interruption ends in 2, and reports
+    what was found until then.
     """
     target, table_file = places((json_file, "--json"), (table_file, "--table"))
     console = new_console()
     if sources:
-        found, ended = read_trials(sources), True
+        found, ended, lacking = read_trials(sources), True, False
         if target:
             ResultFile(target, encode).finish(found)
     else:
         registry = registry_of()
+        hooks = ["conformance_faults"]
+        lacking = not faults and bool(registry.lacking(engines or ("*",), also=hooks))
         units = _units(registry, faults, engines, families, quick=quick)
         more = {"dtype": dtype, "seed": seed, "every_scenario": every_scenario}
         units = [msgspec.structs.replace(unit, **more) for unit in units]
@@ -125,7 +128,7 @@ def command(
         left = f"; {target}.partial has it" if target else ""
         console.print(f"interrupted: this is what was found until then{left}", soft_wrap=True)
         ctx.exit(EXIT_INTERRUPTED)
-    ctx.exit(1 if any(trial.outcome is Outcome.SURVIVED for trial in found) else 0)
+    ctx.exit(int(lacking or any(trial.outcome is Outcome.SURVIVED for trial in found)))
 
 
 def _try_all(
