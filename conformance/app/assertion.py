@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.missing_library import lacking
+from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.report.message import message_parts
 from conformance.run.diagnosis import diagnose
 from conformance.run.hosting import load_plugins
-from conformance.run.registry import Registry, build_registry, select
+from conformance.run.registry import Registry, build_registry
 from conformance.run.selection import Selection, cases
 from conformance.run.session import Session
 from conformance.run.tiers import WHOLE, Tier
@@ -86,7 +88,10 @@ def assert_batching_conforms(
     """
     __tracebackhide__ = True  # pytest shows the caller's line
     try:
-        registry = build_registry(load_plugins(plugins))
+        wanted = engine or ("mlx_lm" if is_module(model) else "")
+        registry = build_registry(load_plugins(plugins), engines=filter(None, [wanted]))
+        for line in sentences(registry.unavailable):
+            warnings.warn(line, stacklevel=2)
         return _asserted(
             model,
             registry,
@@ -219,7 +224,7 @@ def _in_memory(
     registry: Registry, model: Any, engine: str, prompts: Sequence[Sequence[int]]
 ) -> _Target:
     """The model as that of a family; its library returns it instead of loading one."""
-    (name,) = select(registry.engines, (engine,), what="engine")
+    (name,) = registry.select_engines((engine,))
     library = registry.libraries[registry.engines[name].library]
     if library.name != "mlx_lm":
         raise ConformanceError(

@@ -17,25 +17,25 @@ _ROWS, _SIZE, _STATE = 3, 5, 4
 _NOISE = 2e-5
 
 
-def scan_properties(ssm: ModuleType | None, delta: ModuleType | None) -> list[Property]:
-    """Those of a library's ``ssm`` and ``gated_delta``; of one that it lacks none."""
-    found = []
-    if ssm is not None:
-        names = ("ssm_attn*", "ssm_update", "segsum", "compute_dt")
-        file = f"{ssm.__name__.replace('.', '/')}.py"
-        found += [
-            Property("scans: state space", file, names, partial(_state_space, ssm)),
-            Property("scans: padding", file, names, partial(_padded, ssm)),
-            Property("scans: padding behind", file, names, partial(_padded_behind, ssm)),
-        ]
-    if delta is not None:
-        names = ("gated_delta_*", "_gated_delta_step_ops", "compute_*", "normalize_qk")
-        file = f"{delta.__name__.replace('.', '/')}.py"
-        found += [
-            Property("scans: delta rule", file, names, partial(_delta_rule, delta)),
-            Property("scans: what goes with it", file, names, partial(_beside, delta)),
-        ]
-    return found
+def state_space_properties(ssm: ModuleType) -> list[Property]:
+    """Those of a library's ``ssm``."""
+    names = ("ssm_attn*", "ssm_update", "segsum", "compute_dt")
+    file = f"{ssm.__name__.replace('.', '/')}.py"
+    return [
+        Property("scans: state space", file, names, partial(_state_space, ssm)),
+        Property("scans: padding", file, names, partial(_padded, ssm)),
+        Property("scans: padding behind", file, names, partial(_padded_behind, ssm)),
+    ]
+
+
+def delta_rule_properties(delta: ModuleType) -> list[Property]:
+    """Those of a library's ``gated_delta``."""
+    names = ("gated_delta_*", "_gated_delta_step_ops", "compute_*", "normalize_qk")
+    file = f"{delta.__name__.replace('.', '/')}.py"
+    return [
+        Property("scans: delta rule", file, names, partial(_delta_rule, delta)),
+        Property("scans: what goes with it", file, names, partial(_beside, delta)),
+    ]
 
 
 def _far(what: str, got: mx.array, wanted: np.ndarray, noise: float = _NOISE) -> Iterator[str]:

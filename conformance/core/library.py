@@ -20,6 +20,7 @@ from conformance.core.properties import Property
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
+from conformance.core.unavailable import Unavailable
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class Library(ABC):
             ModelError: the model could not be built or loaded.
         """
 
-    def properties(self) -> Sequence[Property]:
-        """Those of its functions that need no model."""
+    def properties(self) -> Sequence[Property | Unavailable]:
+        """Those of its functions that need no model, and which of them this release lacks."""
         return ()
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:  # noqa: ARG002

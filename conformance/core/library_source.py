@@ -45,7 +45,10 @@ def source_of(package: str) -> Source | None:
         package: its name as distributed, for example ``mlx-lm``.
     """
     module = package.replace("-", "_")
-    spec = importlib.util.find_spec(module) if module in MODULES else None
+    try:
+        spec = importlib.util.find_spec(module) if module in MODULES else None
+    except (ImportError, ValueError):  # whoever imports it gets the error
+        return None
     if spec is None or not spec.origin:
         return None
     origin = Path(spec.origin)

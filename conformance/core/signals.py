@@ -7,13 +7,14 @@ it found. A second ends its processes, for which it may be waiting; a later one 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -60,6 +61,43 @@ def came_of(error: BaseException) -> bool:
             return True
         chain = chain.__cause__ or chain.__context__
     return False
+
+
+class EscapedError(Exception):
+    """Code of others raised what would end this process; that is the cause."""
+
+
+@contextlib.contextmanager
+def foreign_code() -> Iterator[None]:
+    """Around code of others, which may raise anything.
+
+    Raises:
+        Exception: the code's own, or an ``EscapedError`` in place of what is none, such as a
+            ``KeyboardInterrupt`` without a signal.
+    """
+    came: list[int] = []
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        if callable(handler):
+            signal.signal(number, functools.partial(_noting, came, handler))
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        if came:
+            raise
+        raise EscapedError from error
+    finally:
+        _put_back({number: handler for number, handler in before.items() if callable(handler)})
+
+
+def _noting(came: list[int], handler: Callable[..., Any], number: int, frame: Any) -> None:
+    """Note the signal, and handle it as before."""
+    came.append(number)
+    handler(number, frame)
 
 
 class _Handler:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from conformance.core.faults import Fault
     from conformance.core.library import Library
     from conformance.core.mends import Mend
+    from conformance.core.unavailable import Unavailable
     from conformance.scenarios import Scenario
 
 PROJECT = "mlx_conformance"
@@ -52,12 +53,12 @@ def conformance_scenarios() -> Iterable[Scenario]:  # type: ignore[empty-body]
 
 
 @hookspec
-def conformance_faults() -> Iterable[Fault]:  # type: ignore[empty-body]
+def conformance_faults() -> Iterable[Fault | Unavailable]:  # type: ignore[empty-body]
     """Named, switchable defects that the checks must catch."""
 
 
 @hookspec
-def conformance_mends() -> Iterable[Mend]:  # type: ignore[empty-body]
+def conformance_mends() -> Iterable[Mend | Unavailable]:  # type: ignore[empty-body]
     """Repairs of known defects: with them, a case that a defect spoils must be right."""
 
 

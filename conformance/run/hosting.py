@@ -1,54 +1,126 @@
-"""The plugin host: finds plugins, and reports a broken one in one sentence."""
+"""The plugin host: finds plugins, and leaves out a broken one, which a sentence names."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pluggy
 
-from conformance.core.errors import PluginError
+from conformance.core import signals
+from conformance.core.errors import ConformanceError, PluginError
+from conformance.core.unavailable import Unavailable, error_text
 from conformance.run import hookspecs
 
 _NO_HOOK = "it implements no hook; mark its functions with conformance.hookimpl"
 
 
-def hook_manager(extra: Iterable[object] = ()) -> pluggy.PluginManager:
-    """A plugin manager with our hooks, all installed plugins and the ``extra`` ones.
+class Host:
+    """The plugins with our hooks: all installed ones, and ``extra`` ones.
+
+    What is wrong with an installed one leaves it out, or a part of it; an extra one was asked for,
+    and ends the command.
+
+    Attributes:
+        manager: has the plugins that are not left out.
+        unavailable: what is left out so far.
 
     Raises:
-        PluginError: a plugin cannot be imported, implements none of our hooks, or implements one
-            that does not exist.
+        PluginError: an extra plugin implements none of our hooks, or one that does not exist.
     """
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    for entry in _entry_points():
+
+    def __init__(self, extra: Iterable[object] = ()) -> None:
+        self.manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self.manager.add_hookspecs(hookspecs)
+        self.unavailable: list[Unavailable] = []
+        self._installed: set[str] = set()
+        for entry in _entry_points():
+            self._installed.add(entry.name)
+            with self.part_of(entry.name):
+                self._load(entry)
+        for plugin in extra:
+            if not self.manager.is_registered(plugin):
+                _register(self.manager, plugin, None)
+        self._check_hooks()
+
+    @contextlib.contextmanager
+    def part_of(self, plugin: str, hook: str = "", part: str = "") -> Iterator[None]:
+        """Around the making of one part: what an installed plugin does wrong leaves it out.
+
+        Args:
+            hook: that gives the part; none for the whole plugin.
+            part: what it is; by default all that the hook gives.
+        """
         try:
-            plugin = entry.load()
-        except (Exception, SystemExit) as error:  # some modules exit where a package is missing
+            yield
+        except PluginError as error:
+            if plugin not in self._installed:
+                raise
+            cause = error.__cause__ if hook else None
+            text = str(error).removeprefix(f"plugin {plugin!r}").lstrip(": ")
+            why = error_text(cause) if cause else text.removeprefix(f"{part} ")
+            given = hook.removeprefix("conformance_").replace("_", " ")
+            named = part or (f"its {given}" if hook else "")
+            self.unavailable.append(Unavailable(named, why, plugin, hook))
+
+    def call(self, hook: str) -> list[tuple[str, list[Any]]]:
+        """The hook's results, plugin by plugin in the order in which they were registered.
+
+        Each implementation is called separately, so that an error can name its plugin.
+        """
+        results = []
+        for implementation in getattr(self.manager.hook, hook).get_hookimpls():
+            plugin = implementation.plugin_name
+            with self.part_of(plugin, hook):
+                items = _called(plugin, hook, implementation.function)
+                found = [item for item in items if not isinstance(item, Unavailable)]
+                lacking = [item for item in items if isinstance(item, Unavailable)]
+                self.unavailable += (replace(one, plugin=plugin, hook=hook) for one in lacking)
+                results.append((plugin, found))
+        return results
+
+    def _load(self, entry: importlib.metadata.EntryPoint) -> None:
+        try:
+            with signals.foreign_code():
+                plugin = entry.load()
+        except Exception as error:
             raise PluginError(
                 f"plugin {entry.name!r} ({entry.value}) could not be loaded: {error_text(error)}"
             ) from error
-        _register(manager, plugin, entry.name)
-        if not manager.get_hookcallers(plugin):
-            raise PluginError(f"plugin {entry.name!r} ({entry.value}): {_NO_HOOK}")
-    for plugin in extra:
-        if not manager.is_registered(plugin):
-            _register(manager, plugin, None)
-            if not manager.get_hookcallers(plugin):
-                raise PluginError(f"plugin {origin(plugin)}: {_NO_HOOK}")
+        _register(self.manager, plugin, entry.name)
+
+    def _check_hooks(self) -> None:
+        """Leave out, or refuse, the plugins with hooks that do not exist."""
+        while True:
+            try:
+                self.manager.check_pending()
+            except pluggy.PluginValidationError as error:
+                name = self.manager.get_name(error.plugin) or repr(error.plugin)
+                hooks = ", ".join(sorted(vars(self.manager.hook)))
+                with self.part_of(name):
+                    raise PluginError(
+                        f"plugin {name!r}: {error_text(error)}; the hooks are {hooks}"
+                    ) from error
+                self.manager.unregister(error.plugin)
+            else:
+                return
+
+
+def _called(plugin: str, hook: str, function: Callable[[], Iterable[Any]]) -> list[Any]:
     try:
-        manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        raise PluginError(
-            f"plugin {_name(manager, error.plugin)!r}: {error_text(error)}; the hooks are "
-            + ", ".join(sorted(vars(manager.hook)))
-        ) from error
-    return manager
+        with signals.foreign_code():
+            return list(function())
+    except ConformanceError as error:
+        raise PluginError(f"plugin {plugin!r}: {hook}(): {error}") from error
+    except Exception as error:
+        raise PluginError(f"plugin {plugin!r}: {hook}() raised {error_text(error)}") from error
 
 
 def load_plugins(names: Iterable[str]) -> list[object]:
@@ -63,7 +135,8 @@ def load_plugins(names: Iterable[str]) -> list[object]:
 def _load_plugin(name: str, folder: Path) -> object:
     sys.path.insert(0, str(folder))
     try:
-        return importlib.import_module(name)
+        with signals.foreign_code():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise PluginError(f"plugin {name!r} needs {error_text(error)}") from error
@@ -71,15 +144,10 @@ def _load_plugin(name: str, folder: Path) -> object:
         raise PluginError(
             f"-p {name}: there is no module of that name in {folder}, and none installed{is_file}"
         ) from error
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         raise PluginError(f"plugin {name!r} could not be loaded: {error_text(error)}") from error
     finally:
         sys.path.remove(str(folder))
-
-
-def error_text(error: BaseException) -> str:
-    """Type and text of an error, on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def origin(plugin: object) -> str:
@@ -94,15 +162,14 @@ def _entry_points() -> list[importlib.metadata.EntryPoint]:
 
 
 def _register(manager: pluggy.PluginManager, plugin: object, name: str | None) -> None:
+    shown = name or manager.get_canonical_name(plugin)
     try:
         manager.register(plugin, name=name)
     except (pluggy.PluginValidationError, ValueError) as error:
-        shown = name or manager.get_canonical_name(plugin)
         raise PluginError(f"plugin {shown!r} ({origin(plugin)}): {error_text(error)}") from error
-
-
-def _name(manager: pluggy.PluginManager, plugin: object) -> str:
-    return manager.get_name(plugin) or repr(plugin)
+    if not manager.get_hookcallers(plugin):
+        manager.unregister(plugin)
+        raise PluginError(f"plugin {shown!r} ({origin(plugin)}): {_NO_HOOK}")
 
 
 def brings_hooks(plugin: object) -> bool:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
-
-import pluggy
 
 from conformance.core.engine import Engine, equipped
 from conformance.core.engine_globs import means
@@ -21,15 +17,19 @@ from conformance.core.library import Library
 from conformance.core.library_source import versions_of
 from conformance.core.mends import Mend
 from conformance.core.nearest import did_you_mean
+from conformance.core.unavailable import Unavailable, sentences
 from conformance.core.verdict import CaseId
-from conformance.run.engine_classes import engine_problem
-from conformance.run.hosting import error_text, hook_manager, origin
+from conformance.run.collecting import (
+    collect,
+    collect_engines,
+    folders,
+    name_of,
+    of_libraries,
+    unique,
+    with_engines,
+)
+from conformance.run.hosting import Host, origin
 from conformance.scenarios import Scenario
-
-T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
-
-_NAME = re.compile(r"[\w.+-]+")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Registry:
-    """Everything that can be run, by name."""
+    """Everything that can be run, by name; ``unavailable`` is what is left out of it."""
 
     libraries: Mapping[str, Library]
     families: Mapping[tuple[str, str], Family]
@@ -52,6 +52,43 @@ class Registry:
     plugins: tuple[Plugin, ...]
     mends: Mapping[str, Mend] = field(default_factory=dict)
     expectations: tuple[Path, ...] = ()
+    unavailable: tuple[Unavailable, ...] = ()
+
+    def select_engines(self, globs: Iterable[str]) -> tuple[str, ...]:
+        """The names of the engines that match any of the globs; of all if there are none.
+
+        Raises:
+            ConformanceError: a pattern matches nothing; says so where it is an engine that is left
+                out, and why.
+        """
+        globs = tuple(globs)
+        for glob in globs:
+            lacking = self.lacking([glob])
+            if lacking and not any(means(glob, name) for name in self.engines):
+                raise ConformanceError(
+                    f"engine {glob!r} cannot be used here: {sentences(lacking)[0]}"
+                )
+        return select(self.engines, globs, what="engine")
+
+    def usual_engines(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those of the names that can be used here; all of them if none can, which is an error."""
+        return tuple(name for name in names if name in self.engines) or tuple(names)
+
+    def lacking(
+        self, globs: Sequence[str], *, also: Collection[str] = ()
+    ) -> tuple[Unavailable, ...]:
+        """What is left out that one could miss who uses these engines.
+
+        Args:
+            also: the hooks of faults and of mends, for one who needs these.
+        """
+        needless = {"conformance_faults", "conformance_mends"}.difference(also)
+        return tuple(
+            one
+            for one in self.unavailable
+            if one.hook not in needless
+            if any(means(glob, name) for name in one.engines for glob in globs)
+        )
 
     def versions_of(self, engine: str) -> dict[str, str]:
         """What made an engine's results: versions of its library, and of packages of its own."""
@@ -114,58 +151,65 @@ def build_registry(
         engines: globs of those that are wanted. Plugins that name their engines, and none of
             these, are left out, unless what the others provide is for their libraries.
 
+    A hook that raises, returns things of a wrong type or with a bad name, names that another plugin
+    has, and things for a library that is missing: all that leaves out a part of an installed
+    plugin. ``Registry.unavailable`` names it.
+
     Raises:
-        PluginError: a hook raised, returned things of a wrong type or with a bad name, two plugins
-            use one name, or a library is missing. Names the plugin.
+        PluginError: an extra plugin does one of these. Names the plugin.
         FamilyError: one of ``family_files`` is malformed.
     """
     extra, family_files, globs = tuple(extra), tuple(family_files), tuple(engines)
-    manager = hook_manager(extra)
-    if left_out := _without(manager, globs):
+    host = Host(extra)
+    if left_out := _without(host, globs):
         for plugin in left_out:
-            manager.unregister(plugin)
+            host.manager.unregister(plugin)
         with contextlib.suppress(PluginError):  # a real one is raised again below
-            found = _registry(manager, family_files)
+            found = _registry(host, family_files, whole=False)
             if all(any(means(glob, name) for name in found.engines) for glob in globs):
                 return found
-        manager = hook_manager(extra)
-    return _registry(manager, family_files)
+        host = Host(extra)
+    return _registry(host, family_files)
 
 
-def _without(manager: pluggy.PluginManager, globs: tuple[str, ...]) -> list[object]:
+def _without(host: Host, globs: tuple[str, ...]) -> list[object]:
     """The plugins whose engines are known by name, and none of them is wanted."""
-    named = _call_each(manager, "conformance_engine_names") if globs else []
+    named = host.call("conformance_engine_names") if globs else []
     return [
-        manager.get_plugin(plugin)
+        host.manager.get_plugin(plugin)
         for plugin, names in named
         if not any(means(glob, name) for name in names for glob in globs)
     ]
 
 
-def _registry(manager: pluggy.PluginManager, family_files: tuple[Path, ...]) -> Registry:
-    libraries = _collect(manager, "conformance_libraries", Library)  # type: ignore[type-abstract]
-    families = _collect(manager, "conformance_families", Family)
-    engines = _collect_engines(manager)
-    scenarios = _collect(manager, "conformance_scenarios", Scenario)
-    faults = _collect(manager, "conformance_faults", Fault)
-    mends = _collect(manager, "conformance_mends", Mend)
+def _registry(host: Host, family_files: tuple[Path, ...], *, whole: bool = True) -> Registry:
+    """What the plugins of a host have; a missing library is an error unless they are the whole."""
+    libraries = collect(host, "conformance_libraries", Library)  # type: ignore[type-abstract]
+    families = collect(host, "conformance_families", Family)
+    engines = collect_engines(host)
+    scenarios = collect(host, "conformance_scenarios", Scenario)
+    faults = collect(host, "conformance_faults", Fault)
+    mends = collect(host, "conformance_mends", Mend)
     named = [("--family-file", load_family(path)) for path in family_files]
     replaced = {_family_key(family) for _, family in named}
     families = [pair for pair in families if _family_key(pair[1]) not in replaced] + named
-    names = {library.name for _, library in libraries}
-    _check_libraries("engine", [(p, e.name, e.library) for p, e in engines], names)
-    _check_libraries("family", [(p, f.name, f.facts.library) for p, f in families], names)
+    known = unique(host, "library", libraries, key=name_of)
+    check = host.part_of if whole else _refusing
+    engines = of_libraries(check, "engine", engines, known, lambda engine: engine.library)
+    families = of_libraries(check, "family", families, known, lambda one: one.facts.library)
+    made = unique(host, "engine", engines, key=name_of)
     return Registry(
-        libraries=_unique("library", libraries, key=_item_name),
-        families=dict(sorted(_unique("family", families, key=_family_key).items())),
-        engines=_unique("engine", engines, key=_item_name),
-        scenarios=_unique(
-            "scenario", sorted(scenarios, key=lambda pair: pair[1].rung), key=_item_name
+        libraries=known,
+        families=dict(sorted(unique(host, "family", families, key=_family_key).items())),
+        engines=made,
+        scenarios=unique(
+            host, "scenario", sorted(scenarios, key=lambda pair: pair[1].rung), key=name_of
         ),
-        faults=_unique("fault", faults, key=lambda fault: fault.key),
-        mends=_unique("mend", mends, key=lambda mend: mend.key),
-        expectations=_folders(manager),
-        plugins=tuple(Plugin(name, origin(p)) for name, p in manager.list_name_plugin()),
+        faults=unique(host, "fault", faults, key=lambda fault: fault.key),
+        mends=unique(host, "mend", mends, key=lambda mend: mend.key),
+        expectations=folders(host),
+        plugins=tuple(Plugin(name, origin(p)) for name, p in host.manager.list_name_plugin()),
+        unavailable=with_engines(host, libraries, made),
     )
 
 
@@ -194,111 +238,10 @@ def _hint(what: str) -> str:
     return f" (`conformance show {listed}` shows all)" if listed else ""
 
 
-def _collect(manager: pluggy.PluginManager, hook: str, kind: type[T]) -> list[tuple[str, T]]:
-    """Every object of type ``kind`` that the plugins' ``hook`` returns, with its plugin's name."""
-    found: list[tuple[str, T]] = []
-    for plugin, items in _call_each(manager, hook):
-        for item in items:
-            if not isinstance(item, kind):
-                raise PluginError(
-                    f"plugin {plugin!r}: {hook}() must return {kind.__name__} objects, "
-                    f"returned {type(item).__name__}"
-                )
-            _check_name(plugin, hook, item)
-            found.append((plugin, item))
-    return found
-
-
-def _folders(manager: pluggy.PluginManager) -> tuple[Path, ...]:
-    """The folders of known defects."""
-    found = _call_each(manager, "conformance_expectations")
-    for plugin, folders in found:
-        for folder in folders:
-            if not (isinstance(folder, Path) and folder.is_dir()):
-                raise PluginError(
-                    f"plugin {plugin!r}: conformance_expectations() must return paths of folders, "
-                    f"returned {folder!r}"
-                )
-    return tuple(folder for _, folders in found for folder in folders)
-
-
-def _collect_engines(manager: pluggy.PluginManager) -> list[tuple[str, type[Engine]]]:
-    hook = "conformance_engines"
-    found: list[tuple[str, type[Engine]]] = []
-    for plugin, items in _call_each(manager, hook):
-        for item in items:
-            if not (isinstance(item, type) and issubclass(item, Engine)):
-                raise PluginError(
-                    f"plugin {plugin!r}: {hook}() must return subclasses of Engine, "
-                    f"returned {item!r}"
-                )
-            problem = engine_problem(item)
-            if problem:
-                raise PluginError(f"plugin {plugin!r}: {hook}(): class {item.__name__} {problem}")
-            _check_name(plugin, hook, item)
-            found.append((plugin, item))
-    for plugin, names in _call_each(manager, "conformance_engine_names"):
-        own = {engine.name for provider, engine in found if provider == plugin}
-        if own != set(names):
-            raise PluginError(
-                f"plugin {plugin!r}: conformance_engine_names() must name the engines of {hook}(): "
-                f"{', '.join(sorted(own)) or 'none'}"
-            )
-    return found
-
-
-def _call_each(manager: pluggy.PluginManager, hook: str) -> list[tuple[str, list[Any]]]:
-    """The hook's results, plugin by plugin in the order in which they were registered.
-
-    Each implementation is called separately, so that an error can name its plugin.
-    """
-    results = []
-    for implementation in getattr(manager.hook, hook).get_hookimpls():
-        plugin = implementation.plugin_name
-        try:
-            results.append((plugin, list(implementation.function())))
-        except ConformanceError as error:
-            raise PluginError(f"plugin {plugin!r}: {hook}(): {error}") from error
-        except (Exception, SystemExit) as error:  # as in ``hook_manager``
-            raise PluginError(f"plugin {plugin!r}: {hook}() raised {error_text(error)}") from error
-    return results
-
-
-def _check_name(plugin: str, hook: str, item: Any) -> None:
-    if not _NAME.fullmatch(item.name):
-        raise PluginError(
-            f"plugin {plugin!r}: {hook}(): the name {item.name!r} must be made of letters, digits "
-            "and the characters _ . + -, because it becomes part of case ids"
-        )
-
-
-def _unique(what: str, pairs: Iterable[tuple[str, T]], *, key: Callable[[T], K]) -> dict[K, T]:
-    found: dict[K, tuple[str, T]] = {}
-    for plugin, item in pairs:
-        first, _ = found.setdefault(key(item), (plugin, item))
-        if found[key(item)][1] is not item:
-            raise PluginError(
-                f"plugin {plugin!r}: {what} {_item_name(item)!r} exists already, "
-                f"plugin {first!r} provides it"
-            )
-    return {name: item for name, (_, item) in found.items()}
-
-
-def _check_libraries(
-    what: str, users: Iterable[tuple[str, str, str]], libraries: Collection[str]
-) -> None:
-    for plugin, name, library in users:
-        if library not in libraries:
-            raise PluginError(
-                f"plugin {plugin!r}: {what} {name!r} is for library {library!r}, which no plugin "
-                f"provides (there are: {', '.join(sorted(libraries)) or 'none'})"
-            )
-
-
 def _family_key(family: Family) -> tuple[str, str]:
     return (family.facts.library, family.name)
 
 
-def _item_name(item: Any) -> str:
-    name: str = item.name
-    return name
+def _refusing(_plugin: str, _hook: str, _part: str) -> contextlib.AbstractContextManager[None]:
+    """In place of ``Host.part_of``: what is wrong is an error."""
+    return contextlib.nullcontext()

@@ -11,6 +11,7 @@ from typing import TypeVar
 from conformance.core.engine import Engine
 from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError
+from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId
 from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry, select
@@ -101,9 +102,7 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
         ConformanceError: a glob matches nothing, a family matches but none of the selected engines
             can run it, or none of the selected scenarios applies to any of the families.
     """
-    engines = [
-        registry.engines[n] for n in select(registry.engines, selection.engines, what="engine")
-    ]
+    engines = [registry.engines[n] for n in registry.select_engines(selection.engines)]
     families = {f.name for engine in engines for f in registry.families_of(engine)}
     chosen = select(sorted(families), selection.families, what="family")
     wanted = set(select(registry.scenarios, selection.scenarios, what="scenario"))
@@ -136,7 +135,7 @@ def _nothing_applies(
     registry: Registry, engines: list[type[Engine]], families: set[str], scenarios: set[str]
 ) -> str:
     """One of the reasons, as an example; the listing shows them all."""
-    engine, family, scenario, reason = next(
+    reasons = (
         (engine.name, family.name, scenario, reason)
         for engine in engines
         for family in registry.families_of(engine)
@@ -144,6 +143,10 @@ def _nothing_applies(
         for scenario, reason in registry.left_out(engine, family).items()
         if scenario in scenarios
     )
+    engine, family, scenario, reason = next(reasons, ("", "", "", ""))
+    if not reason:
+        names = ", ".join(each.name for each in engines)
+        return " ".join([f"{names} has nothing to play here.", *sentences(registry.unavailable)])
     return (
         f"none of the selected scenarios applies: {engine}/{family}/{scenario}: {reason} "
         f"(`conformance show families --json` says why for each)"

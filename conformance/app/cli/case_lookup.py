@@ -19,6 +19,8 @@ def case_of(registry: Registry, text: str) -> CaseId:
         ConformanceError: there is no such case; names one that is written nearly so.
     """
     case = CaseId.parse(text)
+    if registry.lacking((case.engine,)):
+        registry.select_engines((case.engine,))  # says what is left out, if that is its engine
     everything = Selection(engines=tuple(registry.engines), dtypes=DTYPES, seeds=(case.seed,))
     known = cases(registry, everything)
     if case not in known:

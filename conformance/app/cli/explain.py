@@ -18,13 +18,14 @@ from conformance.app.cli.options import (
     plugins_option,
 )
 from conformance.app.cli.outputs import writable
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId
 from conformance.report.explanation import Explanation
 from conformance.report.jsonl import ResultFile
 from conformance.run.hosting import load_plugins
-from conformance.run.registry import Registry, build_registry, select
+from conformance.run.registry import Registry, select
 from conformance.run.selection import DTYPES
 from conformance.run.session import Session
 from conformance.tools.explain import encode, explain
@@ -86,7 +87,7 @@ def command(
     if bool(case_id) == bool(patterns) or (schedule and patterns):
         raise ConformanceError("explain either one CASE_ID, or defects by --faults")
     target = writable(json_file, "--json") if json_file else None
-    registry = build_registry(load_plugins(plugins), family_files=family_files)
+    registry = registry_of(load_plugins(plugins), family_files=family_files)
     console = new_console()
     if patterns:
         _hits(registry, patterns, families, dtype, console=console, target=target)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 
+from conformance.app.cli.registries import registry_of
 from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
-from conformance.run.registry import Registry, build_registry, select
+from conformance.run.registry import Registry, select
 from conformance.tools.explore.exclusions import clean
 
 
 @cache
 def registry() -> Registry:
     """Made once in each process."""
-    return build_registry()
+    return registry_of()
 
 
 @cache
@@ -38,7 +39,7 @@ def chosen_pairs(
     chosen = set(select(names, families, what="family"))
     pairs = [
         (engine, family.name)
-        for engine in select(registry().engines, engines, what="engine")
+        for engine in registry().select_engines(engines)
         for family in registry().families_of(registry().engines[engine])
         if family.name in chosen
     ]

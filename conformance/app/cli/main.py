@@ -87,6 +87,9 @@ class _Main(LazyGroup):
         except ConformanceError as error:
             say(f"conformance: {error}", err=True)
             ctx.exit(EXIT_USER_ERROR)
+        except ImportError as error:
+            say(f"conformance: {lacking_import(error)}", err=True)
+            ctx.exit(EXIT_USER_ERROR)
         except (KeyboardInterrupt, click.Abort):
             _say_interrupted(ctx)
         except OSError as error:

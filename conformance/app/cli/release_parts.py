@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from conformance.app.cli.cluster_option import Helpers
+from conformance.app.cli.registries import registry_of
 from conformance.core.tier_names import usual_tier
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import RunHeader
 from conformance.report.jsonl import write_lines, write_results
 from conformance.run.family_seconds import FamilySeconds
-from conformance.run.registry import Registry, build_registry
+from conformance.run.registry import Registry
 from conformance.run.selection import Selection, cases, seed_number
 from conformance.run.tiers import tier
 from conformance.tools.releases.pins import Pins, Release
@@ -107,7 +108,7 @@ def run_on_cluster(
     Raises:
         ConformanceError: the choice selects no case, or the cluster is lost.
     """
-    registry, count = build_registry(), max(1, shared.count // max(len(releases), 1))
+    registry, count = registry_of(), max(1, shared.count // max(len(releases), 1))
     parts = [
         part
         for release in releases

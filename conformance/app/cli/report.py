@@ -18,6 +18,7 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.outputs import places, reads, report_place, writable
 from conformance.app.cli.printing import say, say_command
+from conformance.app.cli.registries import registry_of
 from conformance.app.cli.tables import write_tables
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError, ResultError
@@ -35,7 +36,6 @@ from conformance.report.pages.material import Material, merged
 from conformance.report.pages.site import write_site
 from conformance.report.trials import read_trials
 from conformance.run.coverage import take_inventory
-from conformance.run.registry import build_registry
 from conformance.scenarios import LADDER
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -224,7 +224,7 @@ def command(
             explanations=outcome.explanations,
             missing=missing,
             scripts=read_scripts(scripts, ordered) if scripts else {},
-            inventory=take_inventory(build_registry(family_files=family_files), ordered),
+            inventory=take_inventory(registry_of(family_files=family_files), ordered),
         )
         say(f"{write_site(folder, material)} pages: {folder / 'index.html'}")
     ctx.exit(0 if outcome.ok and not (found and found.regressed) else 1)

@@ -15,6 +15,7 @@ import msgspec
 
 from conformance.app.cli.options import EXISTING_FILE
 from conformance.app.cli.printing import say
+from conformance.app.pytest_plugin.left_out import not_played
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.store import write_cached
@@ -136,7 +137,7 @@ def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
     """The outcome of a run that plays nothing, also where something is left to play."""
     order = {str(case): index for index, case in enumerate(setup.selected)}
     results = tuple(sorted(plan.reused, key=lambda result: order[result.case]))
-    problems: list[str] = []
+    problems = list(not_played(setup.settings, setup.registry, results))
     if setup.selection.leads:
         problems += filter(None, (account(setup.registry, x).problem for x in setup.libraries))
     whole = setup.complete and not (plan.left_out or plan.play)

@@ -13,10 +13,11 @@ from conformance.app.cli.options import (
     plugins_option,
 )
 from conformance.app.cli.printing import say
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.run.hosting import load_plugins
-from conformance.run.registry import Registry, build_registry, select
+from conformance.run.registry import Registry, select
 from conformance.tools.smoke import State, smoke
 
 # A decoder of attention only: what is wrong there is the engine, not a special kind of cache.
@@ -44,7 +45,7 @@ def command(
     A sentence for each engine and family. Exit code: 0 if none is at fault, 1 if an engine or a
     model is wrong, 3 if an adapter breaks the protocol, 2 for a mistake in the options.
     """
-    registry = build_registry(
+    registry = registry_of(
         load_plugins(plugins),
         family_files=tuple(path.absolute() for path in family_files),
         engines=engines,
@@ -62,7 +63,7 @@ def _pairs(
     registry: Registry, engines: tuple[str, ...], families: tuple[str, ...]
 ) -> list[tuple[str, str]]:
     """Each engine with each family that it can decode."""
-    chosen = select(registry.engines, engines, what="engine")
+    chosen = registry.select_engines(engines)
     known = {name: registry.families_of(registry.engines[name]) for name in chosen}
     names = sorted({family.name for found in known.values() for family in found})
     chosen_families = set(select(names, families, what="family"))

@@ -70,9 +70,10 @@ class SuiteRun:
     def __call__(self) -> int:
         """Play the cases, or take their kept results; the exit code."""
         setup = make_setup(self.settings)
+        nothing = not setup.cases  # what matches nothing is an error, without notes before it
         for line in (*setup.notes, *setup.sweep()):
             say(line, err=True)
-        if not setup.cases:
+        if nothing:
             return self._nothing()
         plan = self.chosen.plan(setup)
         stopped = self.exitfirst and any(not result.expected for result in plan.reused)

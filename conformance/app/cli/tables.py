@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
 from conformance.core.verdict import CaseResult
@@ -12,7 +13,6 @@ from conformance.report.cost_table import cost_table, with_costs
 from conformance.report.jsonl import write_lines
 from conformance.report.servers import compatibility, with_table
 from conformance.run.coverage import take_inventory
-from conformance.run.registry import build_registry
 
 
 def write_tables(servers: Path | None, costs: Path | None, results: Sequence[CaseResult]) -> None:
@@ -33,7 +33,7 @@ def _write_servers(path: Path | None, results: Sequence[CaseResult]) -> None:
     """
     if path is None:
         return
-    found = compatibility(results, take_inventory(build_registry(), results))
+    found = compatibility(results, take_inventory(registry_of(), results))
     if found is None:
         raise ConformanceError("--servers: none of the results is of a server")
     _write(path, lambda text: with_table(text, found))

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import conformance
+from conformance.app.pytest_plugin.left_out import not_played
 from conformance.app.pytest_plugin.missing_results import unjudged
 from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
 from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, MODULES, PROBLEM, RESULT
@@ -171,6 +172,7 @@ class ResultCollector:
             problems=(
                 *self._problems,
                 *self.processes.problems,
+                *not_played(self.setup.settings, self.setup.registry, results),
                 *(self._stale(results) if whole else ()),
             ),
             missing=self.end.missing,
@@ -186,7 +188,8 @@ class ResultCollector:
 
     def pytest_report_header(self) -> list[str]:
         """Versions and device, on which numbers depend."""
-        lines = []
+        said = self.setup.settings.keep  # by the command that calls pytest
+        lines = [] if said else [f"conformance: {note}" for note in self.setup.notes]
         for name in self.setup.libraries:
             library = self.setup.registry.libraries[name]
             versions = ", ".join(f"{k} {v}" for k, v in library.versions().items())

@@ -14,6 +14,7 @@ from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
+from conformance.core.unavailable import sentences
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.reference.family_store import FamilyStore
@@ -26,7 +27,7 @@ from conformance.run.diagnosis import diagnose
 from conformance.run.family_seconds import FamilySeconds
 from conformance.run.hosting import brings_hooks, load_plugins
 from conformance.run.mending import Mending
-from conformance.run.registry import Registry, build_registry, select
+from conformance.run.registry import Registry, build_registry
 from conformance.run.reuse.dependencies import local_modules
 from conformance.run.reuse.dependency_recorder import Recorder
 from conformance.run.reuse.opened_files import watch
@@ -50,7 +51,7 @@ class Setup:
     """The registry, what is selected of it, and the known defects.
 
     ``expectations`` is ``None`` where every case is judged as if no defect were known. ``notes``
-    are sentences about a checkpoint for the user, before it is run.
+    are sentences for the user before it is run: about a checkpoint, and what is left out.
     """
 
     settings: Settings
@@ -170,13 +171,12 @@ class Setup:
         given = self.settings.checkpoint
         if given is None or given.golden is None:
             return []
-        engines = select(self.registry.engines, self.selection.engines, what="engine")
         return [
             hold(
                 self.registry.libraries[library],
                 self.registry.families[library, self.selection.families[0]],
                 given.golden,
-                engines=[self.registry.engines[name] for name in engines],
+                engines=[self.registry.engines[name] for name in self.engines],
                 expectations=self.expectations,
                 force=given.force,
             )
@@ -195,7 +195,7 @@ class Setup:
         Raises:
             ConformanceError: a glob matches nothing.
         """
-        return select(self.registry.engines, self.selection.engines, what="engine")
+        return self.registry.select_engines(self.selection.engines)
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -298,7 +298,7 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         engines=wanted,
     )
     selection = Selection(
-        engines=given.engines or DEFAULT_ENGINES,
+        engines=given.engines or registry.usual_engines(DEFAULT_ENGINES),
         families=given.families,
         scenarios=given.scenarios,
         dtypes=tuple(known_dtype(name) for name in given.dtypes),
@@ -306,12 +306,12 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
         shard=Shard.parse(given.shard),
         tier=tier(given.tier),
     )
-    notes: tuple[str, ...] = ()
+    notes = tuple(sentences(registry.unavailable))
     if given.checkpoint is not None:
         if given.families:
             raise ConformanceError("--model is a family of its own: leave --family out")
         opened = open_checkpoint(registry, given.checkpoint, given.engines, selection.dtypes)
-        registry, notes = opened.registry, opened.notes
+        registry, notes = opened.registry, (*notes, *opened.notes)
         selection = replace(
             selection,
             engines=opened.engines,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import pkgutil
 import sys
@@ -13,6 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from conformance.core.faults.active import noted
 from conformance.core.faults.patching import Patch
+from conformance.core.unavailable import Unavailable, imported
 
 T = TypeVar("T")
 
@@ -146,21 +146,18 @@ def fault(
     return declare
 
 
-def declared_in(package: str, kind: type[T], *, partly: bool = False) -> tuple[T, ...]:
+def declared_in(
+    package: str, kind: type[T], *, partly: bool = False
+) -> tuple[T | Unavailable, ...]:
     """What the modules of an imported package declare of a kind, each module's in their order.
 
+    Modules that cannot be imported are left out; a sentence about each reason comes last.
+
     Args:
-        partly: leave out modules that cannot be imported: a release that is older than what the
-            project supports does not have all that they change.
+        partly: without the sentences: a release that is older than what the project supports does
+            not have all that the modules change.
     """
-    names = (found.name for found in pkgutil.iter_modules(sys.modules[package].__path__))
-    modules = []
-    for name in names:
-        try:
-            modules.append(importlib.import_module(f"{package}.{name}"))
-        except (ImportError, AttributeError):
-            if not partly:
-                raise
-    return tuple(
-        value for module in modules for value in vars(module).values() if isinstance(value, kind)
-    )
+    names = [found.name for found in pkgutil.iter_modules(sys.modules[package].__path__)]
+    modules, lacking = imported(package, names)
+    found = [v for module in modules for v in vars(module).values() if isinstance(v, kind)]
+    return (*found, *([] if partly else lacking))

@@ -30,6 +30,7 @@ from conformance.core.properties import Property
 from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
+from conformance.core.unavailable import Unavailable
 from conformance.plugins.mlx_lm import checkpoints, compat, inventory, loading, quantization
 from conformance.plugins.mlx_lm.code_traits import code_traits
 from conformance.plugins.mlx_lm.legacy.uncached import uncached
@@ -68,7 +69,7 @@ class MlxLm(Library):
         """See ``Library.code_traits``."""
         return code_traits(model)
 
-    def properties(self) -> Sequence[Property]:
+    def properties(self) -> Sequence[Property | Unavailable]:
         """See ``Library.properties``."""
         return properties()
 

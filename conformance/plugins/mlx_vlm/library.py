@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,7 +20,6 @@ from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed, perturbed_outside
 from conformance.backend.sampling import ForcedSampler
 from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Coverage, Description, Library, Solo
@@ -30,6 +28,7 @@ from conformance.core.properties import Property
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
+from conformance.core.unavailable import Unavailable
 from conformance.plugins.mlx_vlm import (
     checkpoints,
     compat,
@@ -42,6 +41,7 @@ from conformance.plugins.mlx_vlm import (
 from conformance.plugins.mlx_vlm.code_traits import code_traits
 from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.properties import properties
 from conformance.plugins.mlx_vlm.required_media import plain_request, text_model
 from conformance.plugins.mlx_vlm.sampling import make_sampler
 from conformance.plugins.mlx_vlm.single_stream import (
@@ -91,14 +91,9 @@ class MlxVlm(Library):
         """See ``Library.code_traits``."""
         return code_traits(model)
 
-    def properties(self) -> Sequence[Property]:
-        """See ``Library.properties``; a release that lacks some of the functions has none."""
-        try:
-            own = importlib.import_module("conformance.plugins.mlx_vlm.properties")
-        except Unsupported:
-            return ()
-        found: list[Property] = own.properties()
-        return found
+    def properties(self) -> Sequence[Property | Unavailable]:
+        """See ``Library.properties``."""
+        return properties()
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:
         """See ``Library.check``."""

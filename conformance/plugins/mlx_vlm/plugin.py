@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from conformance.core.faults import Fault
     from conformance.core.library import Library
     from conformance.core.mends import Mend
+    from conformance.core.unavailable import Unavailable
 
 # ruff: noqa: PLC0415
 
@@ -49,7 +50,7 @@ def conformance_engines() -> list[type[Engine]]:
 
 
 @hookimpl
-def conformance_faults() -> list[Fault]:
+def conformance_faults() -> list[Fault | Unavailable]:
     """Historic defects. They import the library only when they are applied."""
     from conformance.plugins.mlx_vlm.faults import FAULTS
 
@@ -57,7 +58,7 @@ def conformance_faults() -> list[Fault]:
 
 
 @hookimpl
-def conformance_mends() -> list[Mend]:
+def conformance_mends() -> list[Mend | Unavailable]:
     """Repairs of known defects of mlx-vlm."""
     from conformance.plugins.mlx_vlm.mends import MENDS
 

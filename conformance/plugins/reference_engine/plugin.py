@@ -1,51 +1,30 @@
-"""The reference engine as engines of mlx-lm's families: ``--engine 'reference*'``."""
+"""The hooks of the reference engine. They import what they need only when called."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
-from conformance.core.engine import Engine
-from conformance.core.faults import Fault
-from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
-from conformance.reference import prefill
-from conformance.reference.engine import Makers
 from conformance.run.hookspecs import hookimpl
 
-MAKERS = Makers(make_sampler, make_processors)
+if TYPE_CHECKING:
+    from conformance.core.engine import Engine
+    from conformance.core.faults import Fault
+    from conformance.core.unavailable import Unavailable
 
-
-class ReferenceSolo(prefill.Solo):
-    """See ``prefill.Solo``."""
-
-    opinion: ClassVar[bool] = True
-    makers: ClassVar[Makers] = MAKERS
-    reusable: ClassVar[bool] = True
-
-
-class ReferencePadded(prefill.Padded):
-    """See ``prefill.Padded``."""
-
-    opinion: ClassVar[bool] = True
-    makers: ClassVar[Makers] = MAKERS
-    reusable: ClassVar[bool] = True
-
-
-class ReferenceMixed(prefill.Mixed):
-    """See ``prefill.Mixed``."""
-
-    makers: ClassVar[Makers] = MAKERS
-    reusable: ClassVar[bool] = True
+# ruff: noqa: PLC0415
 
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
     """Three, which differ in how they prefill."""
-    return [ReferenceSolo, ReferencePadded, ReferenceMixed]
+    from conformance.plugins.reference_engine import engines
+
+    return [engines.ReferenceSolo, engines.ReferencePadded, engines.ReferenceMixed]
 
 
 @hookimpl
-def conformance_faults() -> list[Fault]:
-    """Historic defects that fit into no library. Imported late, because they import mlx-lm."""
-    from conformance.plugins.reference_engine.faults import FAULTS  # noqa: PLC0415
+def conformance_faults() -> list[Fault | Unavailable]:
+    """Historic defects that fit into no library."""
+    from conformance.plugins.reference_engine.faults import FAULTS
 
     return list(FAULTS)

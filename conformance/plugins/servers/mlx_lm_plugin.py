@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from conformance.core.engine import Engine
     from conformance.core.faults import Fault
     from conformance.core.mends import Mend
+    from conformance.core.unavailable import Unavailable
     from conformance.scenarios import Scenario
 
 # ruff: noqa: PLC0415
@@ -23,7 +24,12 @@ def conformance_engine_names() -> list[str]:
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """The server, in one process and in two."""
+    """The server, in one process and in two.
+
+    It is imported here, too, so that one that cannot be is named before it is started.
+    """
+    import mlx_lm.server  # noqa: F401
+
     from conformance.plugins.servers.launched import PipelineServer, TensorParallelServer
     from conformance.plugins.servers.mlx_lm_server import MlxLmServer
 
@@ -39,7 +45,7 @@ def conformance_scenarios() -> list[Scenario]:
 
 
 @hookimpl
-def conformance_faults() -> list[Fault]:
+def conformance_faults() -> list[Fault | Unavailable]:
     """Those that its scenarios must catch."""
     from conformance.plugins.servers.faults.mlx_lm import FAULTS
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from conformance.core.engine import Engine
     from conformance.core.faults import Fault
     from conformance.core.mends import Mend
+    from conformance.core.unavailable import Unavailable
     from conformance.scenarios import Scenario
 
 # ruff: noqa: PLC0415
@@ -23,7 +24,12 @@ def conformance_engine_names() -> list[str]:
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """The server."""
+    """The server.
+
+    It is imported here, too, so that one that cannot be is named before it is started.
+    """
+    import mlx_vlm.server  # noqa: F401
+
     from conformance.plugins.servers.mlx_vlm_server import MlxVlmServer
 
     return [MlxVlmServer]
@@ -38,7 +44,7 @@ def conformance_scenarios() -> list[Scenario]:
 
 
 @hookimpl
-def conformance_faults() -> list[Fault]:
+def conformance_faults() -> list[Fault | Unavailable]:
     """Those that its scenarios must catch."""
     from conformance.plugins.servers.faults.mlx_vlm import FAULTS
 

@@ -14,7 +14,7 @@ from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.library import Library
 from conformance.core.remote_code import sealed
 from conformance.reference.store import why_unwritable
-from conformance.run.registry import Registry, select
+from conformance.run.registry import Registry
 from conformance.tools.checkpoints.finite import check_finite
 from conformance.tools.checkpoints.folder import Folder, look, window_of
 from conformance.tools.checkpoints.given import Given
@@ -63,7 +63,7 @@ def open_checkpoint(
     name = re.sub(r"[^\w.+-]+", "_", folder.path.resolve().name) or "checkpoint"
     has_media = any(folder.config.get(tower) for tower in _TOWERS)
     wanted = tuple(engines) or ("mlx_vlm" if has_media else "mlx_lm",)
-    chosen = select(registry.engines, wanted, what="engine")
+    chosen = registry.select_engines(wanted)
     needed = {d: room(folder, d, force=given.force) for d in dtypes or (folder.dtype,)}
     notes = tuple(f"{name}: {dtype}, {memory}" for dtype, memory in needed.items())
     # Reference engines, for a second opinion, are of the same libraries.

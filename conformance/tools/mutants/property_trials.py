@@ -62,5 +62,8 @@ def about(mutant: Mutant, properties: Iterable[Property]) -> list[Property]:
 
 
 def all_properties(registry: Registry) -> dict[str, Sequence[Property]]:
-    """Those of each library."""
-    return {name: library.properties() for name, library in registry.libraries.items()}
+    """Those of each library, as far as this release has what they are about."""
+    return {
+        name: [one for one in library.properties() if isinstance(one, Property)]
+        for name, library in registry.libraries.items()
+    }

@@ -7,7 +7,7 @@ from mlx_lm.models import ssm as lm_ssm
 from mlx_vlm.models import gated_delta as vlm_delta
 from mlx_vlm.models import ssm as vlm_ssm
 
-from conformance.backend.scan_properties import scan_properties
+from conformance.backend.scan_properties import delta_rule_properties, state_space_properties
 from conformance.backend.uncompiled import uncompiled
 from conformance.tools.functions.function_defects import load_function_defects
 
@@ -19,7 +19,9 @@ def without_compiling():
 
 
 def problems(ssm, delta):
-    return {p.name.removeprefix("scans: "): p.problem() for p in scan_properties(ssm, delta)}
+    found = state_space_properties(ssm) if ssm else []
+    found += delta_rule_properties(delta) if delta else []
+    return {p.name.removeprefix("scans: "): p.problem() for p in found}
 
 
 def wrong(ssm, delta):

@@ -1,17 +1,22 @@
 """Plugins: what they provide is found, and what is wrong with one is reported with its name."""
 
 import json
+import re
+import signal
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint, version
 from types import ModuleType
 
 import pytest
 
+from conformance.core import signals
 from conformance.core.engine import Capability, Engine
 from conformance.core.errors import ConformanceError, FamilyError, PluginError
 from conformance.core.family import Facts, Family
 from conformance.core.faults import Fault
 from conformance.core.library import Coverage, Library
+from conformance.core.unavailable import Unavailable, sentences
 from conformance.run import hosting
 from conformance.run.hookspecs import hookimpl
 from conformance.run.registry import build_registry, select
@@ -90,10 +95,11 @@ def entry(monkeypatch):
     """Install an entry point that loads the module ``module``, or text as such a module."""
 
     def install(module, name="guest"):
-        if not isinstance(module, str):
-            monkeypatch.setitem(sys.modules, f"{name}_module", module)
-            module = f"{name}_module"
         before = hosting._entry_points()
+        if not isinstance(module, str):
+            found = f"{name}_module_{len(before)}"
+            monkeypatch.setitem(sys.modules, found, module)
+            module = found
         more = EntryPoint(name, module, "mlx_conformance")
         monkeypatch.setattr(hosting, "_entry_points", lambda: [*before, more])
 
@@ -167,7 +173,7 @@ def engine(**attributes):
     return type("Odd", (Beads,), attributes)
 
 
-@pytest.mark.parametrize(
+WRONG = pytest.mark.parametrize(
     ("hooks", "message"),
     [
         (
@@ -210,13 +216,27 @@ def engine(**attributes):
         ),
     ],
 )
+
+
+@WRONG
 def test_what_is_wrong_is_reported_in_one_sentence_with_the_plugins_name(entry, hooks, message):
     entry(plugin(**WHOLE), name="good")
-    build_registry()
-    entry(plugin(**hooks), name="guest")
+    guest = plugin("guest", **hooks)
     with pytest.raises(PluginError, match=rf"^plugin 'guest': .*{message}") as caught:
-        build_registry()
+        build_registry([guest])
     assert "\n" not in str(caught.value)
+
+
+@WRONG
+def test_what_is_wrong_with_an_installed_plugin_leaves_out_that_alone(entry, hooks, message):
+    entry(plugin(**WHOLE), name="good")
+    whole = build_registry()
+    entry(plugin(**hooks), name="guest")
+    found = build_registry()
+    (line,) = sentences(found.unavailable)
+    assert "\n" not in line
+    assert line.startswith("plugin 'guest' is used without ")
+    assert replace(found, unavailable=(), plugins=()) == replace(whole, plugins=())
 
 
 @pytest.fixture
@@ -269,8 +289,10 @@ def test_a_plugin_is_not_left_out_if_a_family_file_needs_its_library(far, tmp_pa
 
 def test_what_is_wrong_is_reported_whatever_is_left_out(far, entry):
     entry(plugin(families=RuntimeError("no disk")), name="torn")
-    with pytest.raises(PluginError, match=r"^plugin 'torn': .*no disk"):
-        build_registry(engines=["beads"])
+    assert sentences(build_registry(engines=["beads"]).unavailable) == [
+        "plugin 'torn' is used without its families: RuntimeError: no disk"
+    ]
+    assert not far
 
 
 @pytest.mark.parametrize("names", [["beads", "gone"], []])
@@ -279,64 +301,143 @@ def test_a_plugin_that_names_other_engines_than_it_has_is_reported(names):
         build_registry([plugin(**WHOLE, engine_names=names)])
 
 
-def test_a_hook_that_ends_the_process_is_reported():
+class Fatal(BaseException):
+    pass
+
+
+ENDS = [SystemExit("needs torch"), KeyboardInterrupt("needs torch"), Fatal("needs torch")]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
+def test_what_would_end_the_process_is_reported(entry, tmp_path, monkeypatch, end):
+    def ends():
+        raise end
+
     guest = ModuleType("guest")
-    guest.conformance_libraries = hookimpl(lambda: sys.exit("needs torch"))
-    with pytest.raises(PluginError, match=r"^plugin 'guest': .*SystemExit: needs torch"):
+    guest.conformance_libraries = hookimpl(ends)
+    said = f"{type(end).__name__}: needs torch"
+    with pytest.raises(PluginError, match=rf"^plugin 'guest': .*{said}"):
         build_registry([guest])
+    entry(guest)
+    text = "class Fatal(BaseException): pass\nraise {}('needs torch')\n"
+    (tmp_path / "leaves_at_once.py").write_text(text.format(type(end).__name__))
+    monkeypatch.syspath_prepend(tmp_path)
+    entry("leaves_at_once", name="other")
+    entry(plugin(**WHOLE), name="good")
+    found = build_registry()
+    assert found.engines == {"beads": Beads}
+    assert sentences(found.unavailable) == [
+        f"plugin 'other' is left out: (leaves_at_once) could not be loaded: {said}",
+        f"plugin 'guest' is used without its libraries: {said}",
+    ]
+    sys.modules.pop("leaves_at_once", None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_hook_runs_is_not_taken_for_its_failure(entry, number):
+    guest = ModuleType("guest")
+    guest.conformance_libraries = hookimpl(lambda: signal.raise_signal(number))
+    entry(guest)
+    with signals.interruptible(), pytest.raises(KeyboardInterrupt):
+        build_registry()
 
 
 def test_the_plugin_that_came_first_keeps_its_name(entry):
     entry(plugin(**WHOLE), name="first")
-    entry(plugin(faults=[fault()]), name="second")
-    with pytest.raises(PluginError, match=r"^plugin 'second': .*, plugin 'first' provides it$"):
-        build_registry()
+    entry(plugin(faults=[fault(), fault("other")]), name="second")
+    found = build_registry()
+    assert list(found.faults) == ["abacus/flip", "abacus/other"]
+    assert sentences(found.unavailable) == [
+        "plugin 'second' is used without fault 'flip': exists already, plugin 'first' provides it"
+    ]
 
 
-def test_a_misspelt_hook_is_reported_with_the_hooks_there_are():
-    with pytest.raises(PluginError, match=r"^plugin '.*': .*unknown hook 'conformance_famly'") as e:
-        build_registry([plugin(famly=[])])
-    assert "conformance_families" in str(e.value)
-
-
-def test_a_hook_with_arguments_that_it_does_not_get_is_reported():
+def bad_argument():
     guest = ModuleType("guest")
     guest.conformance_families = hookimpl(lambda config: [])
-    with pytest.raises(PluginError, match=r"^plugin 'guest' .*: .*\{'config'\}") as caught:
-        build_registry([guest])
-    assert "\n" not in str(caught.value)
+    return guest
 
 
-def test_a_plugin_that_cannot_be_imported_is_reported(entry):
-    entry("no_such_module.inner")
-    with pytest.raises(
-        PluginError,
-        match=r"^plugin 'guest' \(no_such_module\.inner\) could not be loaded: ModuleNotFoundError",
-    ):
-        build_registry()
-
-
-def test_a_plugin_that_ends_the_process_on_import_is_reported(entry, tmp_path, monkeypatch):
-    (tmp_path / "leaves_at_once.py").write_text("import sys\nsys.exit('needs torch')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    entry("leaves_at_once")
-    with pytest.raises(PluginError, match=r"^plugin 'guest' .*SystemExit: needs torch"):
-        build_registry()
-
-
-def test_a_plugin_whose_functions_are_not_marked_is_reported(entry):
+def unmarked():
     guest = ModuleType("guest")
     guest.conformance_families = list
+    return guest
+
+
+@pytest.mark.parametrize(
+    ("guest", "message"),
+    [
+        (plugin("guest", famly=[]), "unknown hook 'conformance_famly'.*conformance_families"),
+        (bad_argument(), r"\{'config'\}"),
+        (unmarked(), "implements no hook"),
+    ],
+)
+def test_a_plugin_that_is_none_is_reported_and_left_out(entry, guest, message):
+    with pytest.raises(PluginError, match=rf"^plugin 'guest'.*{message}") as caught:
+        build_registry([guest])
+    assert "\n" not in str(caught.value)
+    entry(plugin(**WHOLE), name="good")
     entry(guest)
-    with pytest.raises(PluginError, match=r"^plugin 'guest' .*implements no hook"):
-        build_registry()
+    found = build_registry()
+    assert found.engines == {"beads": Beads}
+    (line,) = sentences(found.unavailable)
+    assert re.search(rf"^plugin 'guest' is left out: .*{message}", line)
 
 
-def test_two_installed_plugins_of_one_name_are_reported(entry):
+def test_a_plugin_that_cannot_be_imported_is_left_out(entry):
+    entry("no_such_module.inner")
+    (line,) = sentences(build_registry().unavailable)
+    assert line.startswith(
+        "plugin 'guest' is left out: (no_such_module.inner) could not be loaded: ModuleNotFoundErr"
+    )
+
+
+def test_of_two_installed_plugins_of_one_name_the_second_is_left_out(entry):
     entry(plugin(**WHOLE), name="guest")
     entry(plugin(faults=[fault("other")]), name="guest")
-    with pytest.raises(PluginError, match=r"^plugin 'guest' .*registered"):
-        build_registry()
+    found = build_registry()
+    assert list(found.faults) == ["abacus/flip"]
+    (line,) = sentences(found.unavailable)
+    assert "registered" in line
+
+
+TORN = {**WHOLE, "engine_names": ["beads"], "libraries": RuntimeError("no disk")}
+
+
+def test_what_is_asked_of_a_plugin_that_is_left_out_says_why(entry):
+    entry(plugin(**TORN), name="torn")
+    entry("no_such_module", name="gone")
+    found = build_registry()
+    for glob, why in (("beads", "no disk"), ("b*", "no disk"), ("gone", "no_such_module")):
+        with pytest.raises(
+            ConformanceError, match=re.escape(glob) + f"' cannot be used here: .*{why}"
+        ):
+            found.select_engines([glob])
+    with pytest.raises(ConformanceError, match="no engine matches 'far'"):
+        found.select_engines(["far"])
+
+
+def test_what_an_engine_may_lack_is_known_of_its_plugin_and_of_its_librarys(entry):
+    mends = [Unavailable("rows of mends", "ImportError: no ssm")]
+    entry(plugin(**WHOLE, mends=mends), name="good")
+    entry(plugin(engines=[engine(name="beside")], faults=OSError("none")), name="more")
+    entry(plugin(families=RuntimeError("no disk")), name="other")
+    found = build_registry()
+    assert sorted(found.engines) == ["beads", "beside"]
+    assert found.lacking(["be*"]) == ()
+    for glob in ("beads", "beside"):
+        (one,) = found.lacking([glob], also=["conformance_mends"])
+        assert sentences([one]) == [
+            "plugin 'good' is used without rows of mends: ImportError: no ssm"
+        ]
+    assert [one.plugin for one in found.lacking(["other"])] == ["other"]
+
+
+def test_of_the_usual_engines_those_are_played_that_are_there(entry):
+    entry(plugin(**WHOLE), name="good")
+    found = build_registry()
+    assert found.usual_engines(["beads", "far"]) == ("beads",)
+    assert found.usual_engines(["far"]) == ("far",), "so that the error names it"
 
 
 NAMES = ("llama", "qwen2", "qwen3")

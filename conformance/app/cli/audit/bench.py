@@ -12,9 +12,10 @@ from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores, globs, jobs_option, json_lines, library_path_option
+from conformance.app.cli.registries import registry_of
 from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError
-from conformance.run.registry import Registry, build_registry, select
+from conformance.run.registry import Registry, select
 from conformance.run.selection import DEFAULT_ENGINES, Selection
 from conformance.tools.bench import ratios
 from conformance.tools.bench.throughput import Throughput, measure_throughput
@@ -53,7 +54,7 @@ def command(
 
     Figures are ratios within one call: seconds differ from machine to machine.
     """
-    registry = build_registry()
+    registry = registry_of()
     selection = Selection(engines or DEFAULT_ENGINES, families, scenarios)
     console = new_console()
     libraries = {registry.engines[n].library for n in registry.engines}

@@ -21,11 +21,11 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError, ModelError, Unsupported
 from conformance.core.family import Family, load_family
 from conformance.core.library import Library
 from conformance.report.jsonl import write_lines
-from conformance.run.registry import build_registry, select
 from conformance.run.selection import DTYPES
 
 Subject = tuple[Library, Family]
@@ -69,8 +69,8 @@ def command(
     if write and (dtype != "float32" or seed):
         raise ConformanceError("--write: recipes are made for float32 and seed 0 only")
     target = writable(json_file, "--json") if json_file else None
-    registry = build_registry(family_files=family_files)
-    chosen = chosen_families(registry, select(registry.engines, engines, what="engine"), families)
+    registry = registry_of(family_files=family_files)
+    chosen = chosen_families(registry, registry.select_engines(engines), families)
     console = new_console()
     measured = []
     with console.status("measuring") as status:

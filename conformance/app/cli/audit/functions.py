@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -15,10 +15,12 @@ from rich.table import Table
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import json_lines, library_path_option
 from conformance.app.cli.outputs import writable
+from conformance.app.cli.registries import registry_of
 from conformance.backend.uncompiled import uncompiled
 from conformance.core.properties import Property
+from conformance.core.unavailable import Unavailable, sentences
 from conformance.report.jsonl import write_lines
-from conformance.run.registry import build_registry, select
+from conformance.run.registry import select
 from conformance.tools.functions.function_defects import load_function_defects
 
 
@@ -51,10 +53,10 @@ def command(
 
     Each property calls a few functions of a library with drawn arguments, and compares what they
     give with a definition of its own. Exit code 1 if one does not hold in a way that is not known,
-    or if a known defect no longer shows.
+    if a known defect no longer shows, or if this release lacks what some are about.
     """
     target = writable(json_file, "--json") if json_file else None
-    chosen = _chosen(libraries, names)
+    chosen, lacking = _chosen(libraries, names)
     defects = load_function_defects()
     console = new_console()
     found: list[Found] = []
@@ -79,9 +81,11 @@ def command(
         console.print(said, soft_wrap=True, markup=False)
     for name in stale:
         console.print(f"known defect {name} no longer shows: remove its entry", soft_wrap=True)
+    for line in sentences(lacking):
+        console.print(f"not tried: {line}", soft_wrap=True, markup=False)
     if target:
         write_lines(target, map(_as_line, found))
-    ctx.exit(1 if wrong or stale else 0)
+    ctx.exit(1 if wrong or stale or lacking else 0)
 
 
 @dataclass(frozen=True)
@@ -111,17 +115,26 @@ def _table(found: Sequence[Found]) -> Table:
     return table
 
 
-def _chosen(libraries: Sequence[str], names: Sequence[str]) -> list[tuple[str, Property]]:
-    """Those of these names.
+def _chosen(
+    libraries: Sequence[str], names: Sequence[str]
+) -> tuple[list[tuple[str, Property]], list[Unavailable]]:
+    """Those of these names; and what cannot be tried, which may have had them.
 
     Raises:
         ConformanceError: a pattern matches none; says which there are.
     """
-    of_libraries = {n: one.properties() for n, one in build_registry().libraries.items()}
+    registry = registry_of()
+    of_libraries = {name: one.properties() for name, one in registry.libraries.items()}
     chosen = select((n for n, own in of_libraries.items() if own), libraries, what="library")
-    found = [(library, one) for library in chosen for one in of_libraries[library]]
+    found, lacking = [], [] if libraries else list(registry.unavailable)
+    for library in chosen:
+        for one in of_libraries[library]:
+            if isinstance(one, Unavailable):
+                lacking.append(replace(one, plugin=library))
+            else:
+                found.append((library, one))
     kept = set(select(dict.fromkeys(one.name for _, one in found), names, what="property"))
-    return [(library, one) for library, one in found if one.name in kept]
+    return [(library, one) for library, one in found if one.name in kept], lacking
 
 
 def _as_line(one: Found) -> str:

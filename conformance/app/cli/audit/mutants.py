@@ -17,10 +17,11 @@ from conformance.app.cli.audit.recorded_lines import recorded
 from conformance.app.cli.cluster_option import Helpers, helpers
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.outputs import writable
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import ResultFile
 from conformance.report.mutants import Fate, MutantResult, encode, read_mutants
-from conformance.run.registry import Registry, build_registry, select
+from conformance.run.registry import Registry, select
 from conformance.tools.mutants.choosing import Task
 from conformance.tools.mutants.mutant_plan import Plan, Recording, families_of, listed, plan
 from conformance.tools.mutants.reach import Map
@@ -58,7 +59,7 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
         os.environ[NO_COMPILE] = "1"
         before = _earlier(target) if wanted.resume else ()
         with helpers(wanted.cluster, wanted.jobs) as shared:
-            registry = build_registry()
+            registry = registry_of()
             names = _libraries(registry, wanted)
             libraries = [_Library(registry, name, wanted, console, shared) for name in names]
             if wanted.unreached:

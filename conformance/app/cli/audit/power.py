@@ -23,6 +23,7 @@ from conformance.app.cli.options import (
     library_path_option,
 )
 from conformance.app.cli.outputs import places
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
 from conformance.report.fault_table import with_faults
@@ -97,16 +98,19 @@ def command(
 
     Each fault is put around the runs of an engine, in every family where it can occur, and the
     scenarios that should catch it are run, the cheapest first. A survivor is a hole in the checks:
-    exit code 1. An interruption ends in 2, and reports what was found until then.
+    exit code 1, as where some of them cannot be imported. An interruption ends in 2, and reports
+    what was found until then.
     """
     target, table_file = places((json_file, "--json"), (table_file, "--table"))
     console = new_console()
     if sources:
-        found, ended = read_trials(sources), True
+        found, ended, lacking = read_trials(sources), True, False
         if target:
             ResultFile(target, encode).finish(found)
     else:
-        registry = build_registry()
+        registry = registry_of()
+        hooks = ["conformance_faults"]
+        lacking = not faults and bool(registry.lacking(engines or ("*",), also=hooks))
         units = _units(registry, faults, engines, families, quick=quick)
         more = {"dtype": dtype, "seed": seed, "every_scenario": every_scenario}
         units = [msgspec.structs.replace(unit, **more) for unit in units]
@@ -124,7 +128,7 @@ def command(
         left = f"; {target}.partial has it" if target else ""
         console.print(f"interrupted: this is what was found until then{left}", soft_wrap=True)
         ctx.exit(EXIT_INTERRUPTED)
-    ctx.exit(1 if any(trial.outcome is Outcome.SURVIVED for trial in found) else 0)
+    ctx.exit(int(lacking or any(trial.outcome is Outcome.SURVIVED for trial in found)))
 
 
 def _try_all(
@@ -178,7 +182,7 @@ def _units(
     globs = [glob if "/" in glob else f"*/{glob}" for glob in faults]
     chosen = [registry.faults[key] for key in select(registry.faults, globs, what="fault")]
     # A server is tried only if it is named: each fault in it takes a server of its own.
-    wanted = select(registry.engines, engines or ("*",), what="engine")
+    wanted = registry.select_engines(engines or ("*",))
     units = []
     for engine in dict.fromkeys(fault.engine for fault in chosen):
         if engine not in wanted:

@@ -13,6 +13,7 @@ from rich.table import Table
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import EXISTING_FILE, power_files_option
 from conformance.app.cli.printing import say
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.tier_names import QUICK
@@ -20,7 +21,7 @@ from conformance.core.verdict import CaseResult
 from conformance.report.jsonl import read_results, write_lines
 from conformance.report.trials import read_trials
 from conformance.run import tiers
-from conformance.run.registry import Registry, build_registry
+from conformance.run.registry import Registry
 from conformance.run.tiers import Choice, TierData, read_tiers
 from conformance.tools.mutation import kills
 from conformance.tools.mutation.kills import Kills, killed_in, kills_of, read_kills, with_more
@@ -61,7 +62,7 @@ def command(
     conformance run --tier full --json results.jsonl
     conformance audit tiers --power power.jsonl --results results.jsonl --write
     """  # noqa: D301
-    registry = build_registry()
+    registry = registry_of()
     if bool(power_files) != bool(result_files) or ((write or extend) and not power_files):
         raise ConformanceError("a new choice needs --power and --results; --write keeps it")
     if not power_files:

@@ -10,13 +10,13 @@ import click
 
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.families import chosen_families
-from conformance.app.cli.golden.options import chosen_engines, golden_options
+from conformance.app.cli.golden.options import chosen_engines, golden_options, lacking
 from conformance.app.cli.options import library_path_option
 from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.registries import registry_of
 from conformance.checks.expectations import load_expectations
 from conformance.core.family import Family
 from conformance.core.library import Library
-from conformance.run.registry import build_registry
 from conformance.tools.golden.checking import Checked, check, folder_problems
 from conformance.tools.golden.exemptions import load_without
 from conformance.tools.golden.paths import find_folder
@@ -56,7 +56,7 @@ def command(
     """
     if cpu:
         _use_cpu()
-    registry = build_registry(family_files=family_files)
+    registry = registry_of(family_files=family_files)
     names = chosen_engines(registry, engines)
     chosen = chosen_families(registry, names, families)
     root = find_folder(folder)
@@ -83,6 +83,7 @@ def command(
             status.update(f"{len(results)}/{len(to_check)} goldens, {found.label}")
     libraries = {library.name for library, _ in chosen}
     problems = list(folder_problems(root, registry.families, libraries, without))
+    problems += lacking(registry, engines)
     console.print(shown(results, problems), soft_wrap=True)
     ctx.exit(0 if all(found.good for found in results) and not problems else 1)
 

@@ -9,7 +9,7 @@ import click
 from conformance.app.cli.options import family_files_option, globs, library_path_option
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import say
-from conformance.run.registry import build_registry
+from conformance.app.cli.registries import registry_of
 from conformance.run.selection import DEFAULT_ENGINES, DTYPES, Selection, cases
 from conformance.run.session import Session
 from conformance.tools.vectors.exporting import check_new, export
@@ -51,7 +51,7 @@ def command(
     """
     folder = writable(folder, "DIR")
     check_new(folder)  # before all plugins are loaded
-    registry = build_registry(family_files=family_files)
+    registry = registry_of(family_files=family_files)
     selection = Selection((engine,), families, scenarios, (dtype,))
     manifest = export(Session(registry), cases(registry, selection), folder, report=say)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from conformance.app.cli.options import family_files_option, globs, jobs_option
-from conformance.run.registry import Registry, select
+from conformance.core.unavailable import sentences
+from conformance.run.registry import Registry
 from conformance.run.selection import DEFAULT_ENGINES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,4 +47,9 @@ def chosen_engines(registry: Registry, patterns: tuple[str, ...]) -> tuple[str, 
     Raises:
         ConformanceError: a glob matches nothing.
     """
-    return select(registry.engines, patterns or DEFAULT_ENGINES, what="engine")
+    return registry.select_engines(patterns or registry.usual_engines(DEFAULT_ENGINES))
+
+
+def lacking(registry: Registry, patterns: tuple[str, ...]) -> list[str]:
+    """A sentence for each part that these engines lack, as it is left out."""
+    return sentences(registry.lacking(patterns or DEFAULT_ENGINES))

@@ -16,12 +16,12 @@ from conformance.app.cli.families import chosen_families
 from conformance.app.cli.golden.options import chosen_engines, golden_options
 from conformance.app.cli.options import library_path_option
 from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.registries import registry_of
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.core.output_files import sweep
-from conformance.run.registry import build_registry
 from conformance.tools.golden.changes import Kind
 from conformance.tools.golden.exemptions import load_without
 from conformance.tools.golden.paths import find_folder, golden_path
@@ -49,7 +49,7 @@ def command(
     not at all; files whose content still holds are not touched. Exit code 1 if the gate refused a
     family, or what differs was not accepted.
     """
-    registry = build_registry(family_files=family_files)
+    registry = registry_of(family_files=family_files)
     chosen = chosen_families(registry, chosen_engines(registry, engines), families)
     root = find_folder(folder, must_exist=False)
     for place in {

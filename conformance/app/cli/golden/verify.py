@@ -20,11 +20,12 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.report.jsonl import ResultFile, write_lines
-from conformance.run.registry import build_registry, select
+from conformance.run.registry import select
 from conformance.tools.golden.paths import find_folder
 from conformance.tools.golden.transformers_check.check_results import (
     Reading,
@@ -109,7 +110,7 @@ def command(
 def _chosen(
     patterns: tuple[str, ...], family_files: tuple[Path, ...]
 ) -> list[tuple[Library, Family]]:
-    registry = build_registry(family_files=family_files)
+    registry = registry_of(family_files=family_files)
     names = [name for library, name in registry.families if library == _LIBRARY]
     library = registry.libraries[_LIBRARY]
     chosen = select(names, patterns, what="family")

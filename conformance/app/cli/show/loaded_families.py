@@ -13,7 +13,7 @@ from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.run.coverage import account
-from conformance.run.registry import Registry, select
+from conformance.run.registry import Registry
 
 
 def loaded_families(registry: Registry, patterns: tuple[str, ...]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def loaded_families(registry: Registry, patterns: tuple[str, ...]) -> dict[str, 
     Raises:
         ConformanceError: a pattern matches no engine.
     """
-    engines = [registry.engines[n] for n in select(registry.engines, patterns, what="engine")]
+    engines = [registry.engines[n] for n in registry.select_engines(patterns)]
     subjects = [(e, f) for e in engines for f in registry.families_of(e)]
     work = {(e.library, f.name): (registry.libraries[e.library], f) for e, f in subjects}
     facts = dict(zip(work, _load_all(work), strict=True))

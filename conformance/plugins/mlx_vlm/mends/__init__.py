@@ -6,5 +6,8 @@ How a mend is declared is in `core/mends.py`. A module of a model is imported wh
 from conformance.core.faults.declaration import declared_in
 from conformance.core.library_source import older
 from conformance.core.mends import Mend
+from conformance.core.unavailable import Unavailable
 
-MENDS: tuple[Mend, ...] = declared_in(__name__, Mend, partly=older("mlx-vlm", "0.7.10"))
+MENDS: tuple[Mend | Unavailable, ...] = declared_in(
+    __name__, Mend, partly=older("mlx-vlm", "0.7.10")
+)

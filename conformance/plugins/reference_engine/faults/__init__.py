@@ -4,5 +4,6 @@ What a library can host is in the ``faults/`` of its plugin.
 """
 
 from conformance.core.faults.declaration import Fault, declared_in
+from conformance.core.unavailable import Unavailable
 
-FAULTS: tuple[Fault, ...] = declared_in(__name__, Fault)
+FAULTS: tuple[Fault | Unavailable, ...] = declared_in(__name__, Fault)

@@ -23,7 +23,7 @@ from conformance.tools.functions.function_defects import load_function_defects
 
 # Of both libraries: tests/unit/backend/ has these.
 SHARED = ("attention", "masks", "processors", "rotations", "samplers", "scans")
-# properties/caches/test_classes.py has these.
+# properties/test_caches.py has these.
 ELSEWHERE = (*SHARED, "caches")
 ALL = {one.name: one for one in properties() if not one.name.startswith(ELSEWHERE)}
 

@@ -6,11 +6,8 @@ from mlx_lm.models.cache import ArraysCache
 
 from conformance.core.engine import Capability
 from conformance.core.token_choice import Sampler
-from conformance.plugins.reference_engine.plugin import (
-    ReferencePadded,
-    ReferenceSolo,
-    conformance_engines,
-)
+from conformance.plugins.reference_engine.engines import ReferencePadded, ReferenceSolo
+from conformance.plugins.reference_engine.plugin import conformance_engines
 from conformance.reference.oracle import Oracle
 from conformance.run.registry import build_registry
 from conformance.run.selection import DEFAULT_ENGINES

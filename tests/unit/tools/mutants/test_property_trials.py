@@ -35,7 +35,7 @@ def properties():
             "DiskBlockStore._maybe_evict",
             "self._disk_bytes -= size",
             "self._disk_bytes += size",
-            "store: what is being written",
+            "files: given up",
         ),
         ("APCManager._release_one", "b.ref_cnt -= 1", "b.ref_cnt -= 2", "pool: by_number"),
     ],

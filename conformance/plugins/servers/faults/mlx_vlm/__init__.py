@@ -4,5 +4,6 @@ Those of its generator are in ``plugins/mlx_vlm/faults/``.
 """
 
 from conformance.core.faults.declaration import Fault, declared_in
+from conformance.core.unavailable import Unavailable
 
-FAULTS: tuple[Fault, ...] = declared_in(__name__, Fault)
+FAULTS: tuple[Fault | Unavailable, ...] = declared_in(__name__, Fault)

@@ -12,7 +12,7 @@ from conformance.app.cli.golden import check
 )
 def test_the_cpu_is_chosen_first_here_and_in_each_process(monkeypatch, options, wanted):
     order = []
-    make = check.build_registry
+    make = check.registry_of
 
     def registry(**more):
         order.append("registry")
@@ -23,7 +23,7 @@ def test_the_cpu_is_chosen_first_here_and_in_each_process(monkeypatch, options, 
             order.append("prepared")
         return iter(())
 
-    monkeypatch.setattr(check, "build_registry", registry)
+    monkeypatch.setattr(check, "registry_of", registry)
     monkeypatch.setattr(check, "in_processes", processes)
     monkeypatch.setattr(check, "_use_cpu", lambda: order.append("cpu"))
     done = CliRunner().invoke(check.command, ["--family", "llama", "--engine", "mlx_lm", *options])

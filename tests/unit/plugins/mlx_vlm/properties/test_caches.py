@@ -5,9 +5,9 @@ import functools
 import pytest
 from mlx_vlm.models import cache
 
-from conformance.plugins.mlx_vlm.properties.caches.classes import cache_properties
+from conformance.plugins.mlx_vlm.properties import properties
 
-ALL = {one.name: one for one in cache_properties()}
+ALL = {one.name: one for one in properties() if one.name.startswith("caches")}
 
 
 @pytest.mark.parametrize("name", ALL)

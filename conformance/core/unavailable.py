@@ -1,0 +1,87 @@
+"""Parts of plugins that cannot be used here: each stops only what needs it."""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from conformance.core import signals
+
+_OWN = Path(__file__).parents[1]
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A part of a plugin that is left out, as it could not be imported, or breaks a rule.
+
+    Attributes:
+        part: what it is, as "its engines"; empty if the whole plugin is left out.
+        why: the reason, on one line.
+        plugin: whose part it is; empty until the registry has it.
+        hook: that should have given it; empty if the whole plugin is left out.
+        engines: of that plugin or its libraries, by name: what is asked of them may lack it.
+    """
+
+    part: str
+    why: str
+    plugin: str = ""
+    hook: str = ""
+    engines: frozenset[str] = frozenset()
+
+
+def sentences(left_out: Iterable[Unavailable]) -> list[str]:
+    """One about each plugin and reason."""
+    parts: dict[tuple[str, str], list[str]] = {}
+    for one in left_out:
+        parts.setdefault((one.plugin, one.why), []).append(one.part)
+    said = []
+    for (plugin, why), names in parts.items():
+        subject = f"plugin {plugin!r} is" if plugin else "this is"
+        without = f"used without {', '.join(dict.fromkeys(names))}" if all(names) else "left out"
+        said.append(f"{subject} {without}: {why}")
+    return said
+
+
+def error_text(error: BaseException) -> str:
+    """Type and text of an error of others' code, on one line."""
+    if isinstance(error, signals.EscapedError) and error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def lacking_import(error: ImportError) -> str:
+    """What to do about a package that a command needs and that cannot be imported.
+
+    Says which module wanted it: the last of this project on the way to the error.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [f for f in frames if Path(f.filename).is_relative_to(_OWN)] or frames
+    wanted = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "a command"
+    return (
+        f"{error_text(error)} (wanted by {wanted}); install mlx-conformance with all that it needs"
+    )
+
+
+def imported(package: str, names: Iterable[str]) -> tuple[list[ModuleType], list[Unavailable]]:
+    """The modules of these names in a package, and a sentence for each reason that some fail."""
+    modules, failed = [], dict[str, list[str]]()
+    for name in names:
+        try:
+            with signals.foreign_code():
+                modules.append(importlib.import_module(f"{package}.{name}"))
+        except Exception as error:  # noqa: BLE001 - whatever a module raises
+            failed.setdefault(error_text(error), []).append(name)
+    return modules, [
+        Unavailable(f"{listed(parts)} of {package}", why) for why, parts in failed.items()
+    ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

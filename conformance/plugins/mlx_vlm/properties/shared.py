@@ -1,0 +1,51 @@
+"""What mlx-vlm must have in common with the other library; each part of it imported by itself."""
+
+from __future__ import annotations
+
+from conformance.backend import (
+    attention_properties as attention,
+)
+from conformance.backend import (
+    processor_properties as processors,
+)
+from conformance.backend import (
+    rotation_properties as rotations,
+)
+from conformance.backend import (
+    sampler_properties as samplers,
+)
+from conformance.backend import (
+    scan_properties as scans,
+)
+from conformance.core.properties import Property
+from conformance.plugins.mlx_vlm import compat
+
+
+def attention_properties() -> list[Property]:
+    """Masks and attention."""
+    return attention.attention_properties(compat.part("models.base"), compat.part("models.cache"))
+
+
+def delta_rule_properties() -> list[Property]:
+    """The gated delta rule."""
+    return scans.delta_rule_properties(compat.part("models.gated_delta"))
+
+
+def processor_properties() -> list[Property]:
+    """Logits processors."""
+    return processors.processor_properties(compat.part("sample_utils"))
+
+
+def rotation_properties() -> list[Property]:
+    """Rotary positions."""
+    return rotations.rotation_properties(compat.part("models.rope_utils"))
+
+
+def sampler_properties() -> list[Property]:
+    """Samplers."""
+    return samplers.sampler_properties(compat.part("sample_utils"))
+
+
+def state_space_properties() -> list[Property]:
+    """Scans of state spaces."""
+    return scans.state_space_properties(compat.part("models.ssm"))
