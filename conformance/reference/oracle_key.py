@@ -11,7 +11,7 @@ import conformance
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.reference.installed_files import digest, file_digest
-from conformance.reference.provenance import LIBRARIES, Environment, family_digest
+from conformance.reference.surroundings import LIBRARIES, Environment, family_digest
 
 # Of this project what makes a model or decodes one request; requests are keys of their own.
 _OWN = ("core", "backend", "reference")

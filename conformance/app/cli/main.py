@@ -21,6 +21,7 @@ from conformance.app.cli.printing import say
 from conformance.core import devices, library_paths, signals
 from conformance.core.errors import ConformanceError
 from conformance.core.first_signals import INTERRUPTED
+from conformance.core.unavailable import lacking_import
 from conformance.core.user_cache import user_cache
 from conformance.core.watched_child import INCOMPLETE, End, end_with_parent, go_on_in_child
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 import conformance
-from conformance.app.pytest_plugin.left_out import not_played
 from conformance.app.pytest_plugin.missing_results import unjudged
 from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
+from conformance.app.pytest_plugin.not_played import not_played
 from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, MODULES, PROBLEM, RESULT
 from conformance.app.pytest_plugin.result_keeping import ResultKeeper
 from conformance.app.pytest_plugin.run_end import RunEnd

@@ -10,7 +10,7 @@ import msgspec
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.core.family import Family
 from conformance.core.verdict import CaseId, CaseResult
-from conformance.reference.provenance import Environment, family_digest
+from conformance.reference.surroundings import Environment, family_digest
 from conformance.run.reuse.dependency_recorder import Seen
 from conformance.run.reuse.planning import bare
 

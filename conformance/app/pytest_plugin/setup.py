@@ -20,8 +20,8 @@ from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.reference.family_store import FamilyStore
 from conformance.reference.installed_files import digest, file_digest
 from conformance.reference.oracle_key import oracle_key
-from conformance.reference.provenance import Environment
 from conformance.reference.store import folder_of, sweep
+from conformance.reference.surroundings import Environment
 from conformance.report.message import RULE
 from conformance.run.diagnosis import diagnose
 from conformance.run.family_seconds import FamilySeconds

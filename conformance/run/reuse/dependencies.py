@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.reference.installed_files import package_folder
-from conformance.reference.provenance import LIBRARIES, Environment
+from conformance.reference.surroundings import LIBRARIES, Environment
 
 _OWN = "conformance"
 # Of all modules loaded below these only those count that the family's own model reaches.

@@ -9,7 +9,7 @@ from typing import Literal
 from conformance.core.engine import Capability, Engine
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.reference.installed_files import Signature
-from conformance.reference.provenance import LIBRARIES, Environment
+from conformance.reference.surroundings import LIBRARIES, Environment
 from conformance.run.reuse.dependencies import all_of, modules_of
 from conformance.run.reuse.opened_files import number_opened, opened_files
 from conformance.run.session import Session

@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.core.user_cache import user_cache
 from conformance.reference.installed_files import Signature, signature
-from conformance.reference.provenance import Environment
+from conformance.reference.surroundings import Environment
 
 _NO_FILES = ("/proc/", "/sys/", "/dev/")
 _OPENING = {"open", "sqlite3.connect"}

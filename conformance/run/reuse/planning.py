@@ -10,7 +10,7 @@ import msgspec
 from conformance.checks.expectations.rules import CHECK as EXPECTATIONS
 from conformance.core.library_source import versions_of
 from conformance.core.verdict import CaseId, CaseResult
-from conformance.reference.provenance import LIBRARIES, family_digest
+from conformance.reference.surroundings import LIBRARIES, family_digest
 from conformance.run.diagnosis import CHECK as DIAGNOSIS
 from conformance.run.registry import Registry
 from conformance.run.reuse.dependencies import all_of

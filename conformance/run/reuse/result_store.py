@@ -1,6 +1,6 @@
 """Results kept from run to run: one file for each family on an engine, in the user's cache.
 
-An entry holds as long as the environment is the same (``reference/provenance.py``) and each file
+An entry holds as long as the environment is the same (``reference/surroundings.py``) and each file
 that the family's cases were seen to use is, too.
 """
 
@@ -19,8 +19,8 @@ import msgspec
 
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.installed_files import digest, file_digest, package_folder
-from conformance.reference.provenance import Environment
 from conformance.reference.sealed import SealedFolder
+from conformance.reference.surroundings import Environment
 from conformance.run.reuse.dependencies import file_of
 from conformance.run.reuse.dependency_recorder import Seen
 

@@ -5,22 +5,22 @@ import pytest
 from miniatures.library import ToyLibrary, family
 
 from conformance.core.family import Checkpoint
-from conformance.reference import installed_files, provenance
+from conformance.reference import installed_files, surroundings
 from conformance.reference import oracle_key as module
 from conformance.reference.oracle_key import oracle_key
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A library's package ``forge`` and one of compiled code, in a small provenance."""
+    """A library's package ``forge`` and one of compiled code, in a small environment."""
     for name in ("site/forge/models", "site/anvil", "own"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "site/forge/__init__.py").write_text("")
     (tmp_path / "site/forge/models/one.py").write_text("x = 1\n")
     (tmp_path / "site/anvil/core.so").write_bytes(b"one")
     roots = {"own": tmp_path / "own", "installed0": tmp_path / "site"}
-    monkeypatch.setattr(provenance, "_roots", lambda: iter(roots.items()))
-    monkeypatch.setattr(provenance, "package_folder", lambda name: tmp_path / "site" / name)
+    monkeypatch.setattr(surroundings, "_roots", lambda: iter(roots.items()))
+    monkeypatch.setattr(surroundings, "package_folder", lambda name: tmp_path / "site" / name)
     known = installed_files.Digests(tmp_path / "digests.json")
     monkeypatch.setattr(installed_files.Digests, "here", lambda: known)
     return tmp_path / "site" / "forge"
@@ -37,8 +37,8 @@ def key(monkeypatch):
     """The key that another process would make now."""
 
     def make(library=None, of=None, dtype="float32", seed=0):
-        now = provenance.Environment()
-        monkeypatch.setattr(provenance.Environment, "first", lambda: now)
+        now = surroundings.Environment()
+        monkeypatch.setattr(surroundings.Environment, "first", lambda: now)
         return oracle_key(library or Forge(), of or family(), dtype, seed)
 
     return make
@@ -75,8 +75,8 @@ def test_what_decodes_a_request_changes_it_and_a_check_does_not(package, key, tm
 
 
 def test_an_edit_since_this_process_began_leaves_nothing_to_store(package, monkeypatch):
-    now = provenance.Environment()
-    monkeypatch.setattr(provenance.Environment, "first", lambda: now)
+    now = surroundings.Environment()
+    monkeypatch.setattr(surroundings.Environment, "first", lambda: now)
     monkeypatch.setattr(module, "LIBRARIES", ("forge",))
     assert oracle_key(Forge(), family(), "float32", 0)
     (package / "models/one.py").write_text("x = 2\n")

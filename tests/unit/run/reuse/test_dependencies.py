@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from mlx_lm.models import cache, gemma3_text, llama
 
-from conformance.reference.provenance import Environment
+from conformance.reference.surroundings import Environment
 from conformance.run.reuse import dependencies
 from conformance.run.reuse.dependencies import file_of, origins
 

@@ -7,7 +7,7 @@ from results_by_hand import make_result
 
 from conformance.core.engine import Capability
 from conformance.core.verdict import CaseId, Verdict
-from conformance.reference.provenance import Environment
+from conformance.reference.surroundings import Environment
 from conformance.run.reuse import dependency_recorder
 from conformance.run.reuse.dependency_recorder import Recorder, reusable
 

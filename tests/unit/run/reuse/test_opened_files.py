@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.installed_files import signature
-from conformance.reference.provenance import Environment
+from conformance.reference.surroundings import Environment
 from conformance.run.reuse import opened_files as module
 from conformance.run.reuse.opened_files import number_opened, opened_files, watch
 

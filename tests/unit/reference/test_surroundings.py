@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from conformance.core.family import Facts, Family
-from conformance.reference import installed_files, machine, provenance
+from conformance.reference import installed_files, machine, surroundings
 from conformance.reference.installed_files import digest, file_digest, package_folder
-from conformance.reference.provenance import Environment, family_digest
+from conformance.reference.surroundings import Environment, family_digest
 
 OWN, SITE = "conformance", "site"
 
@@ -31,8 +31,8 @@ def small(tmp_path, monkeypatch):
     ):  # fmt: skip
         put(tmp_path / name, "x = 1\n")
     roots = {"own": tmp_path / OWN, "installed0": tmp_path / SITE}
-    monkeypatch.setattr(provenance, "_roots", lambda: iter(roots.items()))
-    monkeypatch.setattr(provenance, "package_folder", lambda name: tmp_path / SITE / name)
+    monkeypatch.setattr(surroundings, "_roots", lambda: iter(roots.items()))
+    monkeypatch.setattr(surroundings, "package_folder", lambda name: tmp_path / SITE / name)
     known = installed_files.Digests(tmp_path / "digests.json")
     monkeypatch.setattr(installed_files.Digests, "here", lambda: known)
     return tmp_path
