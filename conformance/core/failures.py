@@ -104,8 +104,13 @@ class FailedElsewhere(Exception):  # noqa: N818
         self.failure = failure
 
 
-def failure_of(error: BaseException, doing: str) -> Failure:
-    """An exception as data: its type, text, and the last frame that is not ours."""
+def failure_of(error: BaseException, doing: str, *, theirs: bool = False) -> Failure:
+    """An exception as data: its type, text, and the last frame that is not ours.
+
+    Args:
+        doing: what was done.
+        theirs: by code that others write, such as an engine: what that lacks it fails by.
+    """
     if isinstance(error, FailedElsewhere):
         return replace(error.failure, doing=doing)
     frames = traceback.extract_tb(error.__traceback__)
@@ -119,5 +124,5 @@ def failure_of(error: BaseException, doing: str) -> Failure:
         message=str(reason),
         frame=f"{path}:{last.lineno}",
         doing=doing,
-        unsupported=says_unsupported(error),
+        unsupported=says_unsupported(error) and not (theirs and loader_error(error)),
     )

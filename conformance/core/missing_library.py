@@ -1,4 +1,7 @@
-"""Libraries of the system that a package needs and this machine does not have."""
+"""Libraries of the system that a library's processor needs and this machine does not have.
+
+Those that are named here, and no others: what else is missing is a failure.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,14 @@ _PACKAGES = {
 
 
 def loader_error(error: BaseException | None) -> ImportError | OSError | None:
-    """The dynamic loader's own exception, if that is what an exception is from.
+    """The dynamic loader's own exception about a file that is named here, if one is from it.
 
     Only what was raised ``from`` it: an exception on the way to another import is no reason.
     """
     while error is not None:
-        if isinstance(error, (ImportError, OSError)) and _MESSAGE.match(str(error)):
+        found = _MESSAGE.match(str(error)) if isinstance(error, (ImportError, OSError)) else None
+        if found and found[1] in _PACKAGES:
+            assert isinstance(error, (ImportError, OSError))
             return error
         error = error.__cause__
     return None
@@ -46,14 +51,12 @@ def lacking(verdict: Verdict, findings: Iterable[Finding]) -> str:
     if verdict is not Verdict.UNSUPPORTED:
         return ""
     refusals = [found for found in findings if found.verdict is Verdict.UNSUPPORTED]
-    files = [_FOUND.match(found.got) for found in refusals]
-    return files[0][1] if files and all(files) and files[0] else ""
+    files = [found[1] if (found := _FOUND.match(one.got)) else "" for one in refusals]
+    return files[0] if files and all(file in _PACKAGES for file in files) else ""
 
 
 def remedied(lack: ImportError | OSError | str) -> str:
     """What is missing and what to do about it, from the file's name or the loader's error."""
     found = _MESSAGE.match(str(lack))
     file = found[1] if found else str(lack)
-    if package := _PACKAGES.get(file):
-        return f"{file} is missing; on Debian and Ubuntu `apt-get install {package}` brings it"
-    return f"{file} is missing; install the package of your system that has it"
+    return f"{file} is missing; on Debian and Ubuntu `apt-get install {_PACKAGES[file]}` brings it"

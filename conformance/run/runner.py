@@ -107,7 +107,7 @@ class Run:
         except Exception as error:
             if lacks := machine_problem(error):
                 raise MachineError(lacks) from error
-            failure = failure_of(error, self._doing)
+            failure = failure_of(error, self._doing, theirs=True)
         finally:
             if engine is not None:
                 engine.close()

@@ -14,7 +14,7 @@ from conformance.backend.one_cpu import on_one_cpu
 from conformance.backend.random_state import drawing_kept
 from conformance.core.engine import Engine
 from conformance.core.errors import MachineError, ModelError
-from conformance.core.failures import failure_of, machine_problem, says_unsupported
+from conformance.core.failures import failure_of, machine_problem
 from conformance.core.faults.traits import code_traits
 from conformance.core.phases import Phases
 from conformance.core.thread_leaks import ThreadLeaks, finding_of
@@ -99,7 +99,9 @@ class Session:
         except Exception as error:
             if problem := machine_problem(error):
                 raise MachineError(problem) from error
-            outcome = _failed(error)  # whatever a library raises is a verdict
+            library = self.registry.libraries[self.registry.engines[case.engine].library]
+            ours = type(library).__module__.partition(".")[0] == "conformance"
+            outcome = _failed(error, theirs=not ours)  # whatever a library raises is a verdict
         seconds = time.perf_counter() - start
         result = self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
         if result.expected or subject is None:
@@ -216,10 +218,11 @@ class Session:
         return self._facts[engine.name]
 
 
-def _failed(error: Exception) -> Outcome:
+def _failed(error: Exception, *, theirs: bool) -> Outcome:
     """The outcome of a case whose model or single stream already failed."""
-    failure = failure_of(error, "loading the model or decoding one request alone")
-    verdict = Verdict.UNSUPPORTED if says_unsupported(error) else Verdict.CRASH
+    doing = "loading the model or decoding one request alone"
+    failure = failure_of(error, doing, theirs=theirs)
+    verdict = Verdict.UNSUPPORTED if failure.unsupported else Verdict.CRASH
     finding = Finding(
         verdict,
         "failure",

@@ -138,7 +138,7 @@ class Seat:
             value = getattr(self, call.name)(*call.args, **call.options)
             state = self._state()
         except Exception as error:  # noqa: BLE001 - the engine's process raises it again
-            failure, state = failure_of(error, call.name), State()
+            failure, state = failure_of(error, call.name, theirs=True), State()
         forwards = tuple(self._meter)
         self._meter.clear()
         return Reply(value, state, forwards, failure, tuple(hits.count for hits in self._hits))

@@ -217,7 +217,7 @@ class _EngineCall:
         self._phase.__exit__(None, None, None)
         if not isinstance(error, Exception):
             return False
-        failure = failure_of(error, self._doing)
+        failure = failure_of(error, self._doing, theirs=True)
         got = f"{failure.type_name}: {failure.message}"
         if failure.unsupported:
             self._drive.refused = True

@@ -4,6 +4,7 @@ import ctypes
 
 import pytest
 
+from conformance.core import missing_library
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.failures import failure_of, says_unsupported
 from conformance.core.missing_library import lacking, loader_error, remedied
@@ -35,11 +36,16 @@ def finding(got, verdict=Verdict.UNSUPPORTED):
     return Finding(verdict, "failure", "raised", got=got)
 
 
-def test_a_real_file_that_is_not_there_is_found():
+def test_a_real_file_that_is_not_there_is_a_failure_unless_it_is_named_here(monkeypatch):
+    name = "libnothing_of_that_name.so.7"
     with pytest.raises(OSError, match="cannot open") as caught:
-        ctypes.CDLL("libnothing_of_that_name.so.7")
+        ctypes.CDLL(name)
+    assert loader_error(caught.value) is None
+    refused = finding(f"OSError: {caught.value}")
+    assert lacking(Verdict.UNSUPPORTED, [refused]) == ""
+    monkeypatch.setitem(missing_library._PACKAGES, name, "nothing")
     assert loader_error(caught.value) is caught.value
-    assert remedied(caught.value).startswith("libnothing_of_that_name.so.7 is missing; install")
+    assert lacking(Verdict.UNSUPPORTED, [refused]) == name
 
 
 def test_the_debian_package_is_named_where_it_is_known():
@@ -54,6 +60,11 @@ def test_what_a_library_raises_from_it_is_the_same(wrapper):
     failure = failure_of(error, "loading")
     assert failure.unsupported
     assert f"{failure.type_name}: {failure.message}" == f"ImportError: {GL}"
+
+
+def test_what_code_of_others_lacks_is_its_failure():
+    assert not failure_of(raised_from(ModelError("x"), GL), "step 3", theirs=True).unsupported
+    assert failure_of(raised_from(Unsupported("no"), None), "step 3", theirs=True).unsupported
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ def lacks(family, file):
 
 
 def test_families_are_named_once_and_the_package_with_them():
-    results = [lacks("a", "libGL.so.1"), lacks("a", "libGL.so.1"), lacks("b", "libodd.so")]
+    results = [lacks("a", "libGL.so.1"), lacks("a", "libGL.so.1"), lacks("b", "libSM.so.6")]
     assert not_playable(results) == (
         "not playable here: mlx_vlm/a: libGL.so.1 is missing; on Debian and Ubuntu "
         "`apt-get install libgl1` brings it",
-        "not playable here: mlx_vlm/b: libodd.so is missing; install the package of your system "
-        "that has it",
+        "not playable here: mlx_vlm/b: libSM.so.6 is missing; on Debian and Ubuntu "
+        "`apt-get install libsm6` brings it",
     )
 
 

@@ -278,6 +278,13 @@ class FailsInInit(ContinuousBatching):
         raise Unsupported("sliding windows are beyond this engine")
 
 
+class LacksALibrary(ContinuousBatching):
+    """Imports what this machine cannot load."""
+
+    def __init__(self, model, options):
+        raise ImportError("libGL.so.1: cannot open shared object file: No such file or directory")
+
+
 class FailsInInsert(Watched):
     """Takes nothing."""
 
@@ -314,6 +321,7 @@ def test_an_exception_ends_the_run_and_is_part_of_the_record():
     ("engine", "doing", "unsupported"),
     [
         (FailsInInit, "making the engine", True),
+        (LacksALibrary, "making the engine", False),
         (FailsInInsert, "inserting a, b", False),
         (FailsInRemove, "removing a before step 3", False),
     ],

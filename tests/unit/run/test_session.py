@@ -15,6 +15,8 @@ from conformance.scenarios import LADDER
 
 ENGINES = (ContinuousBatching, *(engine for engine in WRONG))
 
+LACK = "libGL.so.1: cannot open shared object file: No such file or directory"
+
 
 class Broken(ToyLibrary):
     """Cannot load some families; counts how often it loads."""
@@ -29,6 +31,8 @@ class Broken(ToyLibrary):
             raise Unsupported("model type beyond is not supported")
         if family.name == "torn":
             raise ModelError("weights are missing")
+        if family.name == "lacking":
+            raise ModelError("it cannot be loaded") from ImportError(LACK)
         return super().load(family, dtype=dtype, seed=seed)
 
     def single_stream(self, model, request, **options):
@@ -43,7 +47,7 @@ def session():
     for engine in ENGINES:
         name = "right" if engine is ContinuousBatching else engine.__name__
         engines[name] = type(engine.__name__, (engine,), {"name": name})
-    names = ("calm", "beyond", "torn", "one", "two", "three")
+    names = ("calm", "beyond", "torn", "lacking", "one", "two", "three")
     return Session(
         Registry(
             libraries={"toy": Broken()},
@@ -112,6 +116,7 @@ def test_calls_are_evaluated_inside_only_if_asked(session, monkeypatch, evaluate
     [
         ("beyond", Verdict.UNSUPPORTED, "Unsupported: model type beyond is not supported"),
         ("torn", Verdict.CRASH, "ModelError: weights are missing"),
+        ("lacking", Verdict.CRASH, f"ImportError: {LACK}"),
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_a_verdict_and_is_tried_once(
