@@ -183,15 +183,16 @@ class CaseResult(msgspec.Struct, frozen=True):
     ``expected`` is true if the verdict is the wanted one: ``exact`` or ``tie``, or the one that
     ``expectations/`` names for it (then ``known`` is the id of that entry). ``max_abs_diff`` and
     ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
-    the first output token at which a finding applies. ``versions`` are of packages; of a library
-    that is a checkout, ``mlx-lm source`` is its path and commit. ``seconds`` is wall time;
-    ``forward_seconds`` the part of it spent in model calls. ``picture`` is the data for the page
-    of a case that is wrong; ``traits`` are of its model (``cache:ArraysCache``, ``rope:M-RoPE``,
-    ``part:ssm.ssm_update``), by which known defects of shared code are recognised. ``invocation``
-    is the run that played it. ``left_out`` are schedules of the scenario that the run's tier does
-    not play. ``key`` is a hash of all that the case hung on, where that is known; ``reused`` means
-    that an earlier run with the same key gave the result. ``mended`` is the case with its defects
-    mended; ``unmended`` are ids of those that hide what is behind them, as they have no mend.
+    the first output token at which a finding applies. ``versions`` are of packages; of a checkout
+    ``mlx-lm source`` is path and commit. ``seconds`` is wall time; ``forward_seconds`` the part of
+    it spent in model calls. ``picture`` is the data for the page of a case that is wrong;
+    ``traits`` are of its model (``cache:ArraysCache``, ``rope:M-RoPE``, ``part:ssm.ssm_update``),
+    by which known defects of shared code are recognised. ``invocation`` is the run that played it.
+    ``left_out`` are schedules of the scenario that the run's tier does not play. ``key`` is a hash
+    of all that the case hung on, where that is known; ``reused`` means that an earlier run with the
+    same key gave the result. ``mended`` is the case with its defects mended; ``unmended`` are ids
+    of those without a mend, which hide what is behind them. ``exercised`` are the capabilities that
+    its runs used.
     """
 
     case: str
@@ -223,6 +224,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     traits: tuple[str, ...] = ()
     mended: MendedResult | None = None
     unmended: tuple[str, ...] = ()
+    exercised: tuple[str, ...] = ()
 
     @property
     def right_once_mended(self) -> bool:

@@ -196,19 +196,15 @@ class Oracle:
         return any(not check.deviation.within_noise for check in checks)
 
     def apart(self, request: Request, other: Request) -> numerics.Deviation:
-        """How far the logprobs of ``other`` are from those of ``request``, at the latter's tokens.
-
-        In ratio to the smallest noise that is assumed; made once.
-        """
+        """How far logprobs of ``other`` are from ``request``'s at its tokens, over the floor."""
         options = EngineOptions()
         key = (self._key(request, options, None), self._key(other, options, None))
         if key not in self._apart:
             stream = self.solo(request, options, None)
             assert stream.logprobs is not None
             with self._counted():
-                got = self._library.teacher_forced(
-                    self._model, other, stream.tokens, options=options
-                )
+                forced = self._library.teacher_forced
+                got = forced(self._model, other, stream.tokens, options=options)
             noise = self.floor_envelope(stream, options)
             self._apart[key] = numerics.deviation(got, stream.logprobs, noise)
         return self._apart[key]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.core.engine import Engine, Submission
+from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.forward_calls import ForwardCall
@@ -92,6 +92,7 @@ class Run:
         self.steps: list[Step] = []
         self._removed_from: dict[str, Stage] = {}
         self._doing = "making the engine"
+        self._stageless = Capability.STAGES not in engine_class.capabilities
         self._measuring = Measuring(schedule.weigh)
 
     def play(self) -> Trace:
@@ -187,6 +188,8 @@ class Run:
             self.produced[name] = self.produced.get(name, 0) + 1
             if event.finish_reason is not None and self.stages.get(name) is not Stage.REMOVED:
                 self.stages[name] = Stage.FINISHED
+            elif self.stages.get(name) is Stage.QUEUED and self._stageless:
+                self.stages[name] = Stage.DECODE  # as its token shows
 
     def _fire(self, engine: Engine, index: int) -> tuple[ProbeResult, ...]:
         """Do everything that is due, in schedule order; one action can make another due."""

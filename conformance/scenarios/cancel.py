@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Removal, Schedule, Stage
@@ -165,16 +167,45 @@ def _longest(brief: Brief) -> list[Schedule]:
     ]
 
 
+def _rows(brief: Brief) -> Schedule:
+    """Of four rows that came together one is removed, then two; the last one ends by itself.
+
+    All that an engine needs for it is that it gives tokens step by step.
+    """
+    lengths = {"a": SHORT, "b": MEDIUM, "c": TWO, "d": LONG}
+    requests = [text_request(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
+    return Schedule(
+        "rows",
+        (together(*requests),),
+        (Removal(("b",), produced("b", 1)), Removal(("a", "d"), produced("a", 3))),
+    )
+
+
+_TIMED = frozenset({Capability.STAGES, Capability.LATE_JOIN})
+
+
 def _cancelled(brief: Brief) -> list[Schedule]:
-    makers = (_queued, _prefill, _prefill_all, _decode, _every_stage)
-    return [*(make(brief) for make in makers), *_longest(brief), decode_of_eight(brief)]
+    """Removals in each stage.
+
+    An engine without pieces, stages or late joins plays what it can, and ``rows``.
+    """
+    cut, timed = Capability.CHUNKED in brief.capabilities, brief.capabilities >= _TIMED
+    makers: tuple[Callable[[Brief], Schedule], ...]
+    if cut and timed:
+        makers = (_queued, _prefill, _prefill_all, _decode, _every_stage)
+    elif timed:
+        makers = (_rows, _queued, _decode)
+    else:
+        return [_rows(brief)]
+    longest = [s for s in _longest(brief) if cut or s.name != "longest_in_prefill"]
+    return [*(make(brief) for make in makers), *longest, decode_of_eight(brief)]
 
 
 CANCELLED = Scenario(
     "cancelled",
     110,
     "removal in the queue, in prefill and in decode, and a follow-up request",
-    frozenset({Capability.CANCEL, Capability.STAGES, Capability.CHUNKED, Capability.LATE_JOIN}),
+    frozenset({Capability.CANCEL}),
     _cancelled,
     (
         seen.chunks(3).shown_in("prefill", "prefill_all"),
@@ -184,7 +215,7 @@ CANCELLED = Scenario(
         ),
         seen.removed_from(Stage.PREFILL, among=4).shown_in("prefill"),
         seen.removed_from(Stage.DECODE).shown_in(
-            "queued", "decode", "every_stage", "longest_in_decode"
+            "rows", "queued", "decode", "every_stage", "longest_in_decode"
         ),
         seen.removed_from(Stage.DECODE, among=5).shown_in("decode"),
         seen.removed_from(Stage.DECODE, among=8).shown_in("decode_of_eight"),

@@ -24,6 +24,7 @@ from conformance.report.jsonl import read_results
 from conformance.run.coverage import account
 from conformance.run.reuse.checkouts import changed_modules
 from conformance.run.reuse.planning import Plan, Reuse
+from conformance.run.unexercised import unexercised
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -140,12 +141,16 @@ def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
     problems = list(not_played(setup.settings, setup.registry, results))
     if setup.selection.leads:
         problems += filter(None, (account(setup.registry, x).problem for x in setup.libraries))
-    whole = setup.complete and not (plan.left_out or plan.play)
-    if setup.expectations is not None and whole:
+    whole = not (plan.left_out or plan.play)
+    if setup.expectations is not None and setup.complete and whole:
         problems += setup.expectations.stale(results, whole=True)
-    scenarios = tuple(setup.registry.scenarios)
-    missing = len(plan.play)
-    return Outcome(results, scenarios, tuple(problems), missing)
+    return Outcome(
+        results,
+        scenarios=tuple(setup.registry.scenarios),
+        problems=tuple(problems),
+        missing=len(plan.play),
+        notes=unexercised(setup.registry, setup.selection, results) if whole else (),
+    )
 
 
 def remember_failures(folder: Path, results: Sequence[CaseResult]) -> None:

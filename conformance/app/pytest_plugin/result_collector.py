@@ -28,6 +28,7 @@ from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
+from conformance.run.unexercised import unexercised
 
 _TIERS = {
     QUICK: " of the quick tier: the schedules that catch most",
@@ -177,6 +178,7 @@ class ResultCollector:
             ),
             missing=self.end.missing,
             seconds=time.perf_counter() - self._begin,
+            notes=unexercised(self.setup.registry, self.setup.selection, results) if whole else (),
         )
 
     def take(self, results: Iterable[CaseResult]) -> None:

@@ -1,4 +1,4 @@
-"""Whether the single stream sets a right batch apart from a wrong one: a sensitivity of models.
+"""Whether the single stream distinguishes prompts, and so a right batch from a wrong one.
 
 What an engine does wrong to a row shows where the row then has another context than its own. So the
 single stream is asked with another context: a model that answers the same proves nothing.
@@ -33,7 +33,7 @@ def needed(dtype: str) -> float:
 
 
 def discerning(outcome: Outcome, subject: Subject, brief: Brief) -> Outcome:
-    """The outcome; ``vacuous`` if all is right and the single stream sets nothing apart."""
+    """The outcome; ``vacuous`` if all is right and the single stream distinguishes nothing."""
     if not outcome.verdict.good:
         return outcome
     try:

@@ -28,6 +28,7 @@ from conformance.run.judging.playing import play_schedule
 from conformance.run.judging.single_failures import Attempt, attempt
 from conformance.run.judging.witnessed import missed, witnessed
 from conformance.scenarios import Brief, Scenario
+from conformance.scenarios.exercised import exercised
 from conformance.scenarios.witnesses import padded_positions
 
 # Whether these findings suffice, so that the rest of the case need not be played.
@@ -61,6 +62,7 @@ class Outcome:
     picture: Picture | None = None
     left_out: tuple[str, ...] = ()
     witnesses: tuple[WitnessResult, ...] = ()
+    exercised: frozenset[Capability] = frozenset()
 
     @property
     def verdict(self) -> Verdict:
@@ -157,9 +159,15 @@ def judge_batched(
             scenario, schedules, plays, engine, subject.model, left_out=left_out
         )
         findings += missing
-    picture = picture_of(plays, findings)
-    figures = worst_numbers(numbers)
-    return Outcome(tuple(findings), tuple(results), figures, picture, left_out, shown)
+    return Outcome(
+        tuple(findings),
+        tuple(results),
+        worst_numbers(numbers),
+        picture_of(plays, findings),
+        left_out,
+        shown,
+        frozenset(used for played in plays for trace in played.traces for used in exercised(trace)),
+    )
 
 
 def _since(start: float) -> float:

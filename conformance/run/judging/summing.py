@@ -53,6 +53,7 @@ def result_of(
         witnesses=outcome.witnesses,
         picture=outcome.picture,
         left_out=outcome.left_out,
+        exercised=tuple(sorted(map(str, outcome.exercised))),
     )
 
 

@@ -211,7 +211,7 @@ class Constant(llama.Model):
         return 0.0 * super().__call__(inputs, cache=cache, **more)
 
 
-def test_a_model_that_sets_nothing_apart_proves_nothing(model):
+def test_a_model_that_distinguishes_nothing_proves_nothing(model):
     model.__class__ = Constant
     with pytest.raises(AssertionError, match=r"vacuous: .*\n +what: +measured sensitivity"):
         assert_batching_conforms(model, scenarios=["batch_of_one"])

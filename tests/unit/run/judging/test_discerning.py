@@ -57,7 +57,7 @@ def played(model, scenario, engine=ContinuousBatching):
 
 @pytest.mark.parametrize("scenario", ["repeat", "rechunked", "ragged", "staggered", "cancelled"])
 @pytest.mark.parametrize("model", [Constant, Faint, LastTokenOnly])
-def test_a_model_that_sets_no_prompts_apart_is_vacuous_in_every_case(model, scenario):
+def test_a_model_that_distinguishes_no_prompts_is_vacuous_in_every_case(model, scenario):
     result = played(model, scenario)
     assert (result.verdict, result.expected) == (Verdict.VACUOUS, False)
     (finding,) = [found for found in result.evidence if found.check == "sensitivity"]

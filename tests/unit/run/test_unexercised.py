@@ -1,0 +1,64 @@
+"""What an engine declares and nothing has used is named, where the whole ladder was selected."""
+
+import pytest
+from miniatures.library import ToyLibrary, family
+from miniatures.right import ContinuousBatching
+
+from conformance.core.engine import Capability
+from conformance.run.registry import Registry
+from conformance.run.selection import Selection, cases
+from conformance.run.session import Session
+from conformance.run.unexercised import unexercised
+from conformance.scenarios import LADDER
+
+
+def registry(capabilities, *scenarios):
+    engine = type(
+        "Engine", (ContinuousBatching,), {"name": "mine", "capabilities": frozenset(capabilities)}
+    )
+    return Registry(
+        libraries={"toy": ToyLibrary()},
+        families={("toy", "toy"): family()},
+        engines={"mine": engine},
+        scenarios={s.name: s for s in LADDER if not scenarios or s.name in scenarios},
+        faults={},
+        plugins=(),
+    )
+
+
+def said(found, **selected):
+    selection = Selection(("mine",), **selected)
+    session = Session(found)
+    results = [session.run(case) for case in cases(found, selection)]
+    return unexercised(found, selection, results)
+
+
+DECLARED = (Capability.TOGETHER, Capability.CANCEL, Capability.STOP)
+
+
+def test_a_capability_that_no_schedule_asks_for_is_named():
+    (sentence,) = said(registry(DECLARED, "ragged", "cancelled"))
+    assert sentence == (
+        "mine declares stop: no schedule that was played used that, so nothing is proven of it"
+    )
+
+
+def test_all_that_the_ladder_uses_is_not():
+    assert said(registry(DECLARED[:2], "ragged", "cancelled")) == ()
+
+
+def test_cancelling_alone_is_used():
+    assert said(registry({Capability.CANCEL}, "cancelled")) == ()
+
+
+@pytest.mark.parametrize("scenarios", [("ragged",), ("rag*",)])
+def test_of_single_scenarios_nothing_is_said(scenarios):
+    assert said(registry(DECLARED), scenarios=scenarios) == ()
+
+
+def test_nothing_is_said_of_media_where_no_family_has_any():
+    given = registry({Capability.CANCEL, Capability.MEDIA}, "cancelled")
+    assert "media" in said(given)[0]
+    ((key, toy),) = given.families.items()
+    given.families[key] = type(toy)("toy", type(toy.facts)(library="toy"), toy.config)
+    assert said(given) == ()
