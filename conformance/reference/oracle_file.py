@@ -20,9 +20,9 @@ from conformance.reference.store import (
     OracleCache,
     arrays_of_envelope,
     arrays_of_stream,
-    damage_report,
     envelope_of,
     read_arrays,
+    remove_damaged,
     stream_of,
     write_cached,
 )
@@ -82,8 +82,8 @@ class OracleFile:
             key, entries = _unpacked(arrays)
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        except (*DAMAGE, TypeError, AttributeError) as error:
-            self._report(damage_report(self.path, error))
+        except DAMAGE as error:
+            self._report(remove_damaged(self.path, error))
             return {}
         return entries if key == self._key else {}
 
