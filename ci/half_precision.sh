@@ -5,12 +5,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash ci/setup.sh
-families="$(.venv/bin/python - <<'PYTHON'
-from conformance.run.registry import build_registry
-
-quick = {f.name for f in build_registry().families.values() if f.facts.quick}
-print(*(f"--conformance-family={name}" for name in sorted(quick)))
-PYTHON
-)"
+families="$(.venv/bin/python ci/kinds.py)"
 # shellcheck disable=SC2086  # several options
 exec bash ci/shard.sh 1/1 --conformance-dtype bfloat16 --conformance-tier=default $families "$@"

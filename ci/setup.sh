@@ -37,9 +37,15 @@ see_to_chromium() {
   .venv/bin/python $finder >/dev/null || true
 }
 
+# uv installs in a third of pip's time; where it is not there, pip brings it into .venv.
 put() {
+  if ! command -v uv >/dev/null 2>&1 && ! [ -x .venv/bin/uv ]; then
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check uv >/dev/null 2>&1 || true
+  fi
   if command -v uv >/dev/null 2>&1; then
     uv pip install --quiet --python .venv/bin/python "$@"
+  elif [ -x .venv/bin/uv ]; then
+    .venv/bin/uv pip install --quiet --python .venv/bin/python "$@"
   else
     .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"
   fi

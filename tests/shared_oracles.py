@@ -12,7 +12,7 @@ from pathlib import Path
 from conformance.reference.family_store import FamilyStore
 from conformance.reference.oracle_key import oracle_key
 
-PLACE = "TESTS_ORACLES"
+PLACE = "CONFORMANCE_TESTS_ORACLES"
 
 
 def shared_store():

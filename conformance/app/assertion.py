@@ -22,7 +22,7 @@ from conformance.core.errors import ConformanceError
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.missing_library import lacking
 from conformance.core.unavailable import sentences
-from conformance.core.verdict import CaseId, CaseResult
+from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.report.message import message_parts
 from conformance.run.diagnosis import diagnose
 from conformance.run.hosting import load_plugins
@@ -56,7 +56,7 @@ def assert_batching_conforms(
     seed: int = 0,
     prompts: Sequence[Sequence[int]] = (),
     cache_dir: Path | None = None,
-    known_defects: bool = True,
+    known_defects: bool = False,
     plugins: Sequence[str] = (),
 ) -> tuple[CaseResult, ...]:
     """Assert that ``model`` gives in every kind of batch what its single stream gives.
@@ -73,7 +73,9 @@ def assert_batching_conforms(
         prompts: token ids of texts that prompts are cut from; drawn from the vocabulary, or for a
             checkpoint the built-in texts, if there are none.
         cache_dir: where single streams of a checkpoint are kept; the user's cache by default.
-        known_defects: whether known defects of the installed library are expected.
+        known_defects: accept wrong results that are known defects of the installed library. By
+            default they fail, too, and the message names the defect. What the library refuses with
+            a message of its own, as an entry declares, never fails.
         plugins: modules with hooks that are not installed as plugins, as ``-p`` takes them.
 
     Returns:
@@ -100,7 +102,8 @@ def assert_batching_conforms(
             seed=seed,
             prompts=prompts,
             cache_dir=cache_dir,
-            known=load_expectations(None, registry.expectations) if known_defects else None,
+            known=load_expectations(None, registry.expectations),
+            accepted=known_defects,
             plugins=tuple(plugins),
         )
     except (AssertionError, ConformanceError) as error:
@@ -120,10 +123,11 @@ def _asserted(
     seed: int,
     prompts: Sequence[Sequence[int]],
     cache_dir: Path | None,
-    known: Expectations | None,
+    known: Expectations,
+    accepted: bool,
     plugins: tuple[str, ...],
 ) -> tuple[CaseResult, ...]:
-    """The results; an ``AssertionError`` if one of them is not expected."""
+    """The results; an ``AssertionError`` if one of them is not as wanted."""
     if is_module(model):
         target = _in_memory(registry, model, engine or "mlx_lm", prompts)
     elif str(model) in {name for _, name in registry.families}:
@@ -140,18 +144,38 @@ def _asserted(
         session = Session(target.registry, tier=tier)
         results = []
         for case in cases(target.registry, selection):
-            result = session.run(case)
-            results.append(result if known is None else known.apply(result))
-        # What can't be played on this machine conforms to nothing.
-        bad = [r for r in results if not r.expected or lacking(r.verdict, r.evidence)]
+            module = target.registry.family_of(case).module
+            results.append(known.apply_like(session.run(case), module=module))
+        bad = _bad(results, accepted=accepted)
         if bad and not (bad[0].verdict.good or bad[0].expected):
             bad[0] = diagnose(session, CaseId.parse(bad[0].case), bad[0])
     finally:
         if is_module(model):
             model.__class__ = kind  # the meter had replaced its class
     if bad:
-        raise AssertionError(_message(bad, target, plugins))
+        raise AssertionError(_message(bad, target, plugins, known))
     return tuple(results)
+
+
+def _bad(results: Sequence[CaseResult], *, accepted: bool) -> list[CaseResult]:
+    """The results that fail the assertion, those of known defects last.
+
+    What can't be played on this machine conforms to nothing. Where no defect is ``accepted``, a
+    model may be right in spite of an entry: its user may have repaired it.
+    """
+    new = [
+        result
+        for result in results
+        if lacking(result.verdict, result.evidence)
+        or not (result.expected or (result.verdict.good and not accepted))
+    ]
+    return new if accepted else [*new, *filter(_known_wrong, results)]
+
+
+def _known_wrong(result: CaseResult) -> bool:
+    """Whether the result is wrong as a known defect of the library is; a refusal is not."""
+    right = result.verdict.good or result.verdict is Verdict.UNSUPPORTED
+    return bool(result.known and result.expected and not right)
 
 
 def _engines(target: _Target) -> tuple[str, ...]:
@@ -160,9 +184,11 @@ def _engines(target: _Target) -> tuple[str, ...]:
     return (library,)
 
 
-def _message(bad: Sequence[CaseResult], target: _Target, plugins: tuple[str, ...]) -> str:
+def _message(
+    bad: Sequence[CaseResult], target: _Target, plugins: tuple[str, ...], known: Expectations
+) -> str:
     """Five lines about the first, the others by name."""
-    first, others = bad[0], [f"{result.scenario} ({result.verdict})" for result in bad[1:]]
+    first, others = bad[0], [_named_verdict(result) for result in bad[1:]]
     rerun = ""
     if target.rerun is None:
         call = f'assert_batching_conforms(model, engine="{first.engine}", '
@@ -172,8 +198,26 @@ def _message(bad: Sequence[CaseResult], target: _Target, plugins: tuple[str, ...
     parts = dict(message_parts(first, options=[*options, *(target.rerun or ())], rerun=rerun))
     if others:
         parts["what"] += f"; not as expected, too: {', '.join(others)}"
+    if _known_wrong(first):
+        parts["cause"] = _known_cause(first, known)
     head = f"{first.verdict}: {first.case}: {parts.pop('where')}"
     return "\n".join([head, *(f"  {label + ':':<10}{text}" for label, text in parts.items())])
+
+
+def _named_verdict(result: CaseResult) -> str:
+    entries = f", known: {result.known}" if _known_wrong(result) else ""
+    return f"{result.scenario} ({result.verdict}{entries})"
+
+
+def _known_cause(result: CaseResult, known: Expectations) -> str:
+    """The known defects that a result shows, each with its place and the reason in a sentence."""
+    ids = (result.known or "").split(", ")
+    said = [
+        f"{entry.id} ({entry.where}): {' '.join(entry.why.split()).partition('. ')[0].rstrip('.')}"
+        for entry in known.defects
+        if entry.id in ids
+    ]
+    return f"known defect {'; '.join(said)}; known_defects=True accepts known defects"
 
 
 def _in_memory(

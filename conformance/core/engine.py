@@ -92,6 +92,9 @@ class Engine(ABC):
         prefix_reuse: rules by which it reuses prefixes; what they exclude is not required.
         own_processes: it loads the model in processes of its own, and is made with an ``Origin``.
         packages: distributions beside the library whose versions belong to its results.
+        reusable: whether its results may be used again as long as nothing changed that Python
+            imports or opens in the process that plays. Each class says so for itself: it is not
+            inherited, as a subclass may do anything.
     """
 
     name: ClassVar[str]
@@ -102,6 +105,7 @@ class Engine(ABC):
     prefix_reuse: ClassVar[PrefixReuse] = PrefixReuse()
     own_processes: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
+    reusable: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:

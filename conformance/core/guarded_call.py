@@ -25,7 +25,8 @@ from typing import Any, NoReturn
 
 import psutil
 
-from conformance.core.processes import describe_exit, end_tree, end_with_parent, memory_of
+from conformance.core.processes import describe_exit, end_tree, memory_of
+from conformance.core.watched_child import end_with_parent
 
 FORKS = sys.platform == "linux"
 """Whether the process is a fork of this one; elsewhere Python starts anew, which takes seconds."""

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import signal
 import sys
-import threading
-import time
 
 import psutil
-
-_LOOK_SECONDS = 0.25
 
 # ``struct rusage_info_v0`` of macOS, <sys/resource.h>: 16 bytes, then numbers of 8 bytes each.
 _RUSAGE_BYTES, _FOOTPRINT_AT = 96, 16 + 7 * 8
@@ -48,17 +43,6 @@ def end_tree(process: psutil.Process, number: int = signal.SIGKILL) -> None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
         process.send_signal(number)
-
-
-def end_with_parent(parent: int) -> None:
-    """Let this process and all that it starts end once process ``parent`` has, however it ended."""
-
-    def wait() -> None:
-        while os.getppid() == parent:
-            time.sleep(_LOOK_SECONDS)
-        end_tree(psutil.Process())
-
-    threading.Thread(target=wait, name="conformance-parent", daemon=True).start()
 
 
 def describe_exit(code: int) -> str:

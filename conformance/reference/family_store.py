@@ -10,6 +10,7 @@ from pathlib import Path
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.reference.oracle_file import OracleFile
+from conformance.reference.sealed import SealedFolder
 from conformance.reference.store import unwritable
 
 # A hash of all that a family's oracle depends on, of library, family, dtype and seed; ``None``
@@ -26,7 +27,8 @@ class FamilyStore:
 
     Args:
         folder: is made when the first file is written.
-        key_of: makes the key of each file. If it has changed, the file is written anew.
+        key_of: makes the key of each file. If it has changed, the file is written anew; if that
+            was since it was opened, nothing is.
 
     Attributes:
         reports: sentences about files that could not be used or written.
@@ -34,24 +36,29 @@ class FamilyStore:
 
     def __init__(self, folder: Path, key_of: KeyOf, *, most_bytes: int = MOST_BYTES) -> None:
         self._folder, self._key_of, self._most_bytes = folder, key_of, most_bytes
+        self._sealed = SealedFolder(folder)
         self._grown, self._unwritable = True, False
-        self.reports: list[str] = []
+        self._opened: dict[Path, tuple[Library, Family, str, int]] = {}
+        self.reports = [self._sealed.distrusted] if self._sealed.distrusted else []
 
     def open(self, library: Library, family: Family, dtype: str, seed: int) -> OracleFile | None:
         """The file of a family's oracle, or ``None`` if its results can't be stored."""
         key = self._key_of(library, family, dtype, seed)
-        if key is None:
+        if key is None or self._sealed.distrusted:
             return None
         path = self._folder / f"{library.name}-{family.name}-{dtype}-{seed}{SUFFIX}"
         with contextlib.suppress(OSError):  # it does not exist, or may only be read
             os.utime(path)
         self._grown = True
-        return OracleFile(path, key, self.reports.append)
+        self._opened[path] = (library, family, dtype, seed)
+        return OracleFile(path, key, self.reports.append, self._sealed)
 
     def save(self, file: OracleFile | None) -> None:
         """Write what is new in ``file``; at the first time remove what is over the bound."""
-        if file is None or self._unwritable:
+        if file is None or self._unwritable or not file.changed:
             return
+        if self._key_of(*self._opened[file.path]) != file.key:
+            return  # a file was edited since: which text was run is not known
         try:
             if file.save() and self._grown:
                 self._grown = False

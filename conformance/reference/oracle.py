@@ -68,6 +68,7 @@ class Oracle:
         self.calls = 0
         self._checks: dict[Any, OracleCheck | None] = {}
         self._dtypes: dict[Any, tuple[tuple[str, ...], ...]] = {}
+        self._apart: dict[Any, numerics.Deviation] = {}
 
     def solo(self, request: Request, options: EngineOptions, schedule: Schedule | None) -> Stream:
         """The single stream of ``request``, with stop sequences and ``max_tokens`` applied.
@@ -193,6 +194,24 @@ class Oracle:
         """Whether a stateless check that was made so far disagreed with the single stream."""
         checks = (check for check in self._checks.values() if check is not None)
         return any(not check.deviation.within_noise for check in checks)
+
+    def apart(self, request: Request, other: Request) -> numerics.Deviation:
+        """How far the logprobs of ``other`` are from those of ``request``, at the latter's tokens.
+
+        In ratio to the smallest noise that is assumed; made once.
+        """
+        options = EngineOptions()
+        key = (self._key(request, options, None), self._key(other, options, None))
+        if key not in self._apart:
+            stream = self.solo(request, options, None)
+            assert stream.logprobs is not None
+            with self._counted():
+                got = self._library.teacher_forced(
+                    self._model, other, stream.tokens, options=options
+                )
+            noise = self.floor_envelope(stream, options)
+            self._apart[key] = numerics.deviation(got, stream.logprobs, noise)
+        return self._apart[key]
 
     def again(self, request: Request, options: EngineOptions, *, steps: int) -> Stream:
         """The first ``steps`` steps of the single stream made once more, from the prompt on."""

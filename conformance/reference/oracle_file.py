@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from conformance.core.trace import Stream
+from conformance.reference.sealed import SealedFolder
 from conformance.reference.store import (
     DAMAGE,
     Arrays,
@@ -24,7 +25,6 @@ from conformance.reference.store import (
     read_arrays,
     remove_damaged,
     stream_of,
-    write_cached,
 )
 
 T = TypeVar("T")
@@ -41,11 +41,17 @@ class OracleFile:
         path: of the file; it need not exist.
         key: of all that the results depend on; a file with another key counts as empty.
         report: gets a sentence about a file that can't be used.
+        sealed: the folder that it is in.
+
+    Attributes:
+        changed: there is something new.
     """
 
-    def __init__(self, path: Path, key: str, report: Callable[[str], None]) -> None:
-        self.path, self._key, self._report = path, key, report
-        self._changed = False
+    def __init__(
+        self, path: Path, key: str, report: Callable[[str], None], sealed: SealedFolder
+    ) -> None:
+        self.path, self.key, self._report, self._sealed = path, key, report, sealed
+        self.changed = False
         self.entries = self._read()
         self.confirmed = not self.entries
         self.cache = OracleCache(
@@ -56,7 +62,7 @@ class OracleFile:
     def put(self, name: str, arrays: Arrays) -> None:
         """One more result, for the next ``save``."""
         self.entries[name] = arrays
-        self._changed = True
+        self.changed = True
 
     def reject(self) -> None:
         """Forget what was read: it is not what this model gives."""
@@ -70,22 +76,26 @@ class OracleFile:
         Raises:
             OSError: it can't be written.
         """
-        if not self._changed:
+        if not self.changed:
             return False
-        self._changed = False
-        write_cached(self.path, _packed(self._key, self.entries))
+        self.changed = False
+        self._sealed.write(self.path, _packed(self.key, self.entries))
         return True
 
     def _read(self) -> dict[str, Arrays]:
-        try:
-            arrays = read_arrays(self.path)
-            key, entries = _unpacked(arrays)
-        except (FileNotFoundError, NotADirectoryError):
+        there = self.path.exists()
+        data = self._sealed.read(self.path)
+        if data is None:
+            if there and not self._sealed.distrusted:
+                damage = ValueError("it is not as it was written")
+                self._report(remove_damaged(self.path, damage))
             return {}
+        try:
+            key, entries = _unpacked(read_arrays(io.BytesIO(data)))
         except DAMAGE as error:
             self._report(remove_damaged(self.path, error))
             return {}
-        return entries if key == self._key else {}
+        return entries if key == self.key else {}
 
 
 class _Part(MutableMapping[Any, T], Generic[T]):

@@ -19,7 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -160,22 +160,38 @@ def why_unwritable(cache: Path) -> str | None:
         return unwritable(cache, error)
 
 
-def read_arrays(path: Path) -> Arrays:
+def read_arrays(path: Path | BinaryIO) -> Arrays:
     """The arrays of a file, by name; ``DAMAGE`` says what a damaged one raises."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is no file")  # to read a pipe would take for ever
+    if isinstance(path, Path):
+        check_file(path)
     # Reading a member to its end compares its checksum.
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
-def remove_damaged(path: Path, error: Exception) -> str:
-    """Remove a damaged file, or what lies in its place; the sentence about it."""
-    with contextlib.suppress(OSError):  # a folder that can't be written either
+def check_file(path: Path) -> None:
+    """Check that a file can be read without waiting for ever, as for a pipe.
+
+    Raises:
+        OSError: it is no file, or is not there.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("it is no file")
+
+
+def remove(path: Path) -> None:
+    """Remove a file of a cache, or what lies in its place, if that may be."""
+    with contextlib.suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif not isinstance(error, MemoryError):  # which may be this machine's
+        else:
             path.unlink(missing_ok=True)
+
+
+def remove_damaged(path: Path, error: Exception) -> str:
+    """Remove a damaged file; the sentence about it."""
+    if not isinstance(error, MemoryError):  # which may be this machine's
+        remove(path)
     reason = " ".join(str(error).split()) or type(error).__name__
     return f"{path}: the cached oracle is damaged ({reason}); it is made again"
 

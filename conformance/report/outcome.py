@@ -21,8 +21,7 @@ class Outcome:
         problems: sentences about problems that are no cases: uncovered modules, stale expectations.
         missing: number of selected cases that were not run (``-x``, an interruption).
         seconds: wall time.
-        unchanged: number of selected cases that were left out because nothing changed that they
-            hang on, or because they did not fail the last time.
+        unchanged: number of selected cases that were left out (``report/left_out.py``).
         explanations: of failing cases, by case id, as far as there are any.
         notes: sentences that fail nothing.
         against: the earlier run that decides what is expected; empty if none does.

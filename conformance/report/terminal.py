@@ -130,6 +130,8 @@ def _not_played(outcome: Outcome) -> str:
 def _verdict(outcome: Outcome) -> Text:
     time = f"in {duration(outcome.seconds)}{_not_played(outcome)}"
     cases = count(len(outcome.results), "case")
+    if outcome.ok and not outcome.results:
+        return Text(f"NOTHING RUN: no case was played, {time}", style=UNEXPECTED_STYLE)
     if outcome.ok:
         so = f"none worse than in {outcome.against}" if outcome.against else "all as expected"
         return Text(f"OK: {cases}, {so}, {time}", style="bold green")

@@ -21,6 +21,7 @@ from conformance.core.thread_leaks import ThreadLeaks, finding_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.family_store import FamilyStore
 from conformance.reference.subject import Around, Subject
+from conformance.run.judging.discerning import discerning
 from conformance.run.judging.judge import Outcome, Until, brief_for, judge_batched
 from conformance.run.judging.oracle_check import judge_oracle
 from conformance.run.judging.summing import result_of
@@ -110,16 +111,18 @@ class Session:
     ) -> Outcome:
         engine = self.registry.engines[case.engine]
         scenario = self.registry.scenarios[case.scenario]
-        made = scenario.make(brief_for(subject, engine, case.seed))
+        brief = brief_for(subject, engine, case.seed)
+        made = scenario.make(brief)
         schedules = [s for s in made if not only or s.name in only]
         if scenario.oracle_only:
-            return judge_oracle(subject, schedules)
+            return discerning(judge_oracle(subject, schedules), subject, brief)
         kept = self.tier.kept(subject.family, scenario.name, schedules)
         left_out = tuple(s.name for s in made if s not in kept)
         twice = self.tier.twice(subject.family, scenario.name)
-        return judge_batched(
+        outcome = judge_batched(
             subject, engine, scenario, kept, left_out=left_out, until=until, twice=twice
         )
+        return discerning(outcome, subject, brief)
 
     def _keep(self, subject: Subject) -> None:
         """Store what is new of the oracle; after leaked threads nothing is sure any more."""

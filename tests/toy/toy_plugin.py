@@ -1,5 +1,6 @@
 """A plugin whose families and faults behave as they are called, without any model."""
 
+import atexit
 import contextlib
 import os
 import signal
@@ -58,6 +59,7 @@ class ToyLibrary(Library):
 
 class ToyEngine(Engine):
     name = "toy"
+    reusable = True
     library = "toy"
     capabilities = frozenset({Capability.FORCED})
 
@@ -194,6 +196,19 @@ def clumsy(case):
     return exact(case)
 
 
+def quitting(case):
+    """End the process as if all were well."""
+    if case.scenario == "ragged":
+        os._exit(0)
+    return exact(case)
+
+
+def late(case):
+    """The same, but when Python ends; what it found by then is wrong."""
+    atexit.register(os._exit, 0)
+    return broken(case)
+
+
 BEHAVIOUR = {
     "tied": lambda case: result(case, Verdict.TIE),
     "broken": broken,
@@ -202,6 +217,8 @@ BEHAVIOUR = {
     "stuck": stuck,
     "frozen": frozen,
     "clumsy": clumsy,
+    "quitting": quitting,
+    "late": late,
 }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +14,6 @@ from pathlib import Path
 
 import psutil
 
-from conformance.app.cli.contained import start_child
 from conformance.app.cli.printing import say
 from conformance.app.pytest_plugin.memory_limit import fair_limit
 from conformance.core.library_paths import MODULES
@@ -29,6 +30,7 @@ from conformance.scenarios import Scenario
 EXPLAIN_SECONDS = 60.0
 """How long the explanations of one run may take together."""
 
+_CHILD = "from conformance.app.cli.main import main_of_child; main_of_child({parent})"
 # Of one among several, so that one that hangs leaves time for others.
 _SHARE = 0.5
 _LOOK_SECONDS = 0.1
@@ -173,6 +175,13 @@ def _start(
     finding = worst(result)
     assert finding is not None, "only cases with a new finding are chosen"
     arguments = ["explain", result.case, "--schedule", finding.schedule, "--json", str(file)]
-    process = start_child([*arguments, *options], silent=True)
+    process = start_child([*arguments, *options])
     tree = psutil.Process(process.pid)
     return _Child(process, tree, time.monotonic() + seconds, most_bytes)
+
+
+def start_child(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    """The command in a process that prints nothing, and ends with this one."""
+    command = [sys.executable, "-c", _CHILD.format(parent=os.getpid()), *arguments]
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)

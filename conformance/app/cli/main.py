@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import faulthandler
-import importlib
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Sequence
@@ -23,8 +23,10 @@ from conformance.core.errors import ConformanceError
 from conformance.core.first_signals import INTERRUPTED
 from conformance.core.unavailable import lacking_import
 from conformance.core.user_cache import user_cache
+from conformance.core.watched_child import INCOMPLETE, End, end_with_parent, go_on_in_child
 
 EXIT_USER_ERROR = 2
+_AGAIN = "from conformance.app.cli import main; main()"
 _STDERR = 2
 
 _SECTIONS = {
@@ -87,7 +89,8 @@ class _Main(LazyGroup):
             say(f"conformance: {error}", err=True)
             ctx.exit(EXIT_USER_ERROR)
         except ImportError as error:
-            ctx.exit(_without(error))
+            say(f"conformance: {lacking_import(error)}", err=True)
+            ctx.exit(EXIT_USER_ERROR)
         except (KeyboardInterrupt, click.Abort):
             _say_interrupted(ctx)
         except OSError as error:
@@ -96,6 +99,9 @@ class _Main(LazyGroup):
             place = f"{error.filename}: " if error.filename else ""
             say(f"conformance: {place}{error.strerror}", err=True)
             ctx.exit(EXIT_USER_ERROR)
+        except SystemExit as ended:  # none of ours: click's own end is another exception
+            say(f"conformance: code of a plugin or a model ended the command: {ended!r}", err=True)
+            ctx.exit(INCOMPLETE)
         except RuntimeError as error:
             if not signals.came_of(error):
                 raise
@@ -128,41 +134,25 @@ def group() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the ``conformance`` command. Ends the process."""
+    """Entry point of the ``conformance`` command. Ends the process; the work is a child's."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    anew = sys.orig_argv[1:] if arguments is None else ["-c", _AGAIN, *words]
+    name = shlex.join(["conformance", *words])
+    end = go_on_in_child([sys.executable, *anew], name, early=INTERRUPTED)
     # Processes that are started import nothing from the current folder, which may be a checkpoint.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     # Hypothesis keeps what it found in sources; its own choice is a folder where the user is.
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache() / "hypothesis"))
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if _plays_one_case(words):
-        try:
-            contained = importlib.import_module("conformance.app.cli.contained")
-        except ImportError as error:
-            sys.exit(_without(error))
-        sys.exit(contained.run_in_child(words))
-    _run(words)
-
-
-def _plays_one_case(words: Sequence[str]) -> bool:
-    """Whether the command may load a model here; a crash would leave no process to report it."""
-    if words[:1] == ["show"]:
-        return any("/" in word for word in words[1:])  # else it shows what is installed
-    return words[:1] in (["explain"], ["repro"])
+    _run(words, end)
 
 
 def main_of_child(parent: int) -> None:
-    """Entry point of the child process that runs a command about one case."""
-    importlib.import_module("conformance.core.processes").end_with_parent(parent)
+    """Entry point of a process that explains a case for another command."""
+    end_with_parent(parent)
     _run(sys.argv[1:])
 
 
-def _without(error: ImportError) -> int:
-    """Say which package is not there."""
-    say(f"conformance: {lacking_import(error)}", err=True)
-    return EXIT_USER_ERROR
-
-
-def _run(arguments: Sequence[str]) -> None:
+def _run(arguments: Sequence[str], end: End | None = None) -> None:
     printing.use_streams()
     faulthandler.enable(_STDERR)  # a crash shows where the process was
     try:
@@ -170,11 +160,13 @@ def _run(arguments: Sequence[str]) -> None:
         _use_checkouts(arguments)
         _use_devices(arguments)
         group.main(args=arguments, prog_name="conformance")
-    except SystemExit as end:
-        code = _code(end.code)
+    except SystemExit as ended:
+        code = _code(ended.code)
         if problem := printing.output_problem():
             say(f"conformance: {problem}", err=True)
             code = EXIT_USER_ERROR
+        if end is not None:
+            end.note(code)
         _leave_threads(code)
         sys.exit(code)
 

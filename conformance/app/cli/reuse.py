@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,8 @@ import click
 import msgspec
 
 from conformance.app.cli.options import EXISTING_FILE
-from conformance.app.pytest_plugin.left_out import not_played
+from conformance.app.cli.printing import say
+from conformance.app.pytest_plugin.not_played import not_played
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.store import write_cached
@@ -23,7 +24,6 @@ from conformance.report.jsonl import read_results
 from conformance.run.coverage import account
 from conformance.run.reuse.checkouts import changed_modules
 from conformance.run.reuse.planning import Plan, Reuse
-from conformance.run.reuse.result_store import ResultStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,10 +56,12 @@ class Chosen:
         cases = setup.selected
         if self.fresh or setup.settings.checkpoint is not None:
             return Plan(cases)
-        if self.last_failed:
-            return _failed_last(cases, setup.result_folder)
-        store = ResultStore(setup.result_folder)
+        store = setup.result_store()
+        if store.unused:
+            say(store.unused, err=True)
         reuse = Reuse(setup.registry, store, setup.selection.tier.name, setup.judged_again)
+        if self.last_failed:
+            return _failed_last(cases, reuse, remembered_failures(setup.result_folder))
         if self.since is not None:
             return reuse.since(cases, read_results(self.since))
         if self.changed is None:
@@ -138,29 +140,30 @@ def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
     problems = list(not_played(setup.settings, setup.registry, results))
     if setup.selection.leads:
         problems += filter(None, (account(setup.registry, x).problem for x in setup.libraries))
-    whole = setup.complete and not (plan.unchanged or plan.play)
+    whole = setup.complete and not (plan.left_out or plan.play)
     if setup.expectations is not None and whole:
         problems += setup.expectations.stale(results, whole=True)
     scenarios = tuple(setup.registry.scenarios)
     missing = len(plan.play)
-    return Outcome(results, scenarios, tuple(problems), missing, unchanged=plan.unchanged)
+    return Outcome(results, scenarios, tuple(problems), missing)
 
 
 def remember_failures(folder: Path, results: Sequence[CaseResult]) -> None:
     """Keep which cases failed, those of older runs that were not played again included."""
     ran = {result.case for result in results}
-    failed = (_failures(folder) - ran) | {r.case for r in results if not r.expected}
+    failed = (remembered_failures(folder) - ran) | {r.case for r in results if not r.expected}
     with contextlib.suppress(OSError):  # a run works without it
         write_cached(folder.parent / _FAILURES, msgspec.json.encode(sorted(failed)))
 
 
-def _failed_last(cases: Sequence[CaseId], folder: Path) -> Plan:
-    failed = _failures(folder)
+def _failed_last(cases: Sequence[CaseId], reuse: Reuse, failed: Collection[str]) -> Plan:
     play = tuple(case for case in cases if str(case) in failed)
-    return Plan(play, unchanged=len(cases) - len(play)) if play else Plan(tuple(cases))
+    left = reuse.last(case for case in cases if str(case) not in failed)
+    return Plan(play, left_out=left) if play else Plan(tuple(cases))
 
 
-def _failures(folder: Path) -> set[str]:
+def remembered_failures(folder: Path) -> set[str]:
+    """The ids of all cases that were not as expected when they were last played."""
     try:
         return msgspec.json.decode((folder.parent / _FAILURES).read_bytes(), type=set[str])
     except (OSError, msgspec.MsgspecError):

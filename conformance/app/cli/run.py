@@ -180,8 +180,10 @@ def command(
 
     A case is one model family decoded by one engine in one scenario. Exit code: 0 if every
     verdict is the expected one, 1 if not (also for a model module that no family covers, and for
-    an expectation that matches nothing), 2 for a mistake in the options or an interruption. With
-    --against: 1 if something is worse than there.
+    an expectation that matches nothing, and if a case that is left out was not when it was last
+    run), 2 for a mistake in the options or an interruption, 5 if nothing was run and of some cases
+    no result is known, 70 if the run's process ended before it was over. With --against: 1 if
+    something is worse than there.
     """
     began = time.perf_counter()
     if report is not None:

@@ -18,13 +18,20 @@ from conformance.app.cli.output_options import Output
 from conformance.app.cli.printing import say
 from conformance.app.cli.progress import Progress
 from conformance.app.cli.pytest_call import call_pytest
-from conformance.app.cli.reuse import Chosen, case_file, remember_failures, reused_outcome
+from conformance.app.cli.reuse import (
+    Chosen,
+    case_file,
+    remember_failures,
+    remembered_failures,
+    reused_outcome,
+)
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.run_end import STOPPED
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.core.verdict import RunHeader
 from conformance.report import Outcome
 from conformance.report.jsonl import write_results
+from conformance.report.left_out import LeftOut
 from conformance.report.pages.material import Material, merged
 from conformance.report.pages.site import write_site
 from conformance.report.worsening import Base
@@ -89,13 +96,14 @@ class SuiteRun:
                     plugins=[progress],
                 )
         code, text = played
+        left_out = self._left_out(setup, plan)
         end, outcome = progress.end(), progress.outcome()
         if end is None or not end.whole or not end.done:
             say(text, err=True)
         code = end.exit_code(code) if end else int(pytest.ExitCode.INTERRUPTED)
         if outcome is not None and outcome.results:
             ended = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-            shown = self._finish(setup, self._timed(outcome, plan), console, explain=ended)
+            shown = self._finish(setup, self._timed(outcome), left_out, console, explain=ended)
             if ended and (self.base or code == pytest.ExitCode.OK):
                 code = int(not shown.ok)  # pytest knows nothing of an earlier run
         if code == pytest.ExitCode.INTERRUPTED:
@@ -112,20 +120,31 @@ class SuiteRun:
 
     def _reuse(self, setup: Setup, plan: Plan) -> int:
         """Nothing is to be played, or -x found a failure first: print results of earlier runs."""
-        outcome = reused_outcome(setup, plan)
+        outcome, left_out = reused_outcome(setup, plan), self._left_out(setup, plan)
         if self.settings.json:
             header = RunHeader(len(outcome.results) + outcome.missing, STOPPED if plan.play else "")
             write_results(self.settings.json, outcome.results, header)
         console = new_console()
-        shown = self._finish(setup, self._timed(outcome, plan), console, explain=True)
+        shown = self._finish(setup, self._timed(outcome), left_out, console, explain=True)
+        if shown.ok and not shown.results and left_out.unknown:
+            return int(pytest.ExitCode.NO_TESTS_COLLECTED)
         return int(not shown.ok)
 
-    def _timed(self, outcome: Outcome, plan: Plan) -> Outcome:
-        seconds = time.perf_counter() - self.began
-        return dataclasses.replace(outcome, unchanged=plan.unchanged, seconds=seconds)
+    def _timed(self, outcome: Outcome) -> Outcome:
+        return dataclasses.replace(outcome, seconds=time.perf_counter() - self.began)
+
+    def _left_out(self, setup: Setup, plan: Plan) -> LeftOut:
+        """What the plan leaves out, by what is known of it before this run."""
+        return LeftOut.of(plan.left_out, remembered_failures(setup.result_folder))
 
     def _finish(
-        self, setup: Setup, outcome: Outcome, console: Console, *, explain: bool
+        self,
+        setup: Setup,
+        outcome: Outcome,
+        left_out: LeftOut,
+        console: Console,
+        *,
+        explain: bool,
     ) -> Outcome:
         """Explain, print and write; a checkpoint is not explained unasked.
 
@@ -135,9 +154,17 @@ class SuiteRun:
         remember_failures(setup.result_folder, outcome.results)
         shown = outcome
         if self.base:
-            # Of what was left out as unchanged no coverage is lost.
-            selects = setup.selects if not outcome.unchanged else lambda _: False
-            shown = self.base.seen(outcome, selects)
+            left_out = left_out.judged(self.base.judged)
+            # Of what is left out no coverage is lost.
+            shown = self.base.seen(
+                outcome, lambda case: setup.selects(case) and str(case) not in left_out.last
+            )
+        shown = dataclasses.replace(
+            shown,
+            unchanged=len(left_out.last),
+            problems=shown.problems + left_out.problems,
+            notes=shown.notes + left_out.notes,
+        )
         if explain and self.settings.checkpoint is None:
             shown = with_explanations(
                 shown,

@@ -9,7 +9,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from conformance.core.processes import end_with_parent
+from conformance.core.watched_child import end_with_parent
 
 ASKED, ANSWER = "asked", "answer"
 

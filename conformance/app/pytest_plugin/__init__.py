@@ -46,12 +46,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    """Where the suite is run by the command ``pytest``: from here on in a watched child process."""
+    if options.suite_selected(early_config):
+        importlib.import_module("conformance.app.pytest_plugin.command").go_on_in_child(
+            early_config
+        )
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """With ``-n``: ``--dist loadgroup`` by default, so a family stays on one worker."""
     if options.suite_selected(config):
         options.use_devices(config)
         options.prepare_distribution(config)
-    return (yield)
+    code = yield
+    if (end := config.stash.get(options.END, None)) is not None:
+        end.note(int(code or 0))
+    return code
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,12 +13,15 @@ from conformance.core.devices import chosen, see, use
 from conformance.core.errors import ConformanceError
 from conformance.core.library_paths import chosen_options
 from conformance.core.tier_names import FULL, usual_tier
+from conformance.core.watched_child import End
 from conformance.tools.checkpoints.given import Given
 
 COLLECTOR = "conformance-result-collector"
 LOADGROUP = "conformance_loadgroup"
 DEVICE = "conformance_device"
 """What a worker is given: the GPU that it sees."""
+END = pytest.StashKey[End]()
+"""Of a run that a parent process watches: where it says that it is over."""
 RESULT = pytest.StashKey[str]()
 PROBLEM = pytest.StashKey[str]()
 MODULES = pytest.StashKey[str]()
@@ -215,7 +218,9 @@ def settings(config: pytest.Config) -> Settings:
 
 def suite_selected(config: pytest.Config) -> bool:
     """Whether an argument (or ``testpaths``) names the suite, as a module or as a path."""
-    names = (str(argument).replace("\\", "/").replace("/", ".") for argument in config.args)
+    # Before conftest files are read, ``args`` is empty.
+    named = config.args or config.known_args_namespace.file_or_dir or config.getini("testpaths")
+    names = (str(argument).replace("\\", "/").replace("/", ".") for argument in named)
     return any("conformance.suite" in name for name in names)
 
 

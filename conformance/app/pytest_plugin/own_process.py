@@ -31,8 +31,9 @@ from conformance.app.pytest_plugin.worker_crashes import condense
 from conformance.backend.device import device_name
 from conformance.core.errors import ConformanceError, MachineError
 from conformance.core.failures import full_device
-from conformance.core.processes import describe_exit, end_tree, end_with_parent
+from conformance.core.processes import describe_exit, end_tree
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
+from conformance.core.watched_child import end_with_parent
 from conformance.run.hosting import brings_hooks, load_plugins
 
 _SERVER = "from conformance.app.pytest_plugin.own_process import serve; serve({folder!r}, {parent})"

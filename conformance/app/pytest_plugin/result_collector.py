@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 import conformance
-from conformance.app.pytest_plugin.left_out import not_played
 from conformance.app.pytest_plugin.missing_results import unjudged
 from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
+from conformance.app.pytest_plugin.not_played import not_played
 from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, MODULES, PROBLEM, RESULT
 from conformance.app.pytest_plugin.result_keeping import ResultKeeper
 from conformance.app.pytest_plugin.run_end import RunEnd
 from conformance.app.pytest_plugin.setup import Setup, find_setup
+from conformance.app.pytest_plugin.worker_crashes import write_to_real_stderr
 from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
 from conformance.backend import device
 from conformance.core.errors import ConformanceError, ResultError
@@ -151,6 +152,7 @@ class ResultCollector:
             first_failure=0 < most <= self._failures,
             interrupted=self._interrupted,
             unwritten=self._unwritten,
+            empty_shard=not self.setup.cases,
             devices=self.setup.settings.devices,
         )
 
@@ -208,6 +210,8 @@ class ResultCollector:
             keys = self._keeper.keep(self._results.values())
             for case, key in keys.items():
                 self._results[case] = msgspec.structs.replace(self._results[case], key=key)
+            if self._keeper.problem:
+                write_to_real_stderr(self._config, f"conformance: {self._keeper.problem}\n")
         self._end_file()
         self.processes.close()
         if exitstatus == pytest.ExitCode.OK and self.outcome().problems:

@@ -2,56 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
 from conformance.app.pytest_plugin.setup import Setup
+from conformance.core.family import Family
 from conformance.core.verdict import CaseId, CaseResult
-from conformance.run.reuse.digests import family_digest
+from conformance.reference.surroundings import Environment, family_digest
+from conformance.run.reuse.dependency_recorder import Seen
 from conformance.run.reuse.planning import bare
-from conformance.run.reuse.result_store import ResultStore
 
 
 class ResultKeeper:
-    """Gets what each case hung on; at the end it writes the results and knows their keys."""
+    """Gets what each case hung on; at the end it writes the results and knows their keys.
+
+    Attributes:
+        problem: a sentence if nothing was kept, as something changed during the run.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._store = ResultStore(setup.result_folder)
-        self._modules: dict[tuple[str, str], dict[str, str]] = {}
+        self._modules: dict[tuple[str, str], dict[str, Seen]] = {}
         self._cases: set[str] = set()
+        self.problem = ""
 
     def take(self, case: str, modules: str) -> None:
         """Note that a case may be kept.
 
         Args:
             case: its id.
-            modules: JSON of digests by module, those that were reported before left out.
+            modules: JSON of what it hung on, without what was reported before.
         """
-        found = msgspec.json.decode(modules, type=dict[str, str])
+        found = msgspec.json.decode(modules, type=dict[str, Seen])
         name = CaseId.parse(case)
         self._modules.setdefault((name.engine, name.family), {}).update(found)
         self._cases.add(case)
 
     def keep(self, results: Iterable[CaseResult]) -> dict[str, str]:
-        """Write the results that may be kept; the key of each of them."""
-        tier = self._setup.selection.tier.name
+        """Write the results that may be kept; the key of each of them.
+
+        Nothing, if what is installed or set is not what it was when the run began.
+        """
         kept: dict[tuple[str, str], list[CaseResult]] = {}
         for result in results:
             if result.case in self._cases and not result.reused:
                 kept.setdefault((result.engine, result.family), []).append(result)
+        before = self._setup.environment
+        if kept and Environment().contents != before.contents:
+            self.problem = "what is installed changed during this run: its results are not kept"
+            return {}
+        store = self._setup.result_store()
+        tier = self._setup.selection.tier.name
         keys = {}
-        for (engine, family), found in kept.items():
-            library = self._setup.registry.engines[engine].library
-            digest = family_digest(self._setup.registry.families[library, family])
-            self._store.add(
+        for (engine, name), found in kept.items():
+            family = self._setup.registry.families[
+                self._setup.registry.engines[engine].library, name
+            ]
+            if not all(before.unchanged(path) for path in _files(family)):
+                continue
+            digest = family_digest(family)
+            store.add(
                 engine,
-                family,
+                name,
                 family_digest=digest,
-                modules=self._modules[engine, family],
+                modules=self._modules[engine, name],
                 results={tier: [bare(result) for result in found]},
             )
             for result in found:
-                keys[result.case] = self._store.key(CaseId.parse(result.case), digest, tier)
+                keys[result.case] = store.key(CaseId.parse(result.case), digest, tier)
         return keys
+
+
+def _files(family: Family) -> Iterator[Path]:
+    """Those of its own that a family is made of."""
+    if Path(family.path).is_file():
+        yield Path(family.path)
+    if family.facts.model_file:
+        yield Path(family.path).parent / family.facts.model_file

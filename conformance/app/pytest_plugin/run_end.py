@@ -29,6 +29,7 @@ class RunEnd:
         first_failure: ``-x`` was given, and a verdict was not expected.
         interrupted: somebody stopped the run from outside.
         unwritten: the result file could not be written.
+        empty_shard: there are fewer families than shards, and none for this one.
         devices: the GPUs that were chosen for it.
     """
 
@@ -37,6 +38,7 @@ class RunEnd:
     first_failure: bool = False
     interrupted: bool = False
     unwritten: bool = False
+    empty_shard: bool = False
     devices: tuple[str, ...] = ()
 
     @property
@@ -52,7 +54,12 @@ class RunEnd:
     @property
     def whole(self) -> bool:
         """Whether a result file may be replaced: all cases are there, or ``-x`` ended the run."""
-        return self.stopped or not self.missing
+        return self.stopped or not (self.missing or self.nothing)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no case was to be played, as by ``-k`` with a word that is nowhere."""
+        return not self.planned and not self.empty_shard
 
     @property
     def header(self) -> RunHeader:
@@ -68,10 +75,10 @@ class RunEnd:
 
         0 and 1 only if all results are there and written; 2 for whatever else came between.
         """
+        if status == _NONE and not self.planned:
+            return int(_NONE if self.nothing else pytest.ExitCode.OK)
         if not self.whole or self.unwritten:
             return int(pytest.ExitCode.INTERRUPTED)
         if self.stopped:
             return int(pytest.ExitCode.TESTS_FAILED)
-        if status == _NONE and not self.planned:
-            return int(pytest.ExitCode.OK)  # a shard more than there are families
         return status if status in _ALL_DONE else int(pytest.ExitCode.INTERRUPTED)

@@ -12,19 +12,26 @@ import pytest
 from conformance.app.pytest_plugin.options import Settings, settings
 from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
+from conformance.core.family import Family
+from conformance.core.library import Library
 from conformance.core.unavailable import sentences
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.reference.family_store import FamilyStore
+from conformance.reference.installed_files import digest, file_digest
 from conformance.reference.oracle_key import oracle_key
 from conformance.reference.store import folder_of, sweep
+from conformance.reference.surroundings import Environment
 from conformance.report.message import RULE
 from conformance.run.diagnosis import diagnose
 from conformance.run.family_seconds import FamilySeconds
 from conformance.run.hosting import brings_hooks, load_plugins
 from conformance.run.mending import Mending
 from conformance.run.registry import Registry, build_registry
+from conformance.run.reuse.dependencies import local_modules
 from conformance.run.reuse.dependency_recorder import Recorder
+from conformance.run.reuse.opened_files import watch
+from conformance.run.reuse.result_store import ResultStore
 from conformance.run.selection import (
     DEFAULT_ENGINES,
     Selection,
@@ -85,10 +92,20 @@ class Setup:
         """Where results are kept from run to run."""
         return user_cache() / "results"
 
+    @property
+    def environment(self) -> Environment:
+        """What is installed and set, as it was before this process imported a library."""
+        return Environment.first()
+
+    def result_store(self) -> ResultStore:
+        """The results of earlier runs, as they are on the disk now."""
+        return ResultStore(self.result_folder, self.environment, self.settings.plugins)
+
     @functools.cached_property
     def recorder(self) -> Recorder:
         """Finds what the cases that this process plays hang on."""
-        return Recorder()
+        deciding = (*self.settings.family_files, self.settings.expectations, self.settings.cases)
+        return Recorder(self.environment, {str(path.absolute()) for path in deciding if path})
 
     def selects(self, case: CaseId) -> bool:
         """Whether a case of another run would belong to this one, if its names still exist.
@@ -119,7 +136,18 @@ class Setup:
         """Where oracles of tiny families are kept from run to run, if they are."""
         if not self.settings.oracle_cache:
             return None
-        return FamilyStore(user_cache() / "families", oracle_key)
+        return FamilyStore(user_cache() / "families", self._stream_key)
+
+    def _stream_key(self, library: Library, family: Family, dtype: str, seed: int) -> str | None:
+        """The key of stored streams; a plugin or a conftest of the user's may patch a library."""
+        key = oracle_key(library, family, dtype, seed)
+        return key and digest(part.encode() for part in (key, *self._brought))
+
+    @functools.cached_property
+    def _brought(self) -> tuple[str, ...]:
+        """The texts of modules that are neither installed nor ours, by name."""
+        files = sorted(set(local_modules(self.environment)))
+        return tuple(f"{path.name} {file_digest(path)}" for path in files)
 
     def take_reports(self) -> list[str]:
         """Sentences about stored oracles that could not be used, since the last call."""
@@ -260,6 +288,8 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
     Raises:
         ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
     """
+    Environment.first()  # before a plugin imports a library
+    watch()
     # Which engine a checkpoint is for is not known yet.
     wanted = given.engines or (() if given.checkpoint else DEFAULT_ENGINES)
     registry = build_registry(

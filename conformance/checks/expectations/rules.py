@@ -47,6 +47,14 @@ class Expectations:
             evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
         return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
 
+    def apply_like(self, result: CaseResult, *, module: str) -> CaseResult:
+        """``apply``; what is known of the tiny family of its module is known of another, too."""
+        own = self.apply(result)
+        like = self.apply(msgspec.structs.replace(result, family=module))
+        if own.expected or not like.expected:
+            return own
+        return msgspec.structs.replace(like, family=result.family)
+
     def shown_in(self, result: CaseResult) -> tuple[Defect, ...]:
         """The entries whose defects the case shows, or should show; a refused case shows none."""
         if self._refusal(result) or lacking(result.verdict, result.evidence):

@@ -41,6 +41,7 @@ class MlxVlmEngine(Engine):
     """
 
     name: ClassVar[str] = "mlx_vlm"
+    reusable: ClassVar[bool] = True
     library: ClassVar[str] = "mlx_vlm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.SAVED,

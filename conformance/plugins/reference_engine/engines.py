@@ -16,6 +16,7 @@ class ReferenceSolo(prefill.Solo):
 
     opinion: ClassVar[bool] = True
     makers: ClassVar[Makers] = MAKERS
+    reusable: ClassVar[bool] = True
 
 
 class ReferencePadded(prefill.Padded):
@@ -23,9 +24,11 @@ class ReferencePadded(prefill.Padded):
 
     opinion: ClassVar[bool] = True
     makers: ClassVar[Makers] = MAKERS
+    reusable: ClassVar[bool] = True
 
 
 class ReferenceMixed(prefill.Mixed):
     """See ``prefill.Mixed``."""
 
     makers: ClassVar[Makers] = MAKERS
+    reusable: ClassVar[bool] = True

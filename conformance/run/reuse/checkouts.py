@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.core.errors import ConformanceError
-from conformance.run.reuse.dependencies import package_folder
+from conformance.reference.installed_files import package_folder
 
 
 def changed_modules(library: str, ref: str) -> frozenset[str]:
@@ -35,10 +37,21 @@ def changed_modules(library: str, ref: str) -> frozenset[str]:
             f"--changed {ref}: {library} is loaded from {folder}, which is no part of the git "
             "checkout around it; name a checkout of the library"
         )
-    tracked = _git(folder, "diff", "--name-only", "--relative", ref, "--", ".") or ""
-    new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", ".") or ""
-    paths = [Path(line) for line in (tracked + new).splitlines() if line.endswith(".py")]
+    # Of a file that was renamed both names count, and what git ignores can be imported, too.
+    names = ("--name-only", "--no-renames", "--no-ext-diff", "--relative")
+    found = _git(folder, "diff", *names, "-z", ref, "--", ".") or ""
+    found += _git(folder, "ls-files", "--others", "-z", "--", ".") or ""
+    found += "\0".join(_not_looked_at(folder))
+    paths = [Path(name) for name in found.split("\0") if name.endswith(".py")]
     return frozenset(_module(library, path) for path in paths)
+
+
+def _not_looked_at(folder: Path) -> Iterator[str]:
+    """Files that git takes for unchanged because of a flag: it does not look at them."""
+    for line in (_git(folder, "ls-files", "-v", "-z", "--", ".") or "").split("\0"):
+        mark, _, name = line.partition(" ")
+        if mark == "S" or mark.islower():
+            yield name
 
 
 def _module(library: str, path: Path) -> str:
@@ -48,9 +61,11 @@ def _module(library: str, path: Path) -> str:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     """What git printed; ``None`` if it failed or is not there."""
-    command = ["git", "-C", str(folder), "-c", "core.quotepath=off", *arguments]
+    command = ["git", "-C", str(folder), *arguments]
+    # A hook of another repository has variables that name that one.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None

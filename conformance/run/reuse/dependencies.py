@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
-import importlib.util
 import sys
-import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = ("mlx_lm", "mlx_vlm")
-"""Packages whose files may be edited where they are installed."""
+from conformance.reference.installed_files import package_folder
+from conformance.reference.surroundings import LIBRARIES, Environment
 
 _OWN = "conformance"
 # Of all modules loaded below these only those count that the family's own model reaches.
@@ -20,19 +19,27 @@ _OF_FAMILIES = tuple(f"{library}.models." for library in LIBRARIES)
 _DEPTH = 40
 
 
-def modules_of(model: Any, packages: Collection[str] = LIBRARIES) -> frozenset[str]:
+def modules_of(
+    model: Any, environment: Environment, packages: Collection[str] = LIBRARIES
+) -> frozenset[str] | None:
     """The modules that the cases of a loaded model hang on, by name; the user's own by path.
 
     Of the libraries: all that are loaded, but of their models only those that the objects of
-    ``model`` are from, and what these import. Beside them every module that is neither installed
-    nor this package: an engine in a folder of the user's, for example.
+    ``model`` are from, and what these import. Beside them every module and every mapped library
+    that is not among what is installed: an engine in a folder of the user's, for example.
+    ``None`` if a library was loaded from something else than the source files of its name, such
+    as an archive.
 
     Args:
         model: as its library loaded it, after its cases were played.
+        environment: what is installed.
         packages: those of ``LIBRARIES`` whose loaded modules all count; of others only what these
             import.
     """
-    loaded = {name for name in list(sys.modules) if _library(name) and file_of(name)}
+    named = {name for name in list(sys.modules) if _library(name)}
+    if not all(_as_named(name) for name in named):
+        return None
+    loaded = {name for name in named if file_of(name)}
     shared = {
         name
         for name in loaded
@@ -44,7 +51,17 @@ def modules_of(model: Any, packages: Collection[str] = LIBRARIES) -> frozenset[s
         name = waiting.pop()
         reached.add(name)
         waiting += (_imported(name) & loaded) - reached
-    return frozenset(reached | {str(path) for path in _local()})
+    local = (*local_modules(environment), *_mapped(environment))
+    return frozenset(reached | {str(path) for path in local})
+
+
+def _as_named(name: str) -> bool:
+    """Whether a loaded module of a library is from the source file that its name says."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None:  # a folder without code, or a module that another one makes
+        return True
+    source = file_of(name)
+    return source is not None and (str(source) == file or source.samefile(file))
 
 
 def origins(root: Any) -> frozenset[str]:
@@ -94,32 +111,32 @@ def all_of(library: str) -> str:
     return f"{library}.*"
 
 
-@functools.cache
-def package_folder(package: str) -> Path | None:
-    """The folder of an installed package; ``None`` if there is none. Nothing is imported."""
-    spec = importlib.util.find_spec(package)
-    return Path(spec.origin).parent if spec is not None and spec.origin else None
-
-
-def _local() -> Iterator[Path]:
-    """The files of modules that are neither installed, nor of a library, nor of this package."""
+def local_modules(environment: Environment) -> Iterator[Path]:
+    """The files of modules that are loaded and not among what is installed."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if not file or _library(name) or name.split(".")[0] in (_OWN, "__main__"):
-            continue
-        path = Path(file)
-        if path.suffix != ".py" or any(path.is_relative_to(p) for p in _installed()):
-            continue
-        if path.is_file():  # not one that was made for a moment
-            yield path
+        if file and not _library(name) and name.split(".")[0] not in (_OWN, "__main__"):
+            yield from _outside(file, environment)
 
 
-@functools.cache
-def _installed() -> tuple[Path, ...]:
-    """The folders of the standard library and of installed packages, which have their versions."""
-    paths = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
-    paths |= {Path(p) for p in sys.path if p and any(Path(p).glob("*.dist-info"))}
-    return tuple(paths | {path.resolve() for path in paths})
+def _mapped(environment: Environment) -> Iterator[Path]:
+    """The files of compiled libraries that are loaded and not among what is installed."""
+    with contextlib.suppress(OSError):  # no Linux: there the system's version counts
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+            file = line[line.find("/") :] if "/" in line else ""
+            if ".so" in file:
+                yield from _outside(file, environment)
+
+
+def _outside(file: str, environment: Environment) -> Iterator[Path]:
+    """The file, or the archive that it is in; nothing if all that is there counts anyway."""
+    path = Path(file)
+    if environment.covers(file) or environment.covers(str(path.resolve())):
+        return
+    for place in (path, *path.parents):
+        if place.is_file():  # else it was made for a moment
+            yield place
+            return
 
 
 def _library(name: str) -> bool:

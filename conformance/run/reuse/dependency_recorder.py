@@ -3,75 +3,81 @@
 from __future__ import annotations
 
 import sys
-import time
-from pathlib import Path
+from collections.abc import Collection
+from typing import Literal
 
+from conformance.core.engine import Capability, Engine
 from conformance.core.verdict import CaseId, CaseResult, Verdict
-from conformance.run.reuse.dependencies import (
-    LIBRARIES,
-    all_of,
-    file_of,
-    modules_of,
-    package_folder,
-)
-from conformance.run.reuse.digests import file_digest, package_digest
+from conformance.reference.installed_files import Signature
+from conformance.reference.surroundings import LIBRARIES, Environment
+from conformance.run.reuse.dependencies import all_of, modules_of
+from conformance.run.reuse.opened_files import number_opened, opened_files
 from conformance.run.session import Session
 
-EDITED = "edited during the run"
-"""In place of the digest of a file that is newer than the process: it may have run the old one."""
+Seen = Signature | Literal["module", "absent"]
+"""A file as it was when it was opened; of a module nothing but that it was loaded."""
 
 # Verdicts that another run need not give.
 _FICKLE = {Verdict.UNSTABLE, Verdict.HANG}
 
 
+def reusable(engine: type[Engine]) -> bool:
+    """Whether an engine's results may be used again; a class that inherits does not inherit it."""
+    return bool(vars(engine).get("reusable", False))
+
+
 class Recorder:
-    """Finds the modules of the cases that a session played."""
+    """Finds the modules and files of the cases that a session played.
 
-    def __init__(self) -> None:
-        self._begin = time.time()
-        self._reported: dict[tuple[str, str], set[str]] = {}
-        self._seen: dict[tuple[str, str], int] = {}
+    Args:
+        environment: what is installed, taken before a library was imported.
+        left_out: files that decide what is played, but not what comes of it.
+    """
 
-    def modules(self, session: Session, case: CaseId, result: CaseResult) -> dict[str, str] | None:
-        """Modules that were not reported before for this family and engine, with digests.
+    def __init__(self, environment: Environment, left_out: Collection[str] = ()) -> None:
+        self._environment, self._left_out = environment, left_out
+        self._reported: dict[tuple[str, str], dict[str, Seen]] = {}
+        self._counts: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def modules(self, session: Session, case: CaseId, result: CaseResult) -> dict[str, Seen] | None:
+        """What was not reported before for this family and engine.
 
         ``None`` if the result must not be kept: it may be another one next time, and no known
-        defect says so. Where the model could not be loaded, or its process ended, it is not known
-        what it hangs on: any module of its library.
+        defect says so, or its engine may do what is not seen here. Where a model could not be
+        loaded, its process ended, or it is in other processes: any module of its library.
         """
         if result.verdict in _FICKLE and not (result.known and result.expected):
             return None
-        place = (case.engine, case.family)
+        engine = session.registry.engines[case.engine]
+        if not reusable(engine):
+            return None
         subject = session.loaded(case)
+        place = (case.engine, case.family)
+        counts = (len(sys.modules), number_opened())
+        if subject is not None and self._counts.get(place) == counts:
+            return {}
         if subject is None:
             ended = result.verdict is Verdict.CRASH
-            return self._of_library(case, session) if ended or session.failed(case) else None
-        count = len(sys.modules)
-        if self._seen.get(place) == count:
-            return {}
-        engine = session.registry.engines[case.engine]
-        own = engine.__module__.startswith("conformance.") and engine.library in LIBRARIES
-        names = modules_of(subject.model, (engine.library,) if own else LIBRARIES)
-        before = self._reported.setdefault(place, set())
-        new = names - before
-        digests = {name: self._digest(name) for name in sorted(new)}
-        before |= new
-        self._seen[place] = count
-        return digests
-
-    def _of_library(self, case: CaseId, session: Session) -> dict[str, str] | None:
-        library = session.registry.engines[case.engine].library
-        if library not in LIBRARIES:
+            known = ended or session.failed(case)
+            found = _whole_library(engine) if known else None
+        else:
+            own = engine.__module__.startswith("conformance.") and engine.library in LIBRARIES
+            packages = (engine.library,) if own else LIBRARIES
+            found = modules_of(subject.model, self._environment, packages)
+            elsewhere = engine.own_processes or Capability.SERVED in engine.capabilities
+            if found is not None and elsewhere:
+                found |= {all_of(library) for library in LIBRARIES}
+        if found is None:
             return None
-        folder = package_folder(library)
-        files = folder.rglob("*.py") if folder else ()
-        older = all(path.stat().st_mtime < self._begin for path in files)
-        return {all_of(library): package_digest(library) if older else EDITED}
+        now: dict[str, Seen] = dict.fromkeys(sorted(found), "module")
+        for path, seen in opened_files(self._environment, self._left_out):
+            now.setdefault(path, "absent" if seen is None else seen)
+        self._counts[place] = counts if subject is not None else (0, 0)
+        before = self._reported.setdefault(place, {})
+        new = {name: seen for name, seen in now.items() if name not in before}
+        before |= new
+        return new
 
-    def _digest(self, name: str) -> str:
-        path = Path(name) if name.endswith(".py") else file_of(name)
-        try:
-            older = path is not None and path.stat().st_mtime < self._begin
-        except OSError:  # removed during the run
-            older = False
-        return file_digest(path) if path is not None and older else EDITED
+
+def _whole_library(engine: type[Engine]) -> frozenset[str] | None:
+    return frozenset({all_of(engine.library)}) if engine.library in LIBRARIES else None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
 from conformance.checks.expectations.rules import CHECK as EXPECTATIONS
 from conformance.core.library_source import versions_of
 from conformance.core.verdict import CaseId, CaseResult
+from conformance.reference.surroundings import LIBRARIES, family_digest
 from conformance.run.diagnosis import CHECK as DIAGNOSIS
 from conformance.run.registry import Registry
-from conformance.run.reuse.dependencies import LIBRARIES, all_of
-from conformance.run.reuse.digests import family_digest
+from conformance.run.reuse.dependencies import all_of
+from conformance.run.reuse.dependency_recorder import reusable
 from conformance.run.reuse.result_store import ResultStore
 
 Judge = Callable[[CaseResult], CaseResult | None]
@@ -27,12 +28,13 @@ class Plan:
     Attributes:
         play: cases to play, in the order of the selection.
         reused: results of the others that are part of the run, judged.
-        unchanged: how many cases were left out because nothing changed that they hang on.
+        left_out: the last known result of each case that is left out, by id; ``None`` if there
+            is none.
     """
 
     play: tuple[CaseId, ...]
     reused: tuple[CaseResult, ...] = ()
-    unchanged: int = 0
+    left_out: Mapping[str, CaseResult | None] = field(default_factory=dict)
 
 
 class Reuse:
@@ -48,9 +50,9 @@ class Reuse:
         One that fails counts only with its diagnosis.
         """
         found = self._store.known(case, self._digest(case), self._tier)
-        if found is None:
+        if found is None or not reusable(self._registry.engines[case.engine]):
             return None
-        judged = self._judge(of_today(bare(found)))
+        judged = self._judged(found)
         if judged is None:
             return None
         diagnosed = any(finding.check == DIAGNOSIS for finding in found.evidence)
@@ -72,20 +74,31 @@ class Reuse:
     def changed(self, cases: Iterable[CaseId]) -> Plan:
         """Play what is not known, and leave out the rest."""
         plan = self.plan(cases)
-        return Plan(plan.play, unchanged=len(plan.reused))
+        return Plan(plan.play, left_out={result.case: result for result in plan.reused})
 
     def since(self, cases: Iterable[CaseId], results: Iterable[CaseResult]) -> Plan:
         """Play what has not the key that it has in the results of an older run."""
-        keys = {result.case: result.key for result in results}
-        chosen = tuple(cases)
-        play = tuple(c for c in chosen if not keys.get(str(c)) or keys[str(c)] != self.key(c))
-        return Plan(play, unchanged=len(chosen) - len(play))
+        older = {result.case: result for result in results}
+        play, left_out = [], {}
+        for case in cases:
+            found = older.get(str(case))
+            last = found and found.key and found.key == self.key(case) and self._judged(found)
+            if last:
+                left_out[last.case] = last
+            else:
+                play.append(case)
+        return Plan(tuple(play), left_out=left_out)
 
     def touched(self, cases: Iterable[CaseId], modules: Collection[str]) -> Plan:
         """Play what hangs on one of these modules, or on what is not known."""
         chosen = tuple(cases)
         play = tuple(case for case in chosen if self._touched(case, modules))
-        return Plan(play, unchanged=len(chosen) - len(play))
+        return Plan(play, left_out=self.last(set(chosen).difference(play)))
+
+    def last(self, cases: Iterable[CaseId]) -> dict[str, CaseResult | None]:
+        """The kept results of cases, judged by the known defects of today; also of failures."""
+        found = {case: self._store.known(case, self._digest(case), self._tier) for case in cases}
+        return {str(case): result and self._judged(result) for case, result in found.items()}
 
     def key(self, case: CaseId) -> str:
         """A hash of all that the case hangs on now; empty if its modules are not known."""
@@ -96,6 +109,9 @@ class Reuse:
         if names is None or not names.isdisjoint(modules):
             return True
         return any(all_of(module.partition(".")[0]) in names for module in modules)
+
+    def _judged(self, kept: CaseResult) -> CaseResult | None:
+        return self._judge(of_today(bare(kept)))
 
     def _digest(self, case: CaseId) -> str:
         place = (self._registry.engines[case.engine].library, case.family)

@@ -1,20 +1,28 @@
-"""Results kept from run to run: one file for each family on an engine, in the user's cache."""
+"""Results kept from run to run: one file for each family on an engine, in the user's cache.
+
+An entry holds as long as the environment is the same (``reference/surroundings.py``) and each file
+that the family's cases were seen to use is, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
+import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from conformance.core.verdict import CaseId, CaseResult
-from conformance.reference.store import write_cached
+from conformance.reference.installed_files import digest, file_digest, package_folder
+from conformance.reference.sealed import SealedFolder
+from conformance.reference.surroundings import Environment
 from conformance.run.reuse.dependencies import file_of
-from conformance.run.reuse.digests import digest, environment_digest, file_digest, package_digest
+from conformance.run.reuse.dependency_recorder import Seen
 
 # Environments whose results are kept; an upgrade of any package makes another one.
 _ENVIRONMENTS = 6
@@ -49,19 +57,39 @@ class _Place:
     modules: str
 
 
-@dataclass(frozen=True)
 class ResultStore:
     """The results kept in a folder, of this environment.
 
     What a family hangs on is read once, as a run asks for thousands of cases.
+
+    Args:
+        folder: in the user's cache.
+        environment: as it was before a library was imported.
+        plugins: modules that the user names, which may change anything.
     """
 
-    folder: Path
+    def __init__(
+        self, folder: Path, environment: Environment, plugins: Collection[str] = ()
+    ) -> None:
+        self._sealed = SealedFolder(folder)
+        self._environment = environment
+        self._whole = environment.whole and digest(
+            part.encode() for part in (environment.whole, *map(_plugin, plugins))
+        )
+        self._places: dict[tuple[str, str], _Place | None] = {}
+        self._digests: dict[str, str] = {}
+
+    @property
+    def unused(self) -> str:
+        """A sentence if nothing is kept or used again here; else empty."""
+        if not self._whole:
+            return "the GPU cannot be named (nvidia-smi), so no earlier result is used or kept"
+        return self._sealed.distrusted
 
     @functools.cached_property
     def here(self) -> Path:
         """The folder of what was run with the packages and on the machine of this process."""
-        return self.folder / environment_digest()
+        return self._sealed.folder / self._whole
 
     def known(self, case: CaseId, family: str, tier: str) -> CaseResult | None:
         """The case's result, if nothing that it hangs on has changed.
@@ -87,7 +115,7 @@ class ResultStore:
         place = self._place(case.engine, case.family)
         if place is None:
             return ""
-        parts = (str(case), tier, environment_digest(), family, place.modules)
+        parts = (str(case), tier, self._whole, family, place.modules)
         return digest(part.encode() for part in parts)
 
     def hangs_on(self, case: CaseId) -> frozenset[str] | None:
@@ -101,74 +129,114 @@ class ResultStore:
         family: str,
         *,
         family_digest: str,
-        modules: Mapping[str, str],
+        modules: Mapping[str, Seen],
         results: Mapping[str, Iterable[CaseResult]],
     ) -> None:
         """Keep results of a family on an engine, beside those that still hold.
+
+        A file that is not what it was when the run began is kept as edited, and is never equal.
 
         Args:
             engine: its name.
             family: its name.
             family_digest: of its file.
-            modules: what the cases hung on, with digests.
+            modules: what the cases hung on.
             results: by tier.
         """
+        if self.unused:
+            return
+        found = {name: self._after_run(name, seen) for name, seen in modules.items()}
         place = self._place(engine, family)
         old = None if place is None else place.kept
-        if old is not None and old.family == family_digest and _agree(old.modules, modules):
-            names, merged = old.modules | dict(modules), dict(old.results)
+        if old is not None and old.family == family_digest and self._agree(old.modules, found):
+            names, merged = old.modules | found, dict(old.results)
         else:
-            names, merged = dict(modules), {}
-        for tier, found in results.items():
-            merged[tier] = merged.get(tier, {}) | {result.case: result for result in found}
+            names, merged = found, {}
+        for tier, played in results.items():
+            merged[tier] = merged.get(tier, {}) | {result.case: result for result in played}
         data = msgspec.json.encode(Kept(family_digest, names, merged))
         with contextlib.suppress(OSError):  # a run works without it
-            write_cached(self._path(engine, family), data)
-            _drop_old(self.folder)
-        self.__dict__.get("_read", {}).pop((engine, family), None)
+            self._sealed.write(self._path(engine, family), data)
+            _drop_old(self._sealed.folder)
+        self._places.pop((engine, family), None)
 
     def _place(self, engine: str, family: str) -> _Place | None:
-        read: dict[tuple[str, str], _Place | None] = self.__dict__.setdefault("_read", {})
-        if (engine, family) not in read:
-            kept = _read(self._path(engine, family))
-            read[engine, family] = None if kept is None else _looked_at(kept)
-        return read[engine, family]
+        if self.unused:
+            return None
+        if (engine, family) not in self._places:
+            kept = self._read(self._path(engine, family))
+            self._places[engine, family] = None if kept is None else self._looked_at(kept)
+        return self._places[engine, family]
 
     def _path(self, engine: str, family: str) -> Path:
         return self.here / engine / f"{family}.json"
 
+    def _read(self, path: Path) -> Kept | None:
+        data = self._sealed.read(path)
+        try:
+            return None if data is None else msgspec.json.decode(data, type=Kept)
+        except msgspec.MsgspecError:  # of another version
+            return None
 
-def _read(path: Path) -> Kept | None:
-    """What a file has; nothing if it is of another version, or damaged."""
+    def _looked_at(self, kept: Kept) -> _Place:
+        now = {name: self._digest(name) for name in sorted(kept.modules)}
+        modules = digest(f"{name} {found}".encode() for name, found in now.items())
+        return _Place(kept, now == kept.modules, modules)
+
+    def _agree(self, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+        """Whether what is known of both is equal, and the rest of the old still holds."""
+        return all(new.get(name, self._digest(name)) == known for name, known in old.items())
+
+    def _digest(self, name: str) -> str:
+        """The hash of the file that an import of this name would read; of a path, of that file.
+
+        ``all_of`` stands for a whole package.
+        """
+        if name not in self._digests:
+            self._digests[name] = self._read_digest(name)
+        return self._digests[name]
+
+    def _read_digest(self, name: str) -> str:
+        if name.endswith(".*"):
+            return self._environment.modules(name.removesuffix(".*"))
+        path = _path_of(name)
+        return _GONE if path is None else file_digest(path)
+
+    def _after_run(self, name: str, seen: Seen) -> str:
+        """The hash of what was run; ``edited`` if it may have been something else."""
+        if name.endswith(".*"):
+            package = name.removesuffix(".*")
+            same = self._environment.unchanged_modules(package)
+            return self._environment.modules(package) if same else EDITED
+        path = _path_of(name)
+        if seen == "absent":
+            return _GONE if path is None or not path.exists() else EDITED
+        before = None if isinstance(seen, str) else seen
+        same = path is not None and self._environment.unchanged(path, before)
+        return file_digest(path) if same and path is not None else EDITED
+
+
+EDITED = "edited during the run"
+"""In place of the digest of a file that is not what it was: the process may have run either."""
+
+_GONE = "gone"
+
+
+def _path_of(name: str) -> Path | None:
+    return Path(name) if os.sep in name else file_of(name)
+
+
+def _plugin(name: str) -> str:
+    """A plugin's name and what is in its file."""
+    if os.sep in name or name.endswith(".py"):
+        return f"{name} {file_digest(Path(name))}"
+    folder = package_folder(name)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Kept)
-    except (OSError, msgspec.MsgspecError):
-        return None
-
-
-def _looked_at(kept: Kept) -> _Place:
-    now = {name: module_digest(name) for name in sorted(kept.modules)}
-    modules = digest(f"{name} {found}".encode() for name, found in now.items())
-    return _Place(kept, now == kept.modules, modules)
-
-
-def _agree(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    """Whether what is known of both is equal, and the rest of the old still holds."""
-    return all(new.get(name, module_digest(name)) == known for name, known in old.items())
-
-
-@functools.cache
-def module_digest(name: str) -> str:
-    """The hash of the file that an import of this name would read; of a path, of that file.
-
-    Found once in a process, as files are read once.
-
-    A module of the user's own is named by its path; ``all_of`` stands for a whole package.
-    """
-    if name.endswith(".*"):
-        return package_digest(name.removesuffix(".*"))
-    path = Path(name) if name.endswith(".py") else file_of(name)
-    return "gone" if path is None else file_digest(path)
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        spec = None
+    file = spec.origin if spec is not None and folder is None else None
+    return f"{name} {file and file_digest(Path(file))} {folder}"
 
 
 def _drop_old(folder: Path) -> None:

@@ -13,8 +13,9 @@ import conformance
 from conformance.core.family import Family
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId
+from conformance.reference.installed_files import digest, file_digest
+from conformance.reference.surroundings import Environment, family_digest
 from conformance.report.mutants import Mutant
-from conformance.run.reuse.digests import digest, family_digest, file_digest, package_digest
 
 _DECIDING = [
     "backend",
@@ -162,7 +163,7 @@ def reach_key(family: Family, files: Mapping[str, Path], seed: int) -> str:
     """
     parts = [
         *_own(),
-        package_digest(family.facts.library),
+        Environment.first().modules(family.facts.library),
         family_digest(family),
         str(seed),
         *(f"{module} {file_digest(path)}" for module, path in sorted(files.items())),

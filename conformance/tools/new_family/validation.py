@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
-from conformance.checks.expectations import Expectations, load_expectations
+from conformance.checks.expectations import load_expectations
 from conformance.core.errors import AdoptionError, FamilyError, ModelError, Unsupported
 from conformance.core.family import Family, load_family
 from conformance.core.library import Library
@@ -92,13 +90,4 @@ def _ladder_results(session: Session, family: Family, *, ladder: bool) -> Iterat
         for scenario in registry.scenarios_for(engine, family):
             if ladder or scenario.name in SMOKE:
                 case = CaseId(engine.name, family.name, scenario.name, "float32", 0)
-                yield judged(session.run(case), known, module=family.module)
-
-
-def judged(result: CaseResult, known: Expectations, *, module: str) -> CaseResult:
-    """The result with known defects applied: those of its module count for a new family too."""
-    own = known.apply(result)
-    like = known.apply(msgspec.structs.replace(result, family=module))
-    if own.expected or not like.expected:
-        return own
-    return msgspec.structs.replace(result, expected=True, known=like.known)
+                yield known.apply_like(session.run(case), module=family.module)

@@ -42,8 +42,7 @@ def children(monkeypatch):
     """Scripts in place of the command; the arguments that it would have been given."""
     given = []
 
-    def start(arguments, *, silent):
-        assert silent
+    def start(arguments):
         given.append(arguments)
         family = arguments[1].split("/")[1]
         file = arguments[arguments.index("--json") + 1]

@@ -80,6 +80,7 @@ def test_the_last_failures_are_played_alone_until_they_are_right(conformance, ch
     assert done.code == 0, done
     assert [r["case"] for r in done.results()] == [QWEN]
     assert "1 left out" in done.out
+    assert "not run: 1 case; last results: exact 1" in done.out
     assert len(conformance(*options, "--lf").results()) == 2
 
 
@@ -111,7 +112,7 @@ def failed(conformance, environment):
 
 
 def test_a_reused_failure_is_a_failure_of_the_last_run(failed, environment):
-    command, wrong, _ = failed
+    command, wrong, right = failed
     (remembered,) = Path(environment["XDG_CACHE_HOME"]).rglob("last_failed.json")
     remembered.unlink()
     done = command(families=("afm7",))
@@ -119,6 +120,16 @@ def test_a_reused_failure_is_a_failure_of_the_last_run(failed, environment):
     done = command("--lf")
     assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, False)]
     assert "1 left out" in done.out
+    assert "not run: 1 case; last results: none is known of 1" in done.out
+    done = command("--changed")
+    assert done.code == 1, done
+    assert [r["case"] for r in done.results()] == [right]
+    assert "not run: 1 case; last results: diverged 1" in done.out
+    assert f"not run, and not as expected the last time: 1 case: {wrong} (diverged)" in done.out
+    assert "FAILED: 1 other problem" in done.out.splitlines()[-1]
+    done = command("--changed", families=("llama",))
+    assert done.code == 0, done
+    assert "NOTHING RUN: no case was played" in done.out.splitlines()[-1]
 
 
 def test_a_reused_failure_stops_a_run_or_fails_it(failed):
@@ -131,3 +142,14 @@ def test_a_reused_failure_stops_a_run_or_fails_it(failed):
     done = command()
     assert done.code == 1, done
     assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, True), (right, False)]
+
+
+def test_of_what_is_left_out_nothing_may_be_known(conformance, checkout):
+    """What an older commit touches does not say whether the rest was ever right."""
+    options = ("run", *CASES, "--jobs", "1", "--tier", "full")
+    assert conformance(*options).code == 0
+    edit(checkout / "models/qwen3.py")
+    subprocess.run(["git", "-C", checkout.parent, "commit", "-qam", "second"], check=True)
+    done = conformance(*options, "--changed", "HEAD")
+    assert done.code == 5, done
+    assert "not run: 2 cases; last results: exact 1, none is known of 1" in done.out

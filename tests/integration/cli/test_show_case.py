@@ -77,7 +77,7 @@ from conformance.run.hookspecs import hookimpl
 @hookimpl
 def conformance_faults():
     print("\\x1b[2Jloud", flush=True)
-    os.write(1, b"\\x1b]0;louder\\x07\\n")
+    os.write(1, b"\\x1b]0;title\\x07\\n")
     return []
 """
 
@@ -88,5 +88,5 @@ def test_what_code_of_others_prints_is_no_command_to_the_terminal_and_no_answer(
     (tmp_path / "noisy.py").write_text(NOISY)
     done = conformance("show", "toy/calm/ragged/float32/0", "-p", "noisy", "--json")
     assert done.code == 0, done
-    assert done.err == "\\x1b[2Jloud\n\\x1b]0;louder\\x07\n"
+    assert done.err == "\\x1b[2Jloud\n\\x1b]0;title\\x07\n"
     assert json.loads(done.out)["verdict"] == "exact"

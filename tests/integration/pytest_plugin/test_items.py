@@ -2,6 +2,8 @@
 
 from xml.etree import ElementTree
 
+import pytest
+
 
 def test_an_item_is_called_like_its_case(suite):
     done = suite("--conformance-family", "calm", "--collect-only", "-q")
@@ -20,6 +22,15 @@ def test_one_case_by_its_id(start):
 
 def test_keywords_select(suite):
     assert "1 passed" in suite("-k", "calm and ragged").out
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+def test_keywords_that_select_nothing_are_no_success(suite, tmp_path, options):
+    (tmp_path / "r.jsonl").write_text("old\n")
+    done = suite("-k", "tpyo", "--conformance-json", "r.jsonl", *options, TOY_FAMILIES="calm")
+    assert done.code == pytest.ExitCode.NO_TESTS_COLLECTED, done
+    assert "NOTHING RUN: no case was played" in done.out
+    assert (tmp_path / "r.jsonl").read_text() == "old\n"
 
 
 def test_markers_are_registered_and_set(suite):

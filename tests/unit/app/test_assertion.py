@@ -13,6 +13,8 @@ from mlx_lm.models import llama
 import conformance
 from conformance import assert_batching_conforms
 from conformance.core.errors import ConformanceError
+from conformance.core.faults.declaration import Hits
+from conformance.run.registry import build_registry
 from conformance.run.tiers import tier
 
 FEW = ("batch_of_one", "ragged")
@@ -88,8 +90,8 @@ FAILING = """
 from conformance import assert_batching_conforms
 
 
-def test_a_known_defect_that_is_not_expected():
-    assert_batching_conforms("llama", scenarios=["invalid"], known_defects=False)
+def test_a_known_defect():
+    assert_batching_conforms("llama", scenarios=["invalid"])
 
 
 def test_a_mistake():
@@ -161,11 +163,58 @@ def test_a_family_is_proved_by_its_name():
     assert result.case == "mlx_lm/gpt2/ragged/float32/0"
 
 
-def test_a_known_defect_is_expected_by_default():
-    (result,) = assert_batching_conforms("llama", scenarios=["invalid"])
+def test_a_known_defect_of_the_library_fails_and_is_named():
+    with pytest.raises(AssertionError) as raised:
+        assert_batching_conforms("llama", scenarios=["invalid"])
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 5
+    cause = next(line for line in lines if line.startswith("  cause:"))
+    assert "known defect batch-generator-sizes (mlx_lm/generate.py:" in cause
+    assert cause.endswith("; known_defects=True accepts known defects")
+    assert lines[-1].split() == ["rerun:", "conformance", "show", "mlx_lm/llama/invalid/float32/0"]
+
+
+def test_a_known_defect_can_be_accepted():
+    (result,) = assert_batching_conforms("llama", scenarios=["invalid"], known_defects=True)
     assert result.known
-    with pytest.raises(AssertionError, match=r"rerun: +conformance show mlx_lm/llama/invalid"):
-        assert_batching_conforms("llama", scenarios=["invalid"], known_defects=False)
+
+
+@pytest.fixture(scope="module")
+def afm7(tmp_path_factory):
+    """A model of a module with a known defect, in memory, and its folder."""
+    folder = make_folder(tmp_path_factory.mktemp("afm7") / "mine", family="afm7")
+    return utils.load_model(folder)[0], folder
+
+
+def test_a_model_whose_module_has_a_known_defect_is_not_right(afm7):
+    for given in afm7:
+        with pytest.raises(AssertionError, match="known defect afm7-kv-reuse-offset") as raised:
+            assert_batching_conforms(given, scenarios=["ragged", "chunked"])
+        assert "chunked (diverged, known: afm7-kv-reuse-offset)" in str(raised.value)
+    for given in afm7:
+        results = assert_batching_conforms(given, scenarios=["ragged"], known_defects=True)
+        assert [result.known for result in results] == ["afm7-kv-reuse-offset"]
+
+
+def test_one_whose_user_repaired_it_is_right(afm7, monkeypatch):
+    model, _ = afm7
+    mend = build_registry().mend_of("afm7-kv-reuse-offset")
+    with mend.repair(Hits()):
+        (result,) = assert_batching_conforms(model, scenarios=["ragged"])
+    assert result.verdict.good
+
+
+class Constant(llama.Model):
+    """Has the same logits whatever it is asked."""
+
+    def __call__(self, inputs, cache=None, **more):
+        return 0.0 * super().__call__(inputs, cache=cache, **more)
+
+
+def test_a_model_that_sets_nothing_apart_proves_nothing(model):
+    model.__class__ = Constant
+    with pytest.raises(AssertionError, match=r"vacuous: .*\n +what: +measured sensitivity"):
+        assert_batching_conforms(model, scenarios=["batch_of_one"])
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,9 @@ import sys
 
 import psutil
 import pytest
-from started_processes import STARTS, WAITS, ends, starter
+from started_processes import starter
 
 from conformance.core.processes import _footprint, describe_exit, end_tree, memory_of
-
-CHILD = (
-    "import os; from conformance.core import processes; "
-    f"processes.end_with_parent(os.getppid()); {STARTS}; {WAITS}"
-)
 
 
 @pytest.fixture
@@ -67,16 +62,6 @@ def test_a_process_with_the_number_of_an_earlier_one_goes_on(start, monkeypatch)
     assert memory_of(watched) == 0
     end_tree(watched)
     assert process.poll() is None
-
-
-def test_a_process_ends_with_its_parent_however_that_ended(start):
-    command = f"[sys.executable, '-c', {CHILD!r}]"
-    parent, line = start(f"import subprocess, sys; subprocess.run({command})")
-    started = int(line)
-    (child,) = psutil.Process(parent.pid).children()
-    parent.kill()
-    assert ends(child.pid)
-    assert ends(started)
 
 
 def test_an_exit_code_is_said_in_words():

@@ -8,6 +8,7 @@ import pytest
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
 from conformance.reference.oracle_file import OracleFile
+from conformance.reference.sealed import SealedFolder
 
 KEY = ((b'{"prompt":[1,2]}', 1, None, None, None), 7)
 OTHER = ((b'{"prompt":[3]}', 1, None, None, None), 7)
@@ -24,7 +25,9 @@ def reports():
 
 @pytest.fixture
 def opened(tmp_path, reports):
-    return lambda key="k": OracleFile(tmp_path / "f" / "a.oracle", key, reports.append)
+    return lambda key="k": OracleFile(
+        tmp_path / "f" / "a.oracle", key, reports.append, SealedFolder(tmp_path / "f")
+    )
 
 
 @pytest.fixture
@@ -154,7 +157,9 @@ def test_an_interrupted_write_leaves_the_old_file(opened, written, monkeypatch):
 
 def test_a_folder_that_cannot_be_written_raises_and_reads_as_empty(tmp_path, reports):
     (tmp_path / "file").write_text("in the way")
-    file = OracleFile(tmp_path / "file" / "a.oracle", "k", reports.append)
+    file = OracleFile(
+        tmp_path / "file" / "a.oracle", "k", reports.append, SealedFolder(tmp_path / "file")
+    )
     file.cache.streams[KEY] = STREAM
     with pytest.raises(FileExistsError):
         file.save()

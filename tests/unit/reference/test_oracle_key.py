@@ -1,27 +1,29 @@
 """The key of a stored oracle changes with all that the oracle depends on."""
 
-import sys
-
 import msgspec
 import pytest
 from miniatures.library import ToyLibrary, family
 
 from conformance.core.family import Checkpoint
+from conformance.reference import installed_files, surroundings
 from conformance.reference import oracle_key as module
 from conformance.reference.oracle_key import oracle_key
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A library's package ``forge`` and one of compiled code; the hashes are of this test alone."""
-    for name in ("forge", "forge/models", "anvil"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "forge" / "__init__.py").write_text("")
-    (tmp_path / "forge" / "models" / "one.py").write_text("x = 1\n")
-    (tmp_path / "forge" / "read.me").write_text("no code\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path / "forge"
-    sys.modules.pop("forge", None)
+    """A library's package ``forge`` and one of compiled code, in a small environment."""
+    for name in ("site/forge/models", "site/anvil", "own"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "site/forge/__init__.py").write_text("")
+    (tmp_path / "site/forge/models/one.py").write_text("x = 1\n")
+    (tmp_path / "site/anvil/core.so").write_bytes(b"one")
+    roots = {"own": tmp_path / "own", "installed0": tmp_path / "site"}
+    monkeypatch.setattr(surroundings, "_roots", lambda: iter(roots.items()))
+    monkeypatch.setattr(surroundings, "package_folder", lambda name: tmp_path / "site" / name)
+    known = installed_files.Digests(tmp_path / "digests.json")
+    monkeypatch.setattr(installed_files.Digests, "here", lambda: known)
+    return tmp_path / "site" / "forge"
 
 
 class Forge(ToyLibrary):
@@ -31,15 +33,15 @@ class Forge(ToyLibrary):
 
 
 @pytest.fixture
-def key():
+def key(monkeypatch):
+    """The key that another process would make now."""
+
     def make(library=None, of=None, dtype="float32", seed=0):
-        for cached in (module._sources, module._binaries, module._text):
-            cached.cache_clear()
+        now = surroundings.Environment()
+        monkeypatch.setattr(surroundings.Environment, "first", lambda: now)
         return oracle_key(library or Forge(), of or family(), dtype, seed)
 
-    yield make
-    for cached in (module._sources, module._binaries, module._text):
-        cached.cache_clear()
+    return make
 
 
 def test_the_same_has_the_same_key(package, key):
@@ -55,10 +57,30 @@ def test_a_file_of_the_library_s_package_changes_it(package, key):
     assert key() not in (before, changed)
 
 
-def test_what_is_no_code_does_not_change_it(package, key):
+def test_what_an_installed_package_brings_beside_code_changes_it(package, key):
     before = key()
-    (package / "read.me").write_text("still no code\n")
+    (package / "read.me").write_text("data")
+    assert key() != before
+
+
+@pytest.mark.parametrize("folder", ["core", "backend", "reference"])
+def test_what_decodes_a_request_changes_it_and_a_check_does_not(package, key, tmp_path, folder):
+    before = key()
+    (tmp_path / "own/checks").mkdir()
+    (tmp_path / "own/checks/leak.py").write_text("x = 1")
     assert key() == before
+    (tmp_path / "own" / folder).mkdir()
+    (tmp_path / "own" / folder / "one.py").write_text("x = 1")
+    assert key() != before
+
+
+def test_an_edit_since_this_process_began_leaves_nothing_to_store(package, monkeypatch):
+    now = surroundings.Environment()
+    monkeypatch.setattr(surroundings.Environment, "first", lambda: now)
+    monkeypatch.setattr(module, "LIBRARIES", ("forge",))
+    assert oracle_key(Forge(), family(), "float32", 0)
+    (package / "models/one.py").write_text("x = 2\n")
+    assert oracle_key(Forge(), family(), "float32", 0) is None
 
 
 @pytest.mark.parametrize("other", [{"dtype": "bfloat16"}, {"seed": 1}])
@@ -89,22 +111,17 @@ def test_versions_and_device_change_it(package, key):
     assert len({key(), key(newer()), key(elsewhere())}) == 3
 
 
-def test_a_setting_of_mlx_changes_it_and_others_do_not(package, key, monkeypatch):
-    monkeypatch.delenv("MLX_ENABLE_TF32", raising=False)
+@pytest.mark.parametrize("name", ["MLX_ENABLE_TF32", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE"])
+def test_a_setting_changes_it(package, key, monkeypatch, name):
+    monkeypatch.delenv(name, raising=False)
     before = key()
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert key() == before
-    monkeypatch.setenv("MLX_ENABLE_TF32", "0")
+    monkeypatch.setenv(name, "0")
     assert key() != before
 
 
-def test_a_rebuilt_binary_changes_it(package, key, monkeypatch, tmp_path):
-    binary = tmp_path / "anvil" / "core.so"
-    binary.write_bytes(b"one")
-    monkeypatch.setattr(module, "_BINARY_PACKAGE", "anvil")
-    (tmp_path / "anvil" / "__init__.py").write_text("")
+def test_a_rebuilt_binary_changes_it(package, key):
     before = key()
-    binary.write_bytes(b"another")
+    (package.parent / "anvil/core.so").write_bytes(b"another")
     assert key() != before
 
 

@@ -19,8 +19,9 @@ import psutil
 
 from conformance.app.pytest_plugin.memory_limit import fair_limit
 from conformance.core.library_source import versions_of
-from conformance.core.processes import end_tree, end_with_parent, memory_of
+from conformance.core.processes import end_tree, memory_of
 from conformance.core.verdict import Verdict
+from conformance.core.watched_child import end_with_parent
 from conformance.report.mutants import Fate, MutantKill, MutantResult
 from conformance.run.registry import build_registry
 from conformance.tools.mutants.choosing import Task

@@ -23,7 +23,8 @@ ALL, SOME = ("a", "b"), ("a",)
         (RunEnd(ALL, SOME, first_failure=True), FAILED, True, 1),
         (RunEnd(ALL, ALL, unwritten=True), OK, True, 2),  # a full disk
         (RunEnd(ALL, (), interrupted=True), INTERRUPTED, False, 2),
-        (RunEnd((), ()), NONE, True, 0),  # a shard more than there are families
+        (RunEnd((), (), empty_shard=True), NONE, True, 0),  # more shards than families
+        (RunEnd((), ()), NONE, False, 5),  # -k with a word that is nowhere
     ],
 )
 def test_only_what_is_whole_replaces_a_file_and_ends_well(end, status, whole, code):

@@ -578,3 +578,18 @@ def test_the_entries_that_a_case_shows():
 def test_which_cases_end_their_process_is_known_before(place, changes, ends):
     entry = defect(**{"ends_process": True, **changes})
     assert entry.ends(CaseId.parse(place), {"mlx-lm": "0.32.2"}, "cpu (x86_64)") is ends
+
+
+@pytest.mark.parametrize(
+    ("family", "module", "verdict", "known"),
+    [
+        ("mine", "plamo2", "diverged", "lost-state"),
+        ("mine", "qwen3", "diverged", None),
+        ("mine", "plamo2", "exact", None),  # that it does not show there is no failure
+        ("plamo2", "plamo2", "diverged", "lost-state"),
+    ],
+)
+def test_what_is_known_of_a_module_is_known_of_another_family_of_it(family, module, verdict, known):
+    found = Expectations((defect(),)).apply_like(case(verdict, family=family), module=module)
+    assert (found.known, found.family) == (known, family)
+    assert found.expected == (known is not None or verdict == "exact")

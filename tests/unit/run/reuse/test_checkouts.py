@@ -48,6 +48,28 @@ def test_an_older_commit_counts_what_was_committed_since(package):
     assert changed_modules("lib", "HEAD~1") == {"lib.generate"}
 
 
+def test_a_renamed_file_is_two(package):
+    git(package, "mv", "models/llama.py", "models/alpaca.py")
+    assert changed_modules("lib", "HEAD") == {"lib.models.llama", "lib.models.alpaca"}
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_what_git_does_not_look_at_counts_as_changed(package, flag):
+    (package.parent / ".gitignore").write_text("own.py\n")
+    (package / "models/own.py").write_text("x = 1\n")
+    git(package, "update-index", flag, "models/llama.py")
+    (package / "models/llama.py").write_text("x = 2\n")
+    assert changed_modules("lib", "HEAD") == {"lib.models.llama", "lib.models.own"}
+
+
+def test_a_hook_of_another_repository_does_not_lead_there(package, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    git(tmp_path / "other", "init", "--quiet")
+    (package / "generate.py").write_text("x = 2\n")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other/.git"))
+    assert changed_modules("lib", "HEAD") == {"lib.generate"}
+
+
 @pytest.mark.parametrize("ref", ["nothing", "--output=x"])
 def test_an_unknown_commit_is_refused(package, ref):
     with pytest.raises(ConformanceError, match="git knows no commit"):

@@ -1,17 +1,23 @@
 """What a family's cases hang on: the modules that its model is from, and what these import."""
 
 import sys
+import zipfile
 
 import pytest
 from mlx_lm.models import cache, gemma3_text, llama
 
+from conformance.reference.surroundings import Environment
 from conformance.run.reuse import dependencies
-from conformance.run.reuse.dependencies import file_of, modules_of, origins
+from conformance.run.reuse.dependencies import file_of, origins
 
 ARGS = {
     "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8,
     "num_attention_heads": 1, "rms_norm_eps": 1e-5, "vocab_size": 8,
 }  # fmt: skip
+
+
+def modules_of(model, *packages):
+    return dependencies.modules_of(model, Environment.first(), *packages)
 
 
 @pytest.fixture
@@ -62,17 +68,25 @@ def test_a_module_whose_file_is_gone_does_not(model, tmp_path, monkeypatch):
     assert str(tmp_path / "for_a_moment.py") not in modules_of(model, ("mlx_lm",))
 
 
-def test_a_folder_on_the_path_with_installed_packages_is_known_by_their_versions(
-    model, tmp_path, monkeypatch
-):
-    (tmp_path / "engine-1.0.dist-info").mkdir()
-    (tmp_path / "an_installed_engine.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(sys.modules, "an_installed_engine", __import__("an_installed_engine"))
-    dependencies._installed.cache_clear()
-    found = modules_of(model, ("mlx_lm",))
-    dependencies._installed.cache_clear()
-    assert str(tmp_path / "an_installed_engine.py") not in found
+def test_an_archive_of_the_users_own_counts_as_a_whole(model, tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+        archive.writestr("packed_engine.py", "x = 1")
+    monkeypatch.syspath_prepend(tmp_path / "packed.zip")
+    monkeypatch.setitem(sys.modules, "packed_engine", __import__("packed_engine"))
+    assert str(tmp_path / "packed.zip") in modules_of(model, ("mlx_lm",))
+
+
+def test_a_mapped_library_outside_of_what_is_installed_counts(model):
+    if sys.platform != "linux":
+        pytest.skip("the system's libraries count with its version")
+    assert [name for name in modules_of(model) if "/libc.so" in name or "/libc-" in name]
+
+
+def test_a_library_from_elsewhere_than_its_file_is_not_known(model, tmp_path, monkeypatch):
+    other = type(sys)("mlx_lm.models.packed")
+    other.__file__ = str(tmp_path / "mlx_lm.zip/mlx_lm/models/packed.py")
+    monkeypatch.setitem(sys.modules, "mlx_lm.models.packed", other)
+    assert modules_of(model, ("mlx_lm",)) is None
 
 
 def test_nothing_installed_and_nothing_of_this_package_counts(model):

@@ -7,13 +7,15 @@ from results_by_hand import make_finding, make_result
 
 from conformance.core.family import Facts, Family
 from conformance.core.verdict import CaseId, Verdict
+from conformance.run.registry import build_registry
 from conformance.run.reuse import planning
+from conformance.run.reuse.dependency_recorder import reusable
 from conformance.run.reuse.planning import Reuse, bare
 
 A, B = "mlx_lm/llama/ragged/float32/0", "mlx_lm/llama/wide/float32/0"
 CASES = tuple(map(CaseId.parse, (A, B)))
 REGISTRY = SimpleNamespace(
-    engines={"mlx_lm": SimpleNamespace(library="mlx_lm")},
+    engines={"mlx_lm": SimpleNamespace(library="mlx_lm", reusable=True)},
     families={("mlx_lm", "llama"): Family("llama", Facts(), {"vocab_size": 8})},
 )
 
@@ -45,9 +47,15 @@ def test_what_is_known_is_not_played_and_marked():
     assert [(r.case, r.reused) for r in plan.reused] == [(A, True)]
 
 
+def test_a_result_of_an_engine_that_may_not_be_reused_is_not(monkeypatch):
+    monkeypatch.setattr(REGISTRY.engines["mlx_lm"], "reusable", False)
+    assert reuse(make_result(A)).plan(CASES).play == CASES
+
+
 def test_only_what_changed_leaves_the_rest_out():
     plan = reuse(make_result(A)).changed(CASES)
-    assert (plan.play, plan.reused, plan.unchanged) == (CASES[1:], (), 1)
+    assert (plan.play, plan.reused) == (CASES[1:], ())
+    assert [(name, found.verdict) for name, found in plan.left_out.items()] == [(A, "exact")]
 
 
 def test_a_failure_is_used_again_only_with_its_diagnosis():
@@ -81,7 +89,14 @@ def replace_known(result):
 def test_since_older_results_what_has_another_key_is_played():
     older = [make_result(A, key="1"), make_result(B, key="1")]
     plan = reuse(keys={A: "1", B: "2"}).since(CASES, older)
-    assert (plan.play, plan.unchanged) == (CASES[1:], 1)
+    assert (plan.play, list(plan.left_out)) == (CASES[1:], [A])
+
+
+def test_since_older_results_a_failure_is_judged_anew_or_played():
+    wrong = make_result(A, Verdict.DIVERGED, expected=True, known="gone", key="1")
+    left_out = reuse(keys={A: "1"}).since(CASES, [wrong]).left_out
+    assert [found.expected for found in left_out.values()] == [False]
+    assert reuse(keys={A: "1"}, judge=lambda _: None).since(CASES, [wrong]).play == CASES
 
 
 def test_since_older_results_what_is_not_known_is_played():
@@ -95,6 +110,9 @@ def test_what_hangs_on_a_changed_module_is_played_and_what_is_not_known():
     assert reuse(modules=modules).touched(CASES, {"lib.cache"}).play == CASES[1:]
     assert reuse(modules={A: modules[A]}).touched(CASES, {"lib.cache"}).play == CASES[1:]
     assert reuse(modules=modules).touched(CASES, {"lib.none"}).play == ()
+    failed = make_result(A, Verdict.DIVERGED, expected=False)
+    left_out = reuse(failed, modules=modules).touched(CASES, {"lib.none"}).left_out
+    assert left_out == {A: bare(failed), B: None}, "a failure without its diagnosis, too"
     whole = {A: frozenset({"lib.*"}), B: modules[B]}
     assert reuse(modules=whole).touched(CASES, {"lib.new"}).play == CASES[:1]
 
@@ -117,3 +135,9 @@ def test_a_kept_result_is_of_the_checkout_of_today(monkeypatch):
     monkeypatch.setattr(planning, "versions_of", lambda package: {package: "0.32.2"})
     (found,) = reuse(make_result(A, versions=old)).plan(CASES).reused
     assert found.versions == {"mlx": "0.32.4", "mlx-lm": "0.32.2"}
+
+
+def test_of_our_engines_what_is_elsewhere_is_never_used_again():
+    engines = build_registry(engines=("*",)).engines
+    never = {name for name, engine in engines.items() if not reusable(engine)}
+    assert never == {"http"}

@@ -4,33 +4,72 @@ import pytest
 from results_by_hand import make_result
 
 from conformance.core.verdict import CaseId
+from conformance.reference.installed_files import digest
 from conformance.run.reuse import result_store
-from conformance.run.reuse.result_store import ResultStore, module_digest
+from conformance.run.reuse.result_store import ResultStore
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 ID = CaseId.parse(CASE)
 
 
-@pytest.fixture
-def files(monkeypatch):
-    """The digests of modules as they are now; a test changes them."""
-    now = {"lib.llama": "1", "lib.cache": "1"}
-    monkeypatch.setattr(result_store, "module_digest", lambda name: now.get(name, "gone"))
-    return now
+class Environment:
+    """One whose modules are the test's; what it is called can change."""
+
+    whole = "here"
+
+    def __init__(self):
+        self.edited = set()
+
+    def modules(self, package):
+        return f"all of {package}"
+
+    def unchanged_modules(self, package):
+        return package not in self.edited
+
+    def unchanged(self, path, seen=None):
+        return path.name not in self.edited
 
 
 @pytest.fixture
-def store(tmp_path, files):
-    kept = ResultStore(tmp_path / "results")
-    add(kept, files)
-    return ResultStore(tmp_path / "results")
+def here():
+    return Environment()
+
+
+@pytest.fixture
+def files(monkeypatch, tmp_path):
+    """The files of modules as they are now; a test changes them."""
+    found = {}
+    for name in ("lib.llama", "lib.cache"):
+        found[name] = tmp_path / "lib" / name
+        found[name].parent.mkdir(exist_ok=True)
+        found[name].write_text("1")
+    monkeypatch.setattr(result_store, "file_of", found.get)
+    return found
+
+
+@pytest.fixture
+def opened(tmp_path, here):
+    """The store as each run makes it."""
+    return lambda environment=here, plugins=(): ResultStore(
+        tmp_path / "results", environment, plugins
+    )
+
+
+@pytest.fixture
+def store(opened, files):
+    add(opened(), files)
+    return opened()
 
 
 def add(store, files, case=CASE, digest="family", tier="full"):
     result = make_result(case)
     name = CaseId.parse(case)
     store.add(
-        name.engine, name.family, family_digest=digest, modules=files, results={tier: [result]}
+        name.engine,
+        name.family,
+        family_digest=digest,
+        modules=dict.fromkeys(files, "module"),
+        results={tier: [result]},
     )
 
 
@@ -41,12 +80,12 @@ def test_an_unchanged_case_is_known(store):
 
 @pytest.mark.parametrize("name", ["lib.llama", "lib.cache"])
 def test_a_changed_module_forgets_it(store, files, name):
-    files[name] = "2"
+    files[name].write_text("2")
     assert store.known(ID, "family", "full") is None
 
 
 def test_a_module_that_is_gone_forgets_it(store, files):
-    del files["lib.cache"]
+    files["lib.cache"].unlink()
     assert store.known(ID, "family", "full") is None
 
 
@@ -72,59 +111,109 @@ def test_another_dtype_seed_scenario_engine_or_family_is_not_known(store, case):
     assert store.known(CaseId.parse(case), "family", "full") is None
 
 
-def test_another_environment_does_not_know_it(store, monkeypatch):
-    monkeypatch.setattr(result_store, "environment_digest", lambda: "upgraded")
-    assert ResultStore(store.folder).known(ID, "family", "full") is None
+def test_another_environment_does_not_know_it(store, opened, here):
+    here.whole = "upgraded"
+    assert opened().known(ID, "family", "full") is None
+    here.whole = "here"
+    assert opened().known(ID, "family", "full")
 
 
-def test_the_key_changes_with_each_part(store, files):
+def test_nothing_is_known_or_kept_of_an_environment_that_is_not_known(opened, here, files):
+    here.whole = ""
+    add(opened(), files)
+    assert opened().known(ID, "family", "full") is None
+    assert "GPU" in opened().unused
+    here.whole = "here"
+    assert opened().unused == ""
+
+
+@pytest.mark.parametrize("form", ["module", "file"])
+def test_a_plugin_that_the_user_names_counts_with_its_text(
+    opened, files, tmp_path, monkeypatch, form
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "a_plugin.py"
+    path.write_text("x = 1")
+    given = ("a_plugin",) if form == "module" else (str(path),)
+    assert opened(plugins=given).known(ID, "family", "full") is None
+    add(opened(plugins=given), files)
+    assert opened(plugins=given).known(ID, "family", "full")
+    path.write_text("x = 2")
+    assert opened(plugins=given).known(ID, "family", "full") is None
+
+
+def test_the_key_changes_with_each_part(store, opened, files, here):
     keys = {store.key(ID, "family", "full"), store.key(ID, "another", "full")}
     keys.add(store.key(ID, "family", "quick"))
-    files["lib.cache"] = "2"
-    keys.add(ResultStore(store.folder).key(ID, "family", "full"))
+    files["lib.cache"].write_text("2")
+    keys.add(opened().key(ID, "family", "full"))
     assert len(keys) == 4
     assert store.key(CaseId.parse("mlx_lm/gemma/ragged/float32/0"), "family", "full") == ""
 
 
-def test_results_of_two_runs_are_joined(store, files, tmp_path):
+def test_results_of_two_runs_are_joined(store, opened, files):
     other = "mlx_lm/llama/wide/float32/0"
     add(store, files, other)
-    again = ResultStore(store.folder)
-    assert again.known(ID, "family", "full")
-    assert again.known(CaseId.parse(other), "family", "full")
+    assert opened().known(ID, "family", "full")
+    assert opened().known(CaseId.parse(other), "family", "full")
 
 
-def test_results_from_before_a_change_are_dropped_by_the_next_run(store, files):
-    files["lib.llama"] = "2"
+def test_results_from_before_a_change_are_dropped_by_the_next_run(store, opened, files):
+    files["lib.llama"].write_text("2")
     other = "mlx_lm/llama/wide/float32/0"
-    add(store, files, other)
-    files["lib.llama"] = "2"
-    again = ResultStore(store.folder)
-    assert again.known(ID, "family", "full") is None
-    assert again.known(CaseId.parse(other), "family", "full")
+    add(opened(), files, other)
+    assert opened().known(ID, "family", "full") is None
+    assert opened().known(CaseId.parse(other), "family", "full")
 
 
-def test_a_damaged_file_is_as_none(store):
-    (path,) = store.folder.rglob("llama.json")
-    path.write_bytes(path.read_bytes()[:-9])
-    assert ResultStore(store.folder).known(ID, "family", "full") is None
+@pytest.mark.parametrize("name", ["lib.llama", "mlx_lm.*"])
+def test_what_was_edited_during_the_run_is_never_known(opened, files, here, name, tmp_path):
+    here.edited = {"lib.llama", "mlx_lm"}
+    add(opened(), [name])
+    assert opened().known(ID, "family", "full") is None
+    here.edited = set()
+    add(opened(), [name])
+    assert opened().known(ID, "family", "full")
 
 
-def test_the_oldest_environments_are_dropped(store, files, monkeypatch):
+def test_a_file_that_was_not_there_counts_as_long_as_it_is_not(opened, tmp_path):
+    data = tmp_path / "data"
+
+    def keep():
+        opened().add(
+            "mlx_lm",
+            "llama",
+            family_digest="family",
+            modules={str(data): "absent"},
+            results={"full": [make_result(CASE)]},
+        )
+
+    keep()
+    assert opened().known(ID, "family", "full")
+    data.write_text("there now")
+    assert opened().known(ID, "family", "full") is None
+    keep()
+    assert opened().known(ID, "family", "full") is None, "it was made during the run"
+
+
+def test_a_damaged_or_edited_file_is_as_none(store, opened, tmp_path):
+    (path,) = tmp_path.rglob("llama.json")
+    whole = path.read_bytes()
+    for data in (whole[:-9], whole.replace(b"exact", b"tied!")):
+        path.write_bytes(data)
+        assert opened().known(ID, "family", "full") is None
+        assert not path.exists()
+
+
+def test_the_oldest_environments_are_dropped(opened, here, files, tmp_path):
     for number in range(8):
-        monkeypatch.setattr(result_store, "environment_digest", lambda n=number: f"e{n}")
-        add(ResultStore(store.folder), files)
-    assert len(list(store.folder.iterdir())) == 6
-    assert (store.folder / "e7").is_dir()
+        here.whole = f"e{number}"
+        add(opened(), files)
+    assert len(list((tmp_path / "results").iterdir())) == 6
+    assert (tmp_path / "results" / digest([b"e7"])).is_dir()
 
 
-def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path, files):
+def test_a_folder_that_cannot_be_written_costs_nothing(opened, files, tmp_path):
     (tmp_path / "results").write_text("a file")
-    add(ResultStore(tmp_path / "results"), files)
-    assert ResultStore(tmp_path / "results").known(ID, "family", "full") is None
-
-
-def test_a_module_of_the_users_own_is_named_by_its_path(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text("x = 1")
-    assert module_digest(str(path)) not in ("gone", module_digest("no_such_module"))
+    add(opened(), files)
+    assert opened().known(ID, "family", "full") is None

@@ -1,4 +1,4 @@
-"""A command about one case ends in a sentence if it crashes, and leaves no process."""
+"""A parent that saw the end has the exit code; a crash is a sentence, and no process is left."""
 
 import os
 import signal
@@ -11,7 +11,8 @@ import pytest
 
 CASE = "toy/fatal/ragged/float32/0"
 STUCK = "toy/stuck/ragged/float32/0"
-SENTENCE = "conformance: `conformance {}` crashed (signal SIGSEGV): native code of a library can"
+SENTENCE = "conformance: `conformance {}` {}: code of a model or a library can do that"
+CRASHED = "crashed before its work was done (signal SIGSEGV)"
 
 
 @pytest.mark.parametrize("command", ["show", "explain"])
@@ -19,8 +20,8 @@ def test_a_case_that_crashes_the_process_ends_in_a_sentence(conformance, command
     done = conformance(command, CASE)
     assert done.code == 128 + signal.SIGSEGV, done
     last = done.err.splitlines()[-1]
-    assert last.startswith(SENTENCE.format(f"{command} {CASE}"))
-    assert "`conformance run` runs cases in worker processes" in last
+    assert last.startswith(SENTENCE.format(f"{command} {CASE}", CRASHED))
+    assert "where cases are run in worker processes" in last
     assert "Fatal Python error: Segmentation fault" in done.err
     assert 'toy_plugin.py", line' in done.err, "where it was"
 
@@ -32,12 +33,37 @@ def test_a_case_that_crashes_the_process_ends_in_a_sentence(conformance, command
 def test_every_other_end_is_the_command_s_own(conformance, arguments, code):
     done = conformance("show", *arguments)
     assert done.code == code, done
-    assert "crashed (" not in done.err
+    assert "code of a model" not in done.err
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_model_that_exits_by_0_fails_the_run(toy_run, jobs):
+    done = toy_run("--jobs", jobs, "--json", "r.jsonl", TOY_FAMILIES="quitting")
+    if jobs == "2":
+        assert done.code == 1, done
+        assert done.verdicts()["quitting/ragged"] == "crash"
+        return
+    assert done.code == 70, done
+    ended = "ended before its work was done (exit status 0)"
+    assert f"` {ended}: code of a model or a library can do that" in done.err.splitlines()[-1]
+    assert done.verdicts("r.jsonl.partial") == {"quitting/repeat": "exact"}
+
+
+def test_what_a_model_does_when_python_ends_changes_no_exit_code(toy_run):
+    done = toy_run(TOY_FAMILIES="late")
+    assert done.code == 1, done
+    assert "FAILED: 1 of 3 cases not as expected" in done.out
+    assert "code of a model" not in done.err
+
+
+def test_any_command_whose_process_exits_by_0_fails(conformance):
+    done = conformance("show", "toy/quitting/ragged/float32/0", TOY_FAMILIES="quitting")
+    assert done.code == 70, done
 
 
 def test_a_debugger_has_the_terminal(environment, tmp_path):
     (tmp_path / "stops.py").write_text(
-        "import sys\nfrom toy_plugin import *\nif sys.argv[0] == '-c' and len(sys.argv) > 1:\n"
+        "import sys\nfrom toy_plugin import *\nif sys.argv[1:2] == ['show']:\n"
         "    print('given:', input())\n"
     )
     path = f"{environment['PYTHONPATH']}:{tmp_path}"

@@ -1,0 +1,165 @@
+"""A command goes on in a child process; its parent waits for it, and has the exit code.
+
+Code of a model, a library or a plugin can end its process at any moment, by any exit code. So the
+child writes down the exit code of the command when the command is over, and the parent, in which
+no such code has run, believes no 0 without it. For a shell both are one job; signals that reach the
+parent alone are passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from conformance.core.first_signals import ENDING, handle
+
+INCOMPLETE = 70
+"""The exit code of a command whose process ended by 0 before the command was over."""
+
+FORKS = sys.platform == "linux"
+"""Whether the child is a fork; elsewhere Python starts anew, as system libraries bear no fork."""
+
+_GIVEN = "CONFORMANCE_WATCHED"
+_LOOK_SECONDS = 0.25
+_MEANWHILE_SECONDS = 0.05  # in which a signal to both has reached the child, too
+_SIGNALLED = 128  # plus the signal's number, as shells report it
+_STDERR = 2
+
+
+class End:
+    """In the child: says that the command is over."""
+
+    def __init__(self, mark: int) -> None:
+        self._mark = mark
+
+    def note(self, code: int) -> None:
+        """The command is over, with this exit code; what runs afterwards does not change it."""
+        os.write(self._mark, f"{code}\n".encode())
+
+
+def go_on_in_child(command: Sequence[str], name: str, *, early: int) -> End:
+    """Returns in a child process alone; this one ends with it.
+
+    Args:
+        command: starts the program anew, where the child is not a fork.
+        name: of the command, for a sentence about its end.
+        early: the exit code for mistakes in its options, which need no sentence more.
+    """
+    if _GIVEN in os.environ:
+        return _begun(*map(int, os.environ.pop(_GIVEN).split()))
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    parent, mark, seen = os.getpid(), os.pipe(), os.pipe()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    ours = parent, mark[1], seen[1]
+    child = _fork() if FORKS and threading.active_count() == 1 else _start(command, ours)
+    if not child:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return _begun(*ours)
+    watch = _Watch(child, name, early, mark[0], seen[0])
+    for number in ENDING:
+        handle(number, watch.forward)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return watch.wait()
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of native threads
+        return os.fork()
+
+
+def _start(command: Sequence[str], ours: tuple[int, int, int]) -> int:
+    subprocess = importlib.import_module("subprocess")
+    given = {**os.environ, _GIVEN: " ".join(map(str, ours))}
+    started: int = subprocess.Popen(command, env=given, pass_fds=ours[1:]).pid
+    return started
+
+
+def _begun(parent: int, mark: int, seen: int) -> End:
+    """In the child: it ends with its parent, which learns of its signals and of its end."""
+    os.set_inheritable(mark, False)
+    os.set_inheritable(seen, False)
+    os.set_blocking(seen, False)
+    signal.set_wakeup_fd(seen, warn_on_full_buffer=False)
+    end_with_parent(parent)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    return End(mark)
+
+
+class _Watch:
+    """In the parent: passes signals on, waits, and ends by the command's exit code."""
+
+    def __init__(self, child: int, name: str, early: int, mark: int, seen: int) -> None:
+        self._child, self._name, self._early = child, name, early
+        self._mark, self._seen = mark, seen
+        self._signalled = False
+        for pipe in (mark, seen):
+            os.set_blocking(pipe, False)
+
+    def forward(self, number: int, frame: Any) -> None:  # noqa: ARG002
+        """Pass a signal on, unless the child has it already, as from a terminal."""
+        self._signalled = True
+        time.sleep(_MEANWHILE_SECONDS)
+        if number not in _read(self._seen):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._child, number)
+
+    def wait(self) -> NoReturn:
+        """Wait for the end of the child."""
+        code = 1
+        try:
+            status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+            code = self._code(status, _read(self._mark).decode().split())
+        finally:
+            os._exit(code)
+
+    def _code(self, status: int, noted: list[str]) -> int:
+        """The exit code; a sentence if the process ended otherwise than the command."""
+        code = int(noted[-1]) if noted else 0
+        shown = status if status >= 0 else _SIGNALLED - status
+        if noted and status in (0, code):
+            return code
+        known = status == self._early or (self._signalled and status != 0)
+        if noted or not known:
+            self._say(status, over=bool(noted))
+        return code or shown or INCOMPLETE
+
+    def _say(self, status: int, *, over: bool) -> None:
+        describe_exit = importlib.import_module("conformance.core.processes").describe_exit
+        ended = "crashed" if status < 0 else "ended"
+        when = "after its work" if over else "before its work was done"
+        text = (
+            f"conformance: `{self._name}` {ended} {when} ({describe_exit(status)}): code of a "
+            "model or a library can do that, or the system ended it; where cases are run in worker "
+            "processes (--jobs 2, -n 2), that costs its own case only\n"
+        )
+        os.write(_STDERR, text.encode(errors="backslashreplace"))
+
+
+def _read(pipe: int) -> bytes:
+    """What was written into a pipe until now."""
+    with contextlib.suppress(BlockingIOError):
+        return os.read(pipe, 2**16)
+    return b""
+
+
+def end_with_parent(parent: int) -> None:
+    """Let this process and all that it starts end once process ``parent`` has, however it ended."""
+
+    def wait() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_SECONDS)
+        processes = importlib.import_module("conformance.core.processes")
+        processes.end_tree(importlib.import_module("psutil").Process())
+
+    threading.Thread(target=wait, name="conformance-parent", daemon=True).start()

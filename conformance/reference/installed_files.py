@@ -1,0 +1,136 @@
+"""Files of packages: where they are, what changes with them, and hashes of their contents."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from conformance.core.user_cache import user_cache
+from conformance.reference.store import write_cached
+
+Signature = tuple[int, int, int, int]
+"""Size in bytes, time of change of contents and of the inode in ns, inode."""
+
+_NOT_INSTALLED = frozenset({"__pycache__", "site-packages", "dist-packages"})
+_GONE = "gone"
+_DIGITS = 32
+
+
+def digest(parts: Iterable[bytes]) -> str:
+    """A hash of these parts, which differs if any begins elsewhere."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(len(part).to_bytes(8, "big") + part)
+    return found.hexdigest()[:_DIGITS]
+
+
+def file_digest(path: Path) -> str:
+    """A hash of a file's content; ``gone`` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
+    except OSError:
+        return _GONE
+
+
+def signature(path: str | Path) -> Signature | None:
+    """What changes with a file, however it is changed; ``None`` if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - called for every installed file
+    except OSError:
+        return None
+    return _signature(found)
+
+
+@functools.cache
+def package_folder(package: str) -> Path | None:
+    """The folder of an installed package; ``None`` if there is none. Nothing is imported."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    places = map(Path, (spec and spec.submodule_search_locations) or ())
+    # A folder of that name with nothing of it in may be part of a namespace.
+    return next((p for p in places if any(p.glob("__init__.py")) or any(p.glob("core*.so"))), None)
+
+
+def walk(root: Path) -> Iterator[tuple[str, Signature]]:
+    """The files below a folder, links followed, in the order of their names."""
+    waiting, seen = [str(root)], set()
+    while waiting:
+        folder = waiting.pop()
+        real = os.path.realpath(folder)
+        if real in seen:
+            continue
+        seen.add(real)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name, reverse=True)
+        except OSError:
+            continue
+        for entry in entries:
+            with contextlib.suppress(OSError):  # a link to nothing
+                if entry.is_dir():
+                    if entry.name not in _NOT_INSTALLED:
+                        waiting.append(entry.path)
+                else:
+                    yield entry.path, _signature(entry.stat())
+
+
+def _signature(found: os.stat_result) -> Signature:
+    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+class Digests:
+    """Hashes of installed files, kept with the installation, by path and signature.
+
+    A gigabyte would be read at each start otherwise.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._changed = False
+        try:
+            self._known = msgspec.json.decode(
+                file.read_bytes(), type=dict[str, tuple[Signature, str]]
+            )
+        except (OSError, msgspec.MsgspecError):
+            self._known = {}
+
+    @classmethod
+    @functools.cache
+    def here(cls) -> Digests:
+        """Those of this interpreter's virtual environment; else of the user."""
+        own = sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK)
+        folder = Path(sys.prefix) if own else user_cache()
+        return cls(folder / "mlx-conformance-digests.json")
+
+    def of(self, path: str, sign: Signature) -> str:
+        """The hash of a file's content."""
+        known = self._known.get(path)
+        if known is not None and known[0] == sign:
+            return known[1]
+        found = file_digest(Path(path))
+        if signature(path) != sign:  # what it was then is not known any more
+            return f"changed {sign}"
+        # What is being written may keep its signature for a tick of the file system's clock.
+        if max(sign[1:3]) / 1e9 < time.time() - 1:
+            self._known[path] = (sign, found)
+            self._changed = True
+        return found
+
+    def save(self) -> None:
+        """Keep what is new, where that is possible."""
+        if self._changed:
+            self._changed = False
+            self._known = {path: v for path, v in self._known.items() if signature(path) == v[0]}
+            with contextlib.suppress(OSError):
+                write_cached(self._file, msgspec.json.encode(self._known))

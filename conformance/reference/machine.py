@@ -1,0 +1,103 @@
+"""Of this process and this machine what numbers can depend on: settings, interpreter, devices."""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from conformance.reference.installed_files import file_digest, signature
+
+# Variables that no result depends on. All others count, those that nobody here knows included.
+_IGNORED = frozenset(
+    (
+        "HOME", "PWD", "OLDPWD", "SHLVL", "_", "USER", "LOGNAME", "USERNAME", "MAIL", "HOSTNAME",
+        "HOST", "SHELL", "PATH", "TMPDIR", "TEMP", "TMP", "TERM", "COLORTERM", "COLUMNS", "LINES",
+        "LS_COLORS", "LSCOLORS", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "PS1",
+        "PS2", "PROMPT_COMMAND", "EDITOR", "VISUAL", "PAGER", "LESS", "LESSOPEN", "LESSCLOSE",
+        "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "STY", "WINDOWID", "VIRTUAL_ENV",
+        "VIRTUAL_ENV_PROMPT", "CI", "INVOCATION_ID", "JOURNAL_STREAM", "SECURITYSESSIONID",
+        "HYPOTHESIS_STORAGE_DIRECTORY", "LC_TERMINAL", "LC_TERMINAL_VERSION",
+    )
+)  # fmt: skip
+_IGNORED_BEGINNINGS = (
+    "SSH_", "GITHUB_", "RUNNER_", "ACTIONS_", "GITLAB_", "CI_", "BUILDKITE", "CIRCLE", "JENKINS_",
+    "TRAVIS", "TF_BUILD", "TMUX", "ITERM_", "TERM_", "VSCODE_", "XDG_", "DBUS_", "GPG_", "CLICOLOR",
+    "__CF", "PYTEST_XDIST", "PYTEST_CURRENT", "CONFORMANCE_TESTS_",
+)  # fmt: skip
+# They turn kernels into code; where they are found is all that PATH is for.
+_COMPILERS = ("g++", "c++", "clang++", "xcrun", "nvcc")
+
+
+def process_facts() -> Iterator[str]:
+    """The interpreter, how it was started, and what the environment sets."""
+    yield sys.version
+    yield f"{sys.flags} {sorted(sys._xoptions.items())} {sys.warnoptions}"
+    for name, value in sorted(os.environ.items()):
+        if name not in _IGNORED and not name.startswith(_IGNORED_BEGINNINGS):
+            yield f"{name}={value}"
+    for name in _COMPILERS:
+        place = shutil.which(name)
+        real = Path(os.path.realpath(place)) if place else None
+        yield f"{name} {real} {real and signature(real)}"
+    for name in ("sitecustomize", "usercustomize"):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        yield f"{name} {file and file_digest(Path(file))}"
+    yield from _shadowing()
+
+
+def _shadowing() -> Iterator[str]:
+    """What stands in folders before those of installed packages, under the name of one."""
+    installed: set[str] = set()
+    found = []
+    for place in reversed(sys.path):
+        folder = Path(place or ".")
+        names = {entry.split(".", 1)[0] for entry in _listed(folder)}
+        if place and any(folder.glob("*.dist-info")):
+            installed |= names
+        else:
+            found += sorted(names & installed)
+    yield f"shadowed {found}"
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def device_facts() -> str | None:
+    """System, processor and GPUs, which decide what is rounded how; ``None`` if not known."""
+    return None if (gpu := _gpu()) is None else f"{platform.platform()}\n{_processor()}\n{gpu}"
+
+
+def _processor() -> str | None:
+    if sys.platform == "darwin":
+        return _printed("sysctl", "-n", "machdep.cpu.brand_string", "hw.model", "kern.osversion")
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("model name", "flags", "Features", "CPU ")
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+
+
+def _gpu() -> str | None:
+    """Driver and names of NVIDIA's GPUs; empty if mlx is not for them."""
+    if not any(glob.glob(f"{place}/mlx_cuda*.dist-info") for place in sys.path if place):  # noqa: PTH207
+        return ""
+    return _printed("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+
+
+def _printed(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None

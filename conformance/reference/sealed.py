@@ -1,0 +1,117 @@
+"""Folders of what is kept from run to run: files with a checksum that only this installation makes.
+
+A file that was edited, or copied from another installation, counts as none and is removed. A folder
+that somebody else owns, or that others may write to, is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from conformance.reference.store import check_file, remove, write_cached
+
+_KEY_FILE = "seal.key"
+_KEY_BYTES = 32
+
+
+class SealedFolder:
+    """Files below a folder, which is made when the first is written.
+
+    Args:
+        folder: the key of the checksums lies beside it, for its owner alone.
+
+    Attributes:
+        distrusted: a sentence if the folder cannot be trusted and is not used; else empty.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._home = Path(os.path.realpath(folder)).parent
+        self.distrusted = _distrusted(self._home) or _distrusted(folder)
+
+    def read(self, path: Path) -> bytes | None:
+        """The content of a file; ``None`` if it is not there, or not as it was written.
+
+        What is not as it was written is removed.
+        """
+        if self.distrusted:
+            return None
+        try:
+            check_file(path)
+            whole = path.read_bytes()
+        except OSError:
+            remove(path)
+            return None
+        tag, data = whole[:_KEY_BYTES], whole[_KEY_BYTES:]
+        if hmac.compare_digest(tag, self._tag(path, data)):
+            return data
+        remove(path)
+        return None
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file whole or not at all; nothing where the folder is not trusted.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if not self.distrusted:
+            write_cached(path, self._tag(path, data) + data)
+
+    def _tag(self, path: Path, data: bytes) -> bytes:
+        name = str(path.relative_to(self.folder)).encode()
+        return hmac.digest(self._key, name + b"\0" + data, hashlib.sha256)
+
+    @functools.cached_property
+    def _key(self) -> bytes:
+        """The key, made where there is none; one of this process where it cannot be kept."""
+        file = self._home / _KEY_FILE
+        found = _read_key(file)
+        if found is None:
+            with contextlib.suppress(OSError):
+                self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _make_key(file)
+            found = _read_key(file)
+        return found or secrets.token_bytes(_KEY_BYTES)
+
+
+def _make_key(file: Path) -> None:
+    """Of several processes that make one the first counts; none is seen unfinished."""
+    made = file.with_name(f".{_KEY_FILE}.{os.getpid()}-{secrets.token_hex(4)}")
+    number = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "wb") as unfinished:
+        unfinished.write(secrets.token_bytes(_KEY_BYTES))
+    with contextlib.suppress(FileExistsError):
+        file.hardlink_to(made)
+    made.unlink()
+
+
+def _read_key(file: Path) -> bytes | None:
+    with contextlib.suppress(OSError):
+        check_file(file)
+        data = file.read_bytes()
+        if len(data) == _KEY_BYTES:
+            return data
+        file.unlink()
+    return None
+
+
+def _distrusted(folder: Path) -> str:
+    try:
+        found = folder.stat()
+    except OSError:
+        return ""
+    if found.st_uid != os.geteuid():
+        return f"{folder}: not used, as it is of another user; results are not kept"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return (
+            f"{folder}: not used, as others may write to it; results are not kept "
+            f"(chmod go-w '{folder}', or remove it)"
+        )
+    return ""

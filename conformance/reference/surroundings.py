@@ -1,0 +1,186 @@
+"""What everything that is stored depends on: what is installed, the machine, the settings.
+
+An ``Environment`` is taken before a library is imported, and once more when results are to be kept:
+what was installed, edited or moved in between shows as a difference. Contents count, as a record of
+versions may lie; a file is read again only if its size, times or inode differ.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+import conformance
+from conformance.core.family import Family
+from conformance.reference.installed_files import (
+    Digests,
+    Signature,
+    digest,
+    file_digest,
+    package_folder,
+    signature,
+    walk,
+)
+from conformance.reference.machine import device_facts, process_facts
+
+LIBRARIES = ("mlx_lm", "mlx_vlm")
+"""Packages whose modules count one by one, for what uses them; they may be edited in place."""
+
+_OWN = "own"
+_FAMILIES = "families"  # a family's file counts with the family
+# A file system's clock is behind the process's by at most a tick of the kernel.
+_TICK_SECONDS = 0.02
+
+
+class Environment:
+    """All that is installed and set, as it was when this was made.
+
+    Attributes:
+        began: when that was, in seconds since the epoch.
+    """
+
+    def __init__(self) -> None:
+        importlib.invalidate_caches()
+        self.began = time.time()
+        self._roots = dict(_roots())
+        self._files = {label: dict(walk(root)) for label, root in self._roots.items()}
+        self._by_path = {path: s for files in self._files.values() for path, s in files.items()}
+        self._sources: dict[str, dict[str, Signature]] = {}
+        self._modules: dict[str, str] = {}
+
+    @classmethod
+    @functools.cache
+    def first(cls) -> Environment:
+        """That of the first call in this process."""
+        return cls()
+
+    @functools.cached_property
+    def installed(self) -> str:
+        """A hash of interpreter, machine, settings and all installed packages but this one.
+
+        Of ``LIBRARIES`` only files that are no modules count. Empty if the device has no name:
+        then nothing that is stored holds.
+        """
+        device = device_facts()
+        if device is None:
+            return ""
+        return digest(part.encode() for part in (device, *process_facts(), self._packages_digest))
+
+    @property
+    def whole(self) -> str:
+        """A hash of the same and of this package but its families; empty if ``installed`` is."""
+        return self.installed and digest(x.encode() for x in (self.installed, self.own("")))
+
+    @property
+    def contents(self) -> str:
+        """A hash of all files that count in ``whole``; it hangs on no settings."""
+        return digest(x.encode() for x in (self._packages_digest, self.own("")))
+
+    @functools.cached_property
+    def _packages_digest(self) -> str:
+        labels = (label for label in self._files if label != _OWN)
+        found = digest(line.encode() for label in labels for line in self._lines(label))
+        Digests.here().save()
+        return found
+
+    @functools.cache  # noqa: B019 - there is one for each process
+    def own(self, *folders: str, but: tuple[str, ...] = ()) -> str:
+        """A hash of what is in folders of this package, families left out.
+
+        Args:
+            folders: with slashes, such as ``plugins/mlx_lm``; empty: all there is.
+            but: names of folders that do not count.
+        """
+        begins = tuple(f"{_OWN} {folder}" for folder in folders)
+        lines = (line for line in self._lines(_OWN) if line.startswith(begins))
+        counted = (line for line in lines if not any(f"/{name}/" in line for name in but))
+        return digest(line.encode() for line in counted)
+
+    def modules(self, package: str) -> str:
+        """A hash of all modules of a package, which is not imported."""
+        if package not in self._modules:
+            known = Digests.here()
+            lines = (f"{p} {known.of(p, s)}".encode() for p, s in self._modules_of(package).items())
+            self._modules[package] = digest(lines)
+            known.save()
+        return self._modules[package]
+
+    def unchanged(self, path: Path, seen: Signature | None = None) -> bool:
+        """Whether a file is what it was when this was made.
+
+        Args:
+            path: of a file, installed or not.
+            seen: what it was like when it was first opened, for what is not installed.
+        """
+        now = signature(path)
+        before = self._by_path.get(str(path), seen)
+        if before is not None:
+            return now == before
+        return now is not None and max(now[1:3]) / 1e9 < self.began - _TICK_SECONDS
+
+    def unchanged_modules(self, package: str) -> bool:
+        """Whether all modules of a package are what they were when this was made."""
+        found = self._modules_of(package)
+        return bool(found) and all(signature(path) == sign for path, sign in found.items())
+
+    def _modules_of(self, package: str) -> dict[str, Signature]:
+        if package not in self._sources:
+            root = package_folder(package)
+            files: Iterable[tuple[str, Signature]] = self._by_path.items()
+            if root is not None and not self.covers(f"{root}{os.sep}"):
+                files = walk(root)
+            self._sources[package] = {
+                path: sign
+                for path, sign in files
+                if root is not None and path.endswith(".py") and _is_below(path, root)
+            }
+        return self._sources[package]
+
+    def covers(self, path: str) -> bool:
+        """Whether a file is in one of the folders whose contents all count."""
+        return any(_is_below(path, root) for root in self._roots.values())
+
+    def _lines(self, label: str) -> Iterator[str]:
+        """Name and hash of the files that count, in the order of their names."""
+        start = len(str(self._roots[label])) + 1
+        known = Digests.here()
+        for path, sign in self._files[label].items():
+            name = path[start:]
+            if label == _OWN and f"/{_FAMILIES}/" in name:
+                continue
+            if name.endswith(".py") and (label in LIBRARIES or name.split("/", 1)[0] in LIBRARIES):
+                continue
+            yield f"{label} {name} {known.of(path, sign)}"
+
+
+def family_digest(family: Family) -> str:
+    """A hash of a family's file and of its model file, if it has one."""
+    parts = [msgspec.json.encode((family.name, family.facts, family.config))]
+    if family.facts.model_file:
+        parts.append(file_digest(Path(family.path).parent / family.facts.model_file).encode())
+    return digest(parts)
+
+
+def _roots() -> Iterator[tuple[str, Path]]:
+    """The folders of installed files, each with a name that does not hang on where it is."""
+    yield _OWN, Path(str(conformance.__file__)).parent
+    found = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+    found += [Path(p) for p in sys.path if p and any(Path(p).glob("*.dist-info"))]
+    places = list(dict.fromkeys(path for path in found if path.is_dir()))
+    yield from ((f"installed{index}", path) for index, path in enumerate(places))
+    for package in (*LIBRARIES, "mlx"):
+        folder = package_folder(package)
+        if folder is not None and not any(folder.is_relative_to(place) for place in places):
+            yield package, folder
+
+
+def _is_below(path: str, root: Path) -> bool:
+    return path.startswith(f"{root}{os.sep}")

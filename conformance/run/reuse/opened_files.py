@@ -1,0 +1,78 @@
+"""Which files this process opens to read them, by Python's audit events (PEP 578)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from conformance.core.user_cache import user_cache
+from conformance.reference.installed_files import Signature, signature
+from conformance.reference.surroundings import Environment
+
+_NO_FILES = ("/proc/", "/sys/", "/dev/")
+_OPENING = {"open", "sqlite3.connect"}
+
+_opened: dict[str, Signature | None] | None = None
+_written: set[str] = set()
+
+
+def watch() -> None:
+    """Note from now on what is opened; a hook stays for the life of the process."""
+    global _opened  # noqa: PLW0603 - as the hook is the process's
+    if _opened is None:
+        _opened = {}
+        sys.addaudithook(_note)
+
+
+def number_opened() -> int:
+    """How many files were opened so far."""
+    return len(_opened or ())
+
+
+def opened_files(
+    environment: Environment, left_out: Collection[str]
+) -> Iterator[tuple[str, Signature | None]]:
+    """The files that were opened to be read, as they were then; ``None`` if one was not there.
+
+    Not those that are installed, that this process wrote itself, or that were made for this run.
+
+    Args:
+        environment: what is installed, and when this run began.
+        left_out: what decides what is played, but not what comes of it.
+    """
+    cache, moment = f"{user_cache()}{os.sep}", f"{tempfile.gettempdir()}{os.sep}"
+    for path, seen in list((_opened or {}).items()):
+        if path in _written or path in left_out or path.startswith((*_NO_FILES, cache)):
+            continue
+        if environment.covers(path) or "__pycache__" in path:
+            continue
+        made = seen is None or seen[2] / 1e9 >= environment.began
+        if path.startswith(moment) and made and not Path(path).exists():
+            continue
+        yield path, seen
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in _OPENING or _opened is None:
+        return
+    path = arguments[0]
+    try:
+        name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - in each opening of a file
+    except (OSError, ValueError, TypeError):  # an open file, or no name of one
+        return
+    mode, flags = (*arguments[1:], None, None)[:2]
+    if _writes(mode, flags):
+        _written.add(name)
+    elif name not in _opened and name not in _written:
+        _opened[name] = signature(name)
+
+
+def _writes(mode: Any, flags: Any) -> bool:
+    if isinstance(mode, str) and set(mode) & set("wax+"):
+        return True
+    made = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+    return isinstance(flags, int) and not isinstance(mode, str) and bool(flags & made)
