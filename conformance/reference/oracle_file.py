@@ -21,9 +21,9 @@ from conformance.reference.store import (
     OracleCache,
     arrays_of_envelope,
     arrays_of_stream,
-    damage_report,
     envelope_of,
     read_arrays,
+    remove_damaged,
     stream_of,
 )
 
@@ -87,12 +87,13 @@ class OracleFile:
         data = self._sealed.read(self.path)
         if data is None:
             if there and not self._sealed.distrusted:
-                self._report(damage_report(self.path, ValueError("it is not as it was written")))
+                damage = ValueError("it is not as it was written")
+                self._report(remove_damaged(self.path, damage))
             return {}
         try:
             key, entries = _unpacked(read_arrays(io.BytesIO(data)))
-        except (*DAMAGE, TypeError, AttributeError) as error:
-            self._report(damage_report(self.path, error))
+        except DAMAGE as error:
+            self._report(remove_damaged(self.path, error))
             return {}
         return entries if key == self.key else {}
 

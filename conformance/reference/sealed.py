@@ -15,7 +15,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from conformance.reference.store import write_cached
+from conformance.reference.store import check_file, remove, write_cached
 
 _KEY_FILE = "seal.key"
 _KEY_BYTES = 32
@@ -44,14 +44,15 @@ class SealedFolder:
         if self.distrusted:
             return None
         try:
+            check_file(path)
             whole = path.read_bytes()
         except OSError:
+            remove(path)
             return None
         tag, data = whole[:_KEY_BYTES], whole[_KEY_BYTES:]
         if hmac.compare_digest(tag, self._tag(path, data)):
             return data
-        with contextlib.suppress(OSError):
-            path.unlink()
+        remove(path)
         return None
 
     def write(self, path: Path, data: bytes) -> None:
@@ -93,6 +94,7 @@ def _make_key(file: Path) -> None:
 
 def _read_key(file: Path) -> bytes | None:
     with contextlib.suppress(OSError):
+        check_file(file)
         data = file.read_bytes()
         if len(data) == _KEY_BYTES:
             return data

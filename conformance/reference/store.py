@@ -2,7 +2,7 @@
 
 A folder holds the results of one checkpoint in one dtype on one device with one set of versions:
 with any other of them the numbers differ. A file is written whole or not at all; a file that was
-damaged afterwards is reported, ignored, and made again.
+damaged afterwards is reported, removed, and made again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import contextlib
 import hashlib
 import io
 import json
+import shutil
+import stat
 import tempfile
 import warnings
 import zipfile
@@ -31,7 +33,11 @@ from conformance.core.trace import Stream
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray]
 
-DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+DAMAGE = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError),
+    *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError),
+)
+"""What a file raises in whose place is something else."""
 
 
 class OracleCache(NamedTuple):
@@ -69,9 +75,7 @@ def sweep(folder: Path) -> list[str]:
         try:
             read_arrays(path)
         except DAMAGE as error:
-            removed.append(damage_report(path, error))
-            with contextlib.suppress(OSError):  # a folder that can't be written either
-                path.unlink(missing_ok=True)
+            removed.append(remove_damaged(path, error))
     return removed
 
 
@@ -115,15 +119,15 @@ class ArrayFiles(MutableMapping[Any, T], Generic[T]):
 
     def _load(self, key: Any) -> T:
         path = self._path(key)
-        if not path.is_file():
-            raise KeyError(key)
         try:
             arrays = read_arrays(path)
             if not np.array_equal(arrays.pop("key"), _key_array(key)):
                 raise ValueError("it is of another request")
             return self._unpack(arrays)
+        except (FileNotFoundError, NotADirectoryError):
+            raise KeyError(key) from None
         except DAMAGE as error:
-            warnings.warn(damage_report(path, error), stacklevel=2)
+            warnings.warn(remove_damaged(path, error), stacklevel=2)
             raise KeyError(key) from error
 
     def _path(self, key: Any) -> Path:
@@ -158,13 +162,36 @@ def why_unwritable(cache: Path) -> str | None:
 
 def read_arrays(path: Path | BinaryIO) -> Arrays:
     """The arrays of a file, by name; ``DAMAGE`` says what a damaged one raises."""
+    if isinstance(path, Path):
+        check_file(path)
     # Reading a member to its end compares its checksum.
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
-def damage_report(path: Path, error: Exception) -> str:
-    """The sentence for a damaged file."""
+def check_file(path: Path) -> None:
+    """Check that a file can be read without waiting for ever, as for a pipe.
+
+    Raises:
+        OSError: it is no file, or is not there.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("it is no file")
+
+
+def remove(path: Path) -> None:
+    """Remove a file of a cache, or what lies in its place, if that may be."""
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def remove_damaged(path: Path, error: Exception) -> str:
+    """Remove a damaged file; the sentence about it."""
+    if not isinstance(error, MemoryError):  # which may be this machine's
+        remove(path)
     reason = " ".join(str(error).split()) or type(error).__name__
     return f"{path}: the cached oracle is damaged ({reason}); it is made again"
 

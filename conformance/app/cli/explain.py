@@ -10,6 +10,7 @@ from rich.console import Console
 from conformance.app.cli.case_lookup import case_of, near
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.explain_text import line_of, print_explanation, print_hits
+from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.options import (
     family_files_option,
     globs,
@@ -94,7 +95,8 @@ def command(
         return
     assert case_id is not None
     case = case_of(registry, case_id)
-    found = _explain(registry, case, fault_key, schedule)
+    with plain_output():
+        found = _explain(registry, case, fault_key, schedule)
     print_explanation(console, found)
     if target is not None:
         ResultFile(target, encode).finish([found])

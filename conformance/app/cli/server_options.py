@@ -13,6 +13,7 @@ import httpx2
 from conformance.app.cli.printing import say
 from conformance.core import named_server
 from conformance.core.errors import ConformanceError
+from conformance.core.http_clients import RefusedAnswerError, get
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,13 +78,15 @@ def server_options(function: F) -> F:
 
 
 def _reach(url: str) -> None:
-    """Check that a server answers there, whatever it says.
+    """Check that a server answers there, whatever it says, in a form that is read.
 
     Raises:
         ConformanceError: none does.
     """
     try:
-        httpx2.get(f"{url}/v1/models", timeout=_SECONDS)
+        get(f"{url}/v1/models", _SECONDS)
+    except RefusedAnswerError as error:
+        raise ConformanceError(f"--url: {url}: {error}") from error
     except httpx2.HTTPError as error:
         why = str(error) or type(error).__name__
         raise ConformanceError(

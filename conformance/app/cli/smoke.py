@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.options import (
     family_files_option,
     globs,
@@ -54,7 +55,8 @@ def command(
     more += [text for path in family_files for text in ("--family-file", str(path))]
     found = []
     for engine, family in _pairs(registry, engines, families):
-        found.append(smoke(registry, engine, family, options=more))
+        with plain_output():
+            found.append(smoke(registry, engine, family, options=more))
         say(str(found[-1]))
     ctx.exit(max((_EXITS.get(result.state, 0) for result in found), default=0))
 

@@ -21,6 +21,8 @@ from typing import Any
 import httpx2
 import openai
 
+from conformance.core.http_clients import async_client
+
 # The longest that a single answer may take, with all that waits before it.
 ANSWER_SECONDS = 300.0
 _EVENTS = "text/event-stream"
@@ -190,7 +192,7 @@ class Asking:
             base_url=f"{self._url}/v1",
             api_key=self._key,
             max_retries=0,
-            timeout=openai.Timeout(ANSWER_SECONDS, connect=60.0),
+            http_client=async_client(openai.Timeout(ANSWER_SECONDS, connect=60.0)),
         )
 
     async def _finish(self) -> None:
@@ -235,9 +237,8 @@ class Asking:
         path = "chat/completions" if question.chat else "completions"
         body = dict(question.body)
         body["messages" if question.chat else "prompt"] = body.pop("input")
-        transport = httpx2.AsyncHTTPTransport(socket_options=[_SMALL])
         async with (
-            httpx2.AsyncClient(transport=transport, timeout=ANSWER_SECONDS) as client,
+            async_client(ANSWER_SECONDS, socket_options=[_SMALL]) as client,
             client.stream("POST", f"{self._url}/v1/{path}", json=body),
         ):
             await asyncio.Event().wait()
@@ -292,6 +293,8 @@ class Asking:
 def described(error: Exception) -> str:
     """An error of the client in one line, with the status and what the server said."""
     if isinstance(error, openai.APIStatusError):
+        if place := error.response.headers.get("location"):
+            return f"HTTP {error.status_code} to {place[:_LONGEST]}: redirects are not followed"
         return f"HTTP {error.status_code}: {error.response.text[:_LONGEST] or 'no message'}"
     cause = error.__cause__ or error
     return f"{type(cause).__name__}: {cause}".rstrip(": ")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import httpx2
 
+from conformance.core.http_clients import RefusedAnswerError, get
 from conformance.core.schedule import Request
 from conformance.core.trace import Claim
 from conformance.plugins.servers.asked_server import AskedServer
@@ -67,7 +68,7 @@ def _settled(engine: AskedServer) -> int:
 def _reported(url: str) -> int:
     """Requests in flight by the server's own metrics; 0 if it has none that are known."""
     try:
-        summary = httpx2.get(f"{url}/metrics", timeout=_ASK_SECONDS).json()["summary"]
+        summary = get(f"{url}/metrics", _ASK_SECONDS).json()["summary"]
         return int(summary["in_flight"])
     except (httpx2.HTTPError, ValueError, TypeError, KeyError, IndexError):
         return 0
@@ -76,7 +77,9 @@ def _reported(url: str) -> int:
 def port_answers(url: str) -> bool:
     """Whether anything answers there."""
     try:
-        httpx2.get(f"{url}/v1/models", timeout=_ASK_SECONDS)
+        get(f"{url}/v1/models", _ASK_SECONDS)
+    except RefusedAnswerError:
+        return True
     except httpx2.HTTPError:
         return False
     return True

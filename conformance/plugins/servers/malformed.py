@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 
+from conformance.core.http_clients import client
 from conformance.core.trace import ProbeResult
 from conformance.plugins.servers.asking import Question
 
@@ -75,9 +76,9 @@ def probe(url: str, kind: str, plain: Question) -> ProbeResult:
     content = made if isinstance(made, bytes) else json.dumps(made).encode()
     headers = {"Content-Type": "application/json"}
     try:
-        answer = httpx2.post(
-            f"{url}/v1/chat/completions", content=content, headers=headers, timeout=_SECONDS
-        )
+        with client(_SECONDS) as asking:
+            place = f"{url}/v1/chat/completions"
+            answer = asking.post(place, content=content, headers=headers)
     except httpx2.HTTPError as error:
         return ProbeResult(kind, f"no answer: {type(error).__name__}: {error}")
     if answer.status_code == httpx2.codes.OK:

@@ -17,6 +17,7 @@ import httpx2
 import psutil
 
 from conformance.core.errors import ModelError
+from conformance.core.http_clients import get
 from conformance.plugins.servers.forking import Forked, Watched, host_of
 
 HOST = "127.0.0.1"
@@ -169,7 +170,7 @@ def _await(server: ManagedServer, health: str, seconds: float) -> None:
                 f"{last_line(server.log())}"
             )
         with contextlib.suppress(httpx2.HTTPError):
-            status = httpx2.get(server.url + health, timeout=_ASK_SECONDS).status_code
+            status = get(server.url + health, _ASK_SECONDS).status_code
             if status == httpx2.codes.OK:
                 return
             # What loads the model may have ended in a thread of its own.

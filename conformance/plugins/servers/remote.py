@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 
 from conformance.core.errors import ModelError, Unsupported
+from conformance.core.http_clients import RefusedAnswerError, get
 from conformance.core.named_server import NamedServer
 from conformance.core.schedule import Request
 from conformance.plugins.servers.answers import Tokens
@@ -22,6 +23,7 @@ END = VOCABULARY - 1
 """Stands for each token that an answer lacks when it ended before its limit."""
 _TOP = 5
 _SECONDS = 120.0
+_LONGEST = 300  # characters of what a server names
 
 
 @dataclass
@@ -102,10 +104,15 @@ class Remote:
 def models(url: str) -> list[str]:
     """The names of all models that the server has, of which there is one at least."""
     try:
-        found = httpx2.get(f"{url}/v1/models", timeout=_SECONDS)
+        found = get(f"{url}/v1/models", _SECONDS)
+        if found.is_redirect:
+            place = found.headers.get("location", "")[:_LONGEST]
+            raise ModelError(f"{url}/v1/models leads to {place}, and redirects are not followed")
         found.raise_for_status()
         names = [str(model["id"]) for model in found.json()["data"]]
         return [names[0], *names[1:]]
+    except (RefusedAnswerError, httpx2.HTTPStatusError) as error:
+        raise ModelError(f"{url}/v1/models: {error}") from error
     except httpx2.HTTPError as error:
         raise ModelError(f"{url}/v1/models: no server answers there: {error}") from error
     except (ValueError, TypeError, KeyError, IndexError) as error:

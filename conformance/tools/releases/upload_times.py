@@ -17,6 +17,7 @@ from packaging.utils import (
 )
 
 from conformance.core.errors import ReleaseError
+from conformance.core.http_clients import client
 from conformance.core.user_files import parse_object
 from conformance.tools.releases.pins import Release
 
@@ -37,7 +38,8 @@ def uploaded(release: Release) -> datetime:
     """
     url = f"{index()}/{release.library}/"
     try:
-        answer = httpx2.get(url, headers={"Accept": _TYPE}, timeout=_SECONDS, follow_redirects=True)
+        with client(_SECONDS, as_pip=True) as asking:
+            answer = asking.get(url, headers={"Accept": _TYPE})
     except httpx2.HTTPError as error:
         raise ReleaseError(f"{url} cannot be read: {error}") from error
     if answer.status_code != httpx2.codes.OK:

@@ -72,7 +72,7 @@ def served():
                 [sys.executable, *command, "--yes", "--disable-model-downloads"],
                 env=os.environ | QUIET, stdout=log, stderr=log,
             )  # fmt: skip
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
         try:
             for _ in range(300):
                 with contextlib.suppress(httpx.HTTPError):

@@ -68,3 +68,25 @@ def test_a_line_that_is_no_result_is_named(conformance, tmp_path):
     done = conformance("show", CASE, "--from", "r.jsonl")
     assert done.code == 2
     assert "r.jsonl, line 1: " in done.err
+
+
+NOISY = """
+import os
+from conformance.run.hookspecs import hookimpl
+
+@hookimpl
+def conformance_faults():
+    print("\\x1b[2Jloud", flush=True)
+    os.write(1, b"\\x1b]0;title\\x07\\n")
+    return []
+"""
+
+
+def test_what_code_of_others_prints_is_no_command_to_the_terminal_and_no_answer(
+    conformance, tmp_path
+):
+    (tmp_path / "noisy.py").write_text(NOISY)
+    done = conformance("show", "toy/calm/ragged/float32/0", "-p", "noisy", "--json")
+    assert done.code == 0, done
+    assert done.err == "\\x1b[2Jloud\n\\x1b]0;title\\x07\n"
+    assert json.loads(done.out)["verdict"] == "exact"

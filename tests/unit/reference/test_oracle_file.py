@@ -131,6 +131,9 @@ def test_a_damaged_file_is_reported_and_made_again(opened, written, reports, dam
     (report,) = reports
     assert report.startswith(f"{written}: the cached oracle is damaged (")
     assert report.endswith("it is made again")
+    assert not written.exists()
+    assert len(opened().cache.streams) == 0
+    assert len(reports) == 1
     file.cache.streams[KEY] = STREAM
     assert file.save()
     assert len(opened().cache.streams) == 1

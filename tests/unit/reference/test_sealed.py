@@ -1,6 +1,7 @@
 """A file of a sealed folder is believed only as it was written, and where nobody else may write."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,16 @@ def test_one_that_was_edited_counts_as_none_and_is_removed(folder, written, edit
     written.write_bytes(edit(written.read_bytes()))
     assert SealedFolder(folder).read(written) is None
     assert not written.exists()
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path)])
+def test_what_is_no_file_counts_as_none_and_is_removed(folder, written, put):
+    written.unlink()
+    put(written)
+    assert SealedFolder(folder).read(written) is None
+    assert not os.path.lexists(written)
+    SealedFolder(folder).write(written, b"again")
+    assert SealedFolder(folder).read(written) == b"again"
 
 
 def test_one_under_another_name_counts_as_none(folder, written):

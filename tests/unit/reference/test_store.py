@@ -1,12 +1,14 @@
 """The oracle cache: results are read as written, whole or not at all, of one model."""
 
 import dataclasses
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,8 +72,25 @@ def test_a_damaged_file_is_reported_and_made_again(cache, tmp_path, damage):
     opened = cache()
     with pytest.warns(UserWarning, match="the cached oracle is damaged .* it is made again"):
         assert opened.streams.get(KEY) is None
+    assert not file.exists()
     opened.streams[KEY] = STREAM
     assert cache().streams[KEY].tokens == STREAM.tokens
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path)])
+def test_what_is_no_file_is_removed_and_made_again(cache, tmp_path, put):
+    cache().streams[KEY] = STREAM
+    (file,) = tmp_path.rglob("*.npz")
+    file.unlink()
+    put(file)
+    opened = cache()
+    with pytest.warns(UserWarning, match="the cached oracle is damaged .* it is made again"):
+        assert opened.streams.get(KEY) is None
+    assert not os.path.lexists(file)
+    opened.streams[KEY] = STREAM
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache().streams[KEY].tokens == STREAM.tokens
 
 
 def test_a_file_under_another_s_name_is_not_believed(cache, tmp_path):

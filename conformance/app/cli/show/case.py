@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from conformance.app.cli.case_lookup import case_of, near
+from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.printing import say
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import make_setup
@@ -33,8 +34,9 @@ def run_one(case_id: str, settings: Settings) -> CaseResult:
     Raises:
         ConformanceError: there is no such case.
     """
-    setup = make_setup(settings)
-    for line in (*setup.notes, *setup.sweep()):
-        say(line, err=True)
-    case = case_of(setup.registry, case_id)
-    return setup.mended(case, setup.judged(setup.session.run(case)))
+    with plain_output():
+        setup = make_setup(settings)
+        for line in (*setup.notes, *setup.sweep()):
+            say(line, err=True)
+        case = case_of(setup.registry, case_id)
+        return setup.mended(case, setup.judged(setup.session.run(case)))

@@ -4,9 +4,12 @@ import dataclasses
 import time
 
 import pytest
+from miniatures.answering import Leads, Packs
 from miniatures.served import CutsStreams, Garbles, Served
 
+from conformance.core.errors import ModelError
 from conformance.plugins.servers.asking import Asking, Question
+from conformance.plugins.servers.remote import models
 
 
 def question(name="a", *, stream=True, **more):
@@ -55,6 +58,33 @@ def test_a_refusal_has_the_status_and_what_the_server_says(ask):
 
 def test_what_is_no_json_is_no_answer_of_the_api(ask):
     assert "not an answer of the API" in ask(Garbles, question()).error
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_prompt_goes_to_no_other_server(ask, stream):
+    with Packs() as other:
+        came = ask(lambda: Leads(other.url), question(stream=stream))
+        assert came.error.startswith(f"HTTP 307 to {other.url}/")
+        assert came.error.endswith("redirects are not followed")
+        assert not other.asked
+        with (
+            Leads(other.url) as first,
+            pytest.raises(ModelError, match=r"leads to .* not followed"),
+        ):
+            models(first.url)
+        assert not other.asked
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_compressed_answer_is_one_line_that_says_that_it_is_one(ask, stream):
+    came = ask(Packs, question(stream=stream))
+    assert "it answers, but the answer is compressed (gzip)" in came.error
+    assert came.on_its_way
+    with (
+        Packs() as server,
+        pytest.raises(ModelError, match=r"models: it answers, but .*compressed"),
+    ):
+        models(server.url)
 
 
 def test_nobody_there_is_one_line():

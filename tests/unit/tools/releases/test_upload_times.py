@@ -22,9 +22,8 @@ def somewhere(monkeypatch):
 @pytest.fixture
 def answer(monkeypatch):
     def say(text, status=200):
-        monkeypatch.setattr(
-            upload_times.httpx2, "get", lambda url, **_: httpx2.Response(status, text=text)
-        )
+        found = httpx2.Response(status, text=text)
+        monkeypatch.setattr(httpx2.Client, "get", lambda client, url, **_: found)
 
     return say
 
@@ -63,10 +62,10 @@ def test_what_is_no_answer_is_one_sentence(answer, text, status, message):
 
 
 def test_an_index_that_cannot_be_reached_is_one_sentence(monkeypatch):
-    def fail(url, **_):
+    def fail(client, url, **_):
         raise httpx2.ConnectError("no network")
 
-    monkeypatch.setattr(upload_times.httpx2, "get", fail)
+    monkeypatch.setattr(httpx2.Client, "get", fail)
     with pytest.raises(ReleaseError, match="cannot be read: no network"):
         upload_times.uploaded(RELEASE)
 

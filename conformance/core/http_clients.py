@@ -1,0 +1,134 @@
+"""The one place that makes HTTP clients: what an answer may do to this machine is bounded here.
+
+Prompts go to the server that was named and to no other: redirects are not followed, and nothing of
+the environment is used: no proxy, no certificates, no ``.netrc``. Answers are of a bounded size and
+not compressed, as a small compressed one can fill the memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import ssl
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any
+
+import httpx2
+
+MOST_BYTES = 64 * 2**20
+"""Of one answer, streamed or not: many times what a thousand tokens with logprobs take."""
+
+_ENCODING = "identity"
+
+
+class RefusedAnswerError(httpx2.TransportError):
+    """A server answers, but by what this does not read."""
+
+
+def client(seconds: float, *, as_pip: bool = False) -> httpx2.Client:
+    """A client, which waits so long for each piece of an answer.
+
+    Args:
+        as_pip: it asks the package index that pip uses here, so it goes there by the same proxy and
+            certificates, and where the index leads it. No prompts go there.
+    """
+    return httpx2.Client(
+        verify=True if as_pip else _certificates(),
+        timeout=seconds,
+        trust_env=as_pip,
+        follow_redirects=as_pip,
+        headers={"Accept-Encoding": _ENCODING},
+        event_hooks={"response": [_bound]},
+    )
+
+
+def async_client(
+    timeout: httpx2.Timeout | float, *, socket_options: Iterable[Any] = ()
+) -> httpx2.AsyncClient:
+    """The same for an event loop."""
+    transport = httpx2.AsyncHTTPTransport(
+        verify=_certificates(), trust_env=False, socket_options=[*socket_options]
+    )
+    return httpx2.AsyncClient(
+        transport=transport,
+        timeout=timeout,
+        trust_env=False,
+        follow_redirects=False,
+        headers={"Accept-Encoding": _ENCODING},
+        event_hooks={"response": [_bound_async]},
+    )
+
+
+def get(url: str, seconds: float) -> httpx2.Response:
+    """The answer to a GET."""
+    with client(seconds) as asking:
+        return asking.get(url)
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Those that the client's own package has; reading them takes a moment."""
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+def _bound(response: httpx2.Response) -> None:
+    """Refuse an answer by its headers, and count its pieces as they are read."""
+    _check_head(response)
+    assert isinstance(response.stream, httpx2.SyncByteStream)
+    response.stream = _Counted(response.stream)
+
+
+async def _bound_async(response: httpx2.Response) -> None:
+    """The same for an event loop."""
+    _check_head(response)
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _AsyncCounted(response.stream)
+
+
+class _Counted(httpx2.SyncByteStream):
+    """The pieces of an answer until they are too many bytes."""
+
+    def __init__(self, inner: httpx2.SyncByteStream) -> None:
+        self._inner = inner
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for piece in self._inner:
+            size += len(piece)
+            _check_size(size)
+            yield piece
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _AsyncCounted(httpx2.AsyncByteStream):
+    """The same for an event loop."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._inner:
+            size += len(piece)
+            _check_size(size)
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _check_head(response: httpx2.Response) -> None:
+    """Its body is not read yet."""
+    encoding = response.headers.get("content-encoding", _ENCODING).strip().lower()
+    if encoding not in ("", _ENCODING):
+        raise RefusedAnswerError(
+            f"it answers, but the answer is compressed ({encoding[:20]}), which was not asked for: "
+            "let it answer without compression"
+        )
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_BYTES:
+        most = f"{MOST_BYTES // 2**20} MiB"
+        raise RefusedAnswerError(f"it answers, but the answer has more than {most}")
