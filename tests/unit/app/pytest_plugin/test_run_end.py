@@ -25,6 +25,9 @@ ALL, SOME = ("a", "b"), ("a",)
         (RunEnd(ALL, (), interrupted=True), INTERRUPTED, False, 2),
         (RunEnd((), (), empty_shard=True), NONE, True, 0),  # more shards than families
         (RunEnd((), ()), NONE, False, 5),  # -k with a word that is nowhere
+        (RunEnd((), ()), OK, False, 0),  # -k goldens
+        (RunEnd((), ()), FAILED, False, 1),
+        (RunEnd((), ()), INTERNAL, False, 2),
     ],
 )
 def test_only_what_is_whole_replaces_a_file_and_ends_well(end, status, whole, code):
