@@ -142,7 +142,8 @@ def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
         problems += setup.expectations.stale(results, whole=True)
     scenarios = tuple(setup.registry.scenarios)
     missing = len(plan.play)
-    return Outcome(results, scenarios, tuple(problems), missing)
+    notes = setup.selection.shard.notes
+    return Outcome(results, scenarios, tuple(problems), missing, notes=notes)
 
 
 def remember_failures(folder: Path, results: Sequence[CaseResult]) -> None:

@@ -16,6 +16,7 @@ from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
 from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, MODULES, PROBLEM, RESULT
 from conformance.app.pytest_plugin.result_keeping import ResultKeeper
 from conformance.app.pytest_plugin.run_end import RunEnd
+from conformance.app.pytest_plugin.run_identity import about
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
 from conformance.backend import device
@@ -151,7 +152,7 @@ class ResultCollector:
             interrupted=self._interrupted,
             unwritten=self._unwritten,
             empty_shard=not self.setup.cases,
-            devices=self.setup.settings.devices,
+            about=about(self.setup, self._invocation.started),
         )
 
     @property
@@ -174,6 +175,7 @@ class ResultCollector:
             ),
             missing=self.end.missing,
             seconds=time.perf_counter() - self._begin,
+            notes=self.setup.selection.shard.notes,
         )
 
     def take(self, results: Iterable[CaseResult]) -> None:
