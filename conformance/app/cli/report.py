@@ -225,6 +225,7 @@ def command(
             runs=tuple((path.stem, read_results(path)) for path in releases),
             explanations=outcome.explanations,
             missing=missing,
+            problems=problems,
             scripts=read_scripts(scripts, ordered) if scripts else {},
             inventory=take_inventory(build_registry(family_files=family_files), ordered),
         )

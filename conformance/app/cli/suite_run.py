@@ -180,7 +180,9 @@ class SuiteRun:
             )
         self.output.finish(shown, console, self.settings.rerun_options)
         if self.report is not None:
-            explained = dataclasses.replace(outcome, explanations=shown.explanations)
+            explained = dataclasses.replace(
+                outcome, explanations=shown.explanations, problems=shown.problems
+            )
             _write_report(self.report, explained, setup.registry)
         return shown
 
@@ -198,7 +200,11 @@ def _write_report(folder: Path, outcome: Outcome, registry: Registry) -> None:
     found = merged([outcome.results])
     inventory = take_inventory(registry, found)
     material = Material(
-        found, inventory, explanations=outcome.explanations, missing=outcome.missing
+        found,
+        inventory,
+        explanations=outcome.explanations,
+        missing=outcome.missing,
+        problems=outcome.problems,
     )
     write_site(folder, material)
     say(f"report: {folder / 'index.html'}")
