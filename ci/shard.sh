@@ -12,6 +12,8 @@ shard="$1"
 shift
 bash ci/setup.sh
 mkdir -p results
+# What an earlier run left there is none of this one.
+rm -f "results/${shard%/*}-of-${shard#*/}.jsonl"{,.partial}
 
 # What models and libraries say must not be taken for commands to GitHub.
 if [ "${GITHUB_ACTIONS:-}" = true ]; then

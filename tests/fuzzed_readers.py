@@ -22,7 +22,8 @@ from results_by_hand import make_result
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import load_family
-from conformance.core.verdict import RunHeader, Verdict, encode, encode_header
+from conformance.core.run_header import RunHeader, encode_header
+from conformance.core.verdict import Verdict, encode
 from conformance.report.jsonl import read_run
 from conformance.report.pages.extras import read_explanations
 from conformance.report.trials import Kill, Outcome, Trial, read_trials

@@ -17,8 +17,6 @@ from conformance.core.picture import Picture
 from conformance.core.plain_text import is_plain
 from conformance.core.user_files import typed_json
 
-_HEAD = 20  # characters in which a header says that it is one
-
 MOST_FINDINGS = 40
 """Most findings that a result keeps: one defect can show in every row of every schedule."""
 
@@ -237,22 +235,6 @@ SCHEMA = 1
 """Of results; those of another number are refused."""
 
 
-class RunHeader(msgspec.Struct, frozen=True, tag_field="record", tag="run"):
-    """The first line of a result file: what the run was to play. Files of before have none.
-
-    Attributes:
-        planned: the number of cases; so many lines follow, unless the run was stopped.
-        stopped: why the run may have fewer results than were planned: ``-x``; empty if it may not.
-        schema: of the lines that follow.
-        devices: the GPUs that its workers took in turn, as ``--devices`` chose them.
-    """
-
-    planned: int
-    stopped: str = ""
-    schema: int = SCHEMA
-    devices: tuple[str, ...] = ()
-
-
 def encode(result: CaseResult) -> str:
     """The result as one line of JSON, without the newline; floats that are not finite are null."""
     return msgspec.json.encode(result).decode()
@@ -278,29 +260,3 @@ def decode(line: str | bytes, *, where: str = "result") -> CaseResult:
     if not is_plain(result.case):
         raise ResultError(f"{where}: field 'case' holds characters that cannot be seen")
     return result
-
-
-def encode_header(header: RunHeader) -> str:
-    """The header as one line of JSON, without the newline."""
-    return msgspec.json.encode(header).decode()
-
-
-_MOST_CASES = 10**9  # of a run; a whole one has some 10,000
-
-
-def decode_header(line: str, *, where: str = "result") -> RunHeader | None:
-    """The header, if the line is one.
-
-    Raises:
-        ResultError: it is a header that is malformed, or of another schema.
-    """
-    if '"record"' not in line[:_HEAD]:
-        return None
-    header = typed_json(line, RunHeader, where, ResultError)
-    if header.schema != SCHEMA:
-        raise ResultError(
-            f"{where}: field 'schema' is {header.schema}, this release reads {SCHEMA}"
-        )
-    if not 0 <= header.planned <= _MOST_CASES:
-        raise ResultError(f"{where}: field 'planned' is {header.planned}")
-    return header

@@ -9,6 +9,7 @@ parent alone are passed on.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import os
 import signal
@@ -56,9 +57,9 @@ def go_on_in_child(command: Sequence[str], name: str, *, early: int) -> End:
     if _GIVEN in os.environ:
         return _begun(*map(int, os.environ.pop(_GIVEN).split()))
     for stream in filter(None, (sys.stdout, sys.stderr)):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    parent, mark, seen = os.getpid(), os.pipe(), os.pipe()
+    parent, mark, seen = os.getpid(), _pipe(), _pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     ours = parent, mark[1], seen[1]
     child = _fork() if FORKS and threading.active_count() == 1 else _start(command, ours)
@@ -70,6 +71,15 @@ def go_on_in_child(command: Sequence[str], name: str, *, early: int) -> End:
         handle(number, watch.forward)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return watch.wait()
+
+
+def _pipe() -> tuple[int, int]:
+    """Not in the place of a standard stream that is closed, where others would write into it."""
+    ends = os.pipe()
+    there, here = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1) for end in ends)
+    for end in ends:
+        os.close(end)
+    return there, here
 
 
 def _fork() -> int:

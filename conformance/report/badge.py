@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.markdown import one_line
+from conformance.report.outcome import count
 
 LABEL = "batched decoding"
 
@@ -30,10 +31,12 @@ class Badge:
     label: str = LABEL
 
 
-def badge(results: Iterable[CaseResult], label: str = LABEL, missing: int = 0) -> Badge:
+def badge(
+    results: Iterable[CaseResult], label: str = LABEL, missing: int = 0, *, problems: int = 0
+) -> Badge:
     """How many of the applicable cases are exact or tie; red if a verdict is not expected.
 
-    Or if planned cases are ``missing``.
+    Or if planned cases are ``missing``, or there are ``problems`` that are no cases.
 
     Expected ``unsupported`` does not count; a known defect counts against the library.
     """
@@ -47,6 +50,8 @@ def badge(results: Iterable[CaseResult], label: str = LABEL, missing: int = 0) -
     share = f"{good} of {len(found)} conform"
     if unexpected:
         return Badge(f"{unexpected} unexpected, {share}", "red", label)
+    if problems:
+        return Badge(f"{count(problems, 'problem')}, {share}", "red", label)
     return Badge(share, "brightgreen" if good == len(found) else "green", label)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from conformance.core.errors import ResultError
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cost_table import moved_costs
+from conformance.report.inner_coverage import less_covered
 from conformance.report.moved import moved
 
 NOISE_FACTOR = 4.0
@@ -57,6 +58,9 @@ class Change:
     @property
     def text(self) -> str:
         """The change in a few words."""
+        inside = less_covered(self.before, self.after) if self.before and self.after else ""
+        if self.kind is Kind.LOST and inside:
+            return f"{_verdict(self.after)}: {inside}"
         if self.kind is Kind.MOVED:
             assert self.before is not None
             assert self.after is not None
@@ -128,7 +132,8 @@ def compare(
         ]
     order = list(Kind)
     changes.sort(key=lambda change: (order.index(change.kind), change.result.case))
-    changed = {change.result.case for change in changes if change.kind is Kind.MOVED}
+    moves = (Kind.MOVED, Kind.LOST)
+    changed = {change.result.case for change in changes if change.kind in moves}
     same = sum(old[n].verdict is new[n].verdict and n not in changed for n in both)
     return Comparison(tuple(changes), same, _versions(before, after), missing)
 
@@ -154,6 +159,8 @@ def _changes(old: CaseResult, new: CaseResult, noise_factor: float) -> list[Chan
     kind = _kind(old, new)
     if kind is not None:
         found.append(Change(kind, old, new))
+    if kind is not Kind.LOST and less_covered(old, new):
+        found.append(Change(Kind.LOST, old, new))
     if moved_costs(old, new):
         found.append(Change(Kind.COST, old, new))
     if old.noise and new.noise:

@@ -13,15 +13,14 @@ from typing import Generic, TypeVar
 
 from conformance.core.errors import ResultError
 from conformance.core.output_files import is_stream, target_of, write_whole
+from conformance.core.run_header import RunHeader, decode_header, encode_header
 from conformance.core.user_files import MOST_BYTES, read_text
 from conformance.core.verdict import (
     CaseResult,
-    RunHeader,
     decode,
-    decode_header,
     encode,
-    encode_header,
 )
+from conformance.report.contradictions import contradiction
 
 R = TypeVar("R")
 
@@ -181,8 +180,8 @@ def read_run(path: Path) -> RunFile:
     """A result file; of a partial file all complete lines.
 
     Raises:
-        ResultError: the file cannot be read, one of its lines is not a result, or a case is there
-            twice; names the line.
+        ResultError: the file cannot be read, one of its lines is not a result or contradicts
+            itself, a case is there twice, or there are more than were planned; names the line.
     """
     text = read_text(path, ResultError, most=MOST_BYTES)
     lines = text.split("\n")
@@ -197,9 +196,16 @@ def read_run(path: Path) -> RunFile:
         if header is None and not found and (header := decode_header(line, where=where)):
             continue
         result = decode(line, where=where)
+        if why := contradiction(result):
+            raise ResultError(f"{where}: {result.case}: {why}")
         if result.case in found:
             raise ResultError(f"{where}: the case {result.case} is there twice")
         found[result.case] = result
+    if header is not None and len(found) > header.planned:
+        raise ResultError(
+            f"{path}: the header says that {header.planned} cases were planned, and {len(found)} "
+            "have a result"
+        )
     return RunFile(tuple(found.values()), header)
 
 

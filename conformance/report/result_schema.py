@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from conformance.core.verdict import CaseResult, RunHeader
+from conformance.core.run_header import RunHeader
+from conformance.core.verdict import CaseResult
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -10,6 +10,7 @@ import msgspec
 
 from conformance.core.verdict import CaseId, CaseResult, ScheduleResult, Verdict
 from conformance.report.comparison import by_case
+from conformance.report.inner_coverage import less_covered
 from conformance.report.jsonl import read_results
 from conformance.report.moved import moved
 from conformance.report.outcome import Outcome, count
@@ -67,21 +68,34 @@ class Base:
         )
 
     def seen(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> Outcome:
-        """The outcome with each result judged by this run; what is no case is only noted."""
-        lost, notes = self.lost(outcome, selected), outcome.notes + outcome.problems
-        if lost and not outcome.missing:
-            cases = count(len(lost), "case")
-            notes += (
-                f"lost coverage: {cases} right in {self.name} and not played now: {lost[0]}"
-                + (" and others" if len(lost) > 1 else ""),
-            )
-        notes += self._moved(outcome)
+        """The outcome with each result judged by this run; what is no case is only noted.
+
+        Lost coverage is a problem, of a run that was not broken off.
+        """
+        lost = () if outcome.missing else self._lost(outcome, selected)
         return replace(
             outcome,
             results=tuple(map(self.judged, outcome.results)),
-            problems=(),
-            notes=notes,
+            problems=lost,
+            notes=outcome.notes + outcome.problems + self._moved(outcome),
             against=self.name,
+        )
+
+    def _lost(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> tuple[str, ...]:
+        """A sentence for each kind of coverage that is lost: cases, and what is in them."""
+        whole = [(name, "") for name in self.lost(outcome, selected)]
+        pairs = ((self.results.get(result.case), result) for result in outcome.results)
+        inside = [
+            (new.case, f" ({t})") for old, new in pairs if old and (t := less_covered(old, new))
+        ]
+        return tuple(
+            f"lost coverage: {count(len(found), 'case')} {what}: {found[0][0]}{found[0][1]}"
+            + (" and others" if len(found) > 1 else "")
+            for found, what in (
+                (whole, f"right in {self.name} and not played now"),
+                (inside, f"proving less than in {self.name}"),
+            )
+            if found
         )
 
     def _moved(self, outcome: Outcome) -> tuple[str, ...]:

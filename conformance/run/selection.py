@@ -49,6 +49,13 @@ class Shard:
             )
         return cls(number, count)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence about what is not in a part of a run."""
+        if self.count == 1:
+            return ()
+        return (f"shard {self.number}/{self.count} alone: the rest of the run is not in it",)
+
     def of(
         self, found: Iterable[T], group_of: Callable[[T], str], seconds: FamilySeconds
     ) -> tuple[T, ...]:

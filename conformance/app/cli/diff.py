@@ -16,7 +16,8 @@ from conformance.app.cli.printing import say
 from conformance.core.errors import ResultError
 from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare
 from conformance.report.comparison_markdown import markdown, summary
-from conformance.report.jsonl import read_run, write_lines
+from conformance.report.joining import lacking_shards
+from conformance.report.jsonl import RunFile, read_run, write_lines
 
 # Rows of one kind that are shown in the terminal; the Markdown file has more.
 _MOST = 40
@@ -53,8 +54,9 @@ def command(
 ) -> None:
     """Compare two result files of `conformance run --json`, the older one first.
 
-    Exit code 1 if something is worse: a case fails that did not, has a worse verdict, or is no
-    longer run, or RESULTS_B has fewer results than cases were planned.
+    Exit code 1 if something is worse: a case fails that did not, has a worse verdict, is no longer
+    run, or proves less (fewer schedules, witnesses or counts), or RESULTS_B has fewer results than
+    cases were planned.
     """
     reads((results_a, results_b))
     out = writable(markdown_file, "--markdown") if markdown_file is not None else None
@@ -64,6 +66,8 @@ def command(
             raise ResultError(f"no results in {path}")
         if run.missing:
             say(f"{path} is incomplete: {run.missing} planned cases have no result")
+        if run.header and (lacking := lacking_shards(run.header)):
+            say(f"{path} is {lacking}")
     found = compare(
         before.results,
         after.results,
@@ -74,7 +78,11 @@ def command(
     _print(new_console(), found)
     if out is not None:
         write_lines(out, markdown(found).splitlines())
-    ctx.exit(1 if found.regressed else 0)
+    ctx.exit(1 if found.regressed or _shard(after) not in ("", _shard(before)) else 0)
+
+
+def _shard(run: RunFile) -> str:
+    return run.header.shard if run.header else ""
 
 
 def _print(console: Console, found: Comparison) -> None:

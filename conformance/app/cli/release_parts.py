@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from conformance.app.cli.cluster_option import Helpers
 from conformance.app.cli.registries import registry_of
+from conformance.core.run_header import RunHeader
 from conformance.core.tier_names import usual_tier
 from conformance.core.user_cache import user_cache
-from conformance.core.verdict import RunHeader
 from conformance.report.jsonl import write_lines, write_results
 from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry

@@ -21,14 +21,16 @@ from conformance.app.cli.printing import say, say_command
 from conformance.app.cli.registries import registry_of
 from conformance.app.cli.tables import write_tables
 from conformance.checks.expectations import load_expectations
-from conformance.core.errors import ConformanceError, ResultError
-from conformance.core.verdict import CaseResult, RunHeader
+from conformance.checks.expectations.derived import derived, unknown_ids
+from conformance.core.errors import ConformanceError
+from conformance.core.verdict import CaseResult
 from conformance.report import Outcome
 from conformance.report.annotations import error_annotations
 from conformance.report.badge import LABEL, Badge, badge, endpoint_json, svg
 from conformance.report.comparison import Comparison, compare
 from conformance.report.job_summary import MOST_BYTES, job_summary
-from conformance.report.jsonl import read_results, read_run, write_lines, write_results
+from conformance.report.joining import read_joined
+from conformance.report.jsonl import read_results, write_lines, write_results
 from conformance.report.junit import junit_xml
 from conformance.report.mutants import read_mutants
 from conformance.report.pages.extras import read_explanations, read_scripts
@@ -87,7 +89,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--expectations",
     type=EXISTING_FOLDER,
     metavar="DIR",
-    help="With --whole: the folder of the run, instead of the project's own.",
+    help="The folder of known defects of the run, instead of the project's own.",
 )
 @click.option(
     "--html",
@@ -176,7 +178,8 @@ def command(
     """Summarize result files of `conformance run --json` for CI, or write them as pages.
 
     Several files, such as those of shards, engines or dtypes, count as one run. Exit code: 0 if
-    every verdict is the expected one and nothing is worse than in OLD, else 1.
+    every verdict is the expected one, all shards of the run are there and nothing is worse than in
+    OLD, else 1.
 
     \b
     conformance report results.jsonl --annotations --junit junit.xml
@@ -189,29 +192,28 @@ def command(
         (to, "--to"), (junit, "--junit"), (servers_file, "--servers"), (costs_file, "--costs")
     )
     _check_pages(folder, power_files, mutant_files, releases, scripts)
-    header, results = _joined(files)
-    missing = max(header.planned - len(results), 0) if header else 0
-    _, old = _joined(against)
+    joined, old = read_joined(files), read_joined(against).results
+    results, missing = _derived(joined.results, expectations, family_files), joined.missing
     found = compare(old, results, missing=missing) if old else None
-    stale = _stale(results, expectations) if whole else ()
+    problems = (*joined.problems, *(_stale(results, expectations) if whole else ()))
     explanations = read_explanations(explained) if explained else {}
     scenarios = {scenario.name: scenario for scenario in LADDER}
     outcome = with_explanations(
-        Outcome(results, tuple(scenarios), stale, missing=missing, explanations=explanations),
+        Outcome(results, tuple(scenarios), problems, missing=missing, explanations=explanations),
         scenarios,
         seconds=explain_seconds,
         jobs=cores(),
         options=[part for file in family_files for part in ("--family-file", str(file))],
     )
-    for line in error_annotations(outcome.cascades, stale) if annotated else ():
+    for line in error_annotations(outcome.cascades, problems) if annotated else ():
         say_command(line)
     if junit:
         write_lines(junit, junit_xml(outcome).splitlines())
     if json_file:
-        write_results(json_file, results, header)
+        write_results(json_file, results, joined.header)
     write_tables(servers_file, costs_file, results)
     if badge_folder:
-        _write_badge(badge_folder, badge(results, label, missing))
+        _write_badge(badge_folder, badge(results, label, missing, problems=len(problems)))
     _summarize(outcome, found, to, said=folder is None)
     if folder is not None:
         ordered = merged([results])
@@ -223,6 +225,7 @@ def command(
             runs=tuple((path.stem, read_results(path)) for path in releases),
             explanations=outcome.explanations,
             missing=missing,
+            problems=problems,
             scripts=read_scripts(scripts, ordered) if scripts else {},
             inventory=take_inventory(registry_of(family_files=family_files), ordered),
         )
@@ -244,27 +247,21 @@ def _check_pages(folder: Path | None, *of_pages: object) -> None:
         )
 
 
-def _joined(files: tuple[Path, ...]) -> tuple[RunHeader | None, tuple[CaseResult, ...]]:
-    """The results of all files, of which some may have none, and the sum of their headers.
+def _derived(
+    results: tuple[CaseResult, ...], folder: Path | None, family_files: tuple[Path, ...]
+) -> tuple[CaseResult, ...]:
+    """The results, expected as the known defects say; those of plugins are looked up if named.
 
     Raises:
-        ResultError: there is none in any, or a case is there twice.
+        ConformanceError: the expectations, or a plugin, are not valid.
     """
-    found: dict[str, CaseResult] = {}
-    runs = [read_run(path) for path in files]
-    for path, run in zip(files, runs, strict=True):
-        for result in run.results:
-            if result.case in found:
-                raise ResultError(f"{path}: the case {result.case} is there twice")
-            found[result.case] = result
-    if files and not found:
-        raise ResultError(f"no results in {', '.join(map(str, files))}")
-    headers = [run.header or RunHeader(len(run.results)) for run in runs]
-    stopped = next((header.stopped for header in headers if header.stopped), "")
-    planned, known = sum(one.planned for one in headers), any(run.header for run in runs)
-    devices = tuple(dict.fromkeys(name for header in headers for name in header.devices))
-    joined = RunHeader(planned, stopped, devices=devices) if known else None
-    return joined, tuple(found.values())
+    if not any(result.known for result in results):
+        return results
+    known = load_expectations(folder)
+    if unknown_ids(results, known):
+        also = build_registry(family_files=family_files).expectations
+        known = load_expectations(folder, also)
+    return derived(results, known)
 
 
 def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, ...]:

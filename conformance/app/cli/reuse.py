@@ -144,12 +144,13 @@ def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
     whole = not (plan.left_out or plan.play)
     if setup.expectations is not None and setup.complete and whole:
         problems += setup.expectations.stale(results, whole=True)
+    unused = unexercised(setup.registry, setup.selection, results) if whole else ()
     return Outcome(
         results,
         scenarios=tuple(setup.registry.scenarios),
         problems=tuple(problems),
         missing=len(plan.play),
-        notes=unexercised(setup.registry, setup.selection, results) if whole else (),
+        notes=(*setup.selection.shard.notes, *unused),
     )
 
 

@@ -183,7 +183,7 @@ def command(
     an expectation that matches nothing, and if a case that is left out was not when it was last
     run), 2 for a mistake in the options or an interruption, 5 if nothing was run and of some cases
     no result is known, 70 if the run's process ended before it was over. With --against: 1 if
-    something is worse than there.
+    something is worse than there, or was proved there and is not now.
     """
     began = time.perf_counter()
     if report is not None:

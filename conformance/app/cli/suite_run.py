@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -27,8 +28,9 @@ from conformance.app.cli.reuse import (
 )
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.run_end import STOPPED
+from conformance.app.pytest_plugin.run_identity import about
 from conformance.app.pytest_plugin.setup import Setup, make_setup
-from conformance.core.verdict import RunHeader
+from conformance.core.invocation import this_invocation
 from conformance.report import Outcome
 from conformance.report.jsonl import write_results
 from conformance.report.left_out import LeftOut
@@ -74,7 +76,7 @@ class SuiteRun:
         for line in (*setup.notes, *setup.sweep()):
             say(line, err=True)
         if nothing:
-            return self._nothing()
+            return self._nothing(setup)
         plan = self.chosen.plan(setup)
         stopped = self.exitfirst and any(not result.expected for result in plan.reused)
         return self._reuse(setup, plan) if stopped or not plan.play else self._play(setup, plan)
@@ -122,7 +124,11 @@ class SuiteRun:
         """Nothing is to be played, or -x found a failure first: print results of earlier runs."""
         outcome, left_out = reused_outcome(setup, plan), self._left_out(setup, plan)
         if self.settings.json:
-            header = RunHeader(len(outcome.results) + outcome.missing, STOPPED if plan.play else "")
+            header = msgspec.structs.replace(
+                about(setup, this_invocation().started),
+                planned=len(outcome.results) + outcome.missing,
+                stopped=STOPPED if plan.play else "",
+            )
             write_results(self.settings.json, outcome.results, header)
         console = new_console()
         shown = self._finish(setup, self._timed(outcome), left_out, console, explain=True)
@@ -175,16 +181,18 @@ class SuiteRun:
             )
         self.output.finish(shown, console, self.settings.rerun_options)
         if self.report is not None:
-            explained = dataclasses.replace(outcome, explanations=shown.explanations)
+            explained = dataclasses.replace(
+                outcome, explanations=shown.explanations, problems=shown.problems
+            )
             _write_report(self.report, explained, setup.registry)
         return shown
 
-    def _nothing(self) -> int:
+    def _nothing(self, setup: Setup) -> int:
         """What is left to do of a shard where there are fewer families than shards."""
         shard = self.settings.shard
         say(f"shard {shard} has no cases: there are fewer families than shards")
         if self.settings.json:
-            write_results(self.settings.json, (), RunHeader(0))
+            write_results(self.settings.json, (), about(setup, this_invocation().started))
         self.output.write_junit(Outcome(()))
         return 0
 
@@ -193,7 +201,11 @@ def _write_report(folder: Path, outcome: Outcome, registry: Registry) -> None:
     found = merged([outcome.results])
     inventory = take_inventory(registry, found)
     material = Material(
-        found, inventory, explanations=outcome.explanations, missing=outcome.missing
+        found,
+        inventory,
+        explanations=outcome.explanations,
+        missing=outcome.missing,
+        problems=outcome.problems,
     )
     write_site(folder, material)
     say(f"report: {folder / 'index.html'}")

@@ -17,6 +17,7 @@ from conformance.app.pytest_plugin.not_played import not_played
 from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, MODULES, PROBLEM, RESULT
 from conformance.app.pytest_plugin.result_keeping import ResultKeeper
 from conformance.app.pytest_plugin.run_end import RunEnd
+from conformance.app.pytest_plugin.run_identity import about
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_crashes import write_to_real_stderr
 from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
@@ -154,7 +155,7 @@ class ResultCollector:
             interrupted=self._interrupted,
             unwritten=self._unwritten,
             empty_shard=not self.setup.cases,
-            devices=self.setup.settings.devices,
+            about=about(self.setup, self._invocation.started),
         )
 
     @property
@@ -178,7 +179,10 @@ class ResultCollector:
             ),
             missing=self.end.missing,
             seconds=time.perf_counter() - self._begin,
-            notes=unexercised(self.setup.registry, self.setup.selection, results) if whole else (),
+            notes=(
+                *self.setup.selection.shard.notes,
+                *(unexercised(self.setup.registry, self.setup.selection, results) if whole else ()),
+            ),
         )
 
     def take(self, results: Iterable[CaseResult]) -> None:

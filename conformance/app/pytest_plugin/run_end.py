@@ -7,11 +7,12 @@ or of this process, workers that are lost, a disk that is full.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
-from conformance.core.verdict import RunHeader
+from conformance.core.run_header import RunHeader
 
 STOPPED = "-x"
 
@@ -30,7 +31,7 @@ class RunEnd:
         interrupted: somebody stopped the run from outside.
         unwritten: the result file could not be written.
         empty_shard: there are fewer families than shards, and none for this one.
-        devices: the GPUs that were chosen for it.
+        about: the rest of the header of its result file.
     """
 
     planned: Collection[str]
@@ -39,7 +40,7 @@ class RunEnd:
     interrupted: bool = False
     unwritten: bool = False
     empty_shard: bool = False
-    devices: tuple[str, ...] = ()
+    about: RunHeader = field(default_factory=lambda: RunHeader(0))
 
     @property
     def missing(self) -> int:
@@ -64,10 +65,10 @@ class RunEnd:
     @property
     def header(self) -> RunHeader:
         """The first line of its result file."""
-        return RunHeader(
-            len(set(self.planned) | set(self.done)),
-            STOPPED if self.stopped else "",
-            devices=self.devices,
+        return msgspec.structs.replace(
+            self.about,
+            planned=len(set(self.planned) | set(self.done)),
+            stopped=STOPPED if self.stopped else "",
         )
 
     def exit_code(self, status: int) -> int:

@@ -34,6 +34,7 @@ class Material:
         explanations: by case id.
         scripts: by case id, showing the defect without this project.
         missing: how many cases were planned and have no result.
+        problems: sentences about problems that are no cases.
     """
 
     results: tuple[CaseResult, ...]
@@ -45,6 +46,7 @@ class Material:
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
     missing: int = 0
+    problems: tuple[str, ...] = ()
 
     @functools.cached_property
     def cascades(self) -> tuple[Cascade, ...]:

@@ -12,7 +12,7 @@ from conformance.core.invocation import Invocation
 from conformance.core.verdict import CaseResult
 from conformance.report.behind_known import behind_known
 from conformance.report.message import new_verdict
-from conformance.report.outcome import tallies
+from conformance.report.outcome import count, tallies
 from conformance.report.pages import comparison_page
 from conformance.report.pages.environment import Page, render_page
 from conformance.report.pages.lanes import lanes
@@ -62,7 +62,9 @@ def render_overview(
         "overview.html.j2",
         here=HERE,
         pages=pages,
-        headline=headline(len(results), unexpected, material.missing),
+        headline=headline(len(results), unexpected, material.missing, len(material.problems)),
+        good=not (unexpected or material.missing or material.problems),
+        problems=material.problems,
         runs=runs(results),
         runs_before=runs(material.before),
         most_runs=_RUNS,
@@ -87,14 +89,15 @@ def render_overview(
     )
 
 
-def headline(cases: int, unexpected: int, missing: int = 0) -> str:
+def headline(cases: int, unexpected: int, missing: int = 0, problems: int = 0) -> str:
     """The whole report in one sentence."""
     noun = "case" if cases == 1 else "cases"
     text = f"All {cases} {noun} as expected"
     if unexpected:
         text = f"{unexpected} of {cases} {noun} not as expected"
-    elif missing:
+    elif missing or problems:
         text = f"{cases} {noun} as expected"
+    text = f"{text}, {count(problems, 'other problem')}" if problems else text
     return f"{text}, {missing} not run" if missing else text
 
 

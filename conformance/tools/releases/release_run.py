@@ -24,6 +24,7 @@ from conformance.tools.releases.pins import Release
 
 # Exit codes of commands with results: all as expected, or not.
 _RAN = (0, 1)
+_SIGNALLED = 128  # plus the signal's number
 _LOOK_SECONDS = 0.5
 
 Note = Callable[[int, int], None]
@@ -224,8 +225,10 @@ def _problem_of(ended: _Ended, timeout: float | None) -> str:
     """The command's error message, else its last line of output, or its signal."""
     if ended.timed_out:
         return f"--timeout: its {timeout:g} seconds were over"
-    if ended.code < 0:
-        name = signal.Signals(-ended.code).name
+    # The command's parent process says a signal as a shell does.
+    number = -ended.code if ended.code < 0 else ended.code - _SIGNALLED
+    if number in set(signal.Signals):
+        name = signal.Signals(number).name
         return f"it was ended by {name}; with --jobs 2 or more only the case that does it is lost"
     lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("conformance: ")]

@@ -42,7 +42,12 @@ def test_a_run_that_fails_as_before_passes(run):
 
 
 def test_only_what_is_worse_is_listed_and_fails(run, rewrite):
-    rewrite(lambda r: r["case"].startswith("toy/broken/ragged"), verdict="exact", schedules=[])
+    rewrite(
+        lambda r: r["case"].startswith("toy/broken/ragged"),
+        verdict="exact",
+        schedules=[],
+        evidence=[],
+    )
     done = run("--against", BASE, "--json", "r.jsonl")
     assert done.code == 1, done
     assert f"1 of 9 cases worse than in {BASE}" in done.out
@@ -53,14 +58,14 @@ def test_only_what_is_worse_is_listed_and_fails(run, rewrite):
     assert sum(not r["expected"] for r in done.results()) > 1
 
 
-def test_lost_coverage_of_what_was_selected_is_one_line_and_fails_nothing(run, rewrite):
+def test_lost_coverage_of_what_was_selected_is_one_line_and_fails_the_run(run, rewrite):
     rewrite(
         lambda r: r["case"].startswith("toy/calm/ragged"),
         case="toy/calm/gone/float32/0",
         scenario="gone",
     )
     done = run("--against", BASE, "--family", "calm")
-    assert done.code == 0, done
+    assert done.code == 1, done
     lost = f"lost coverage: 1 case right in {BASE} and not played now: toy/calm/gone/float32/0"
     assert lost in done.out
     assert "lost coverage" not in run("--against", BASE, "--family", "broken").out

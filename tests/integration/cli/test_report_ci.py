@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from conformance.app.cli.main import group
 from conformance.core.contracts import Cost
+from conformance.core.run_header import RunHeader
 from conformance.core.verdict import (
     CaseId,
     CaseResult,
@@ -18,6 +19,7 @@ from conformance.core.verdict import (
     encode,
 )
 from conformance.report.cost_table import BEGIN, END
+from conformance.report.jsonl import write_results
 
 SCENARIOS = ("repeat", "ragged", "staggered")
 
@@ -62,6 +64,45 @@ def files(tmp_path):
     for name, part in (("all", lines), ("1", lines[:3]), ("2", lines[3:])):
         (tmp_path / f"{name}.jsonl").write_text("".join(part))
     return lines
+
+
+def known(folder, name, family, verdict):
+    """A folder ``known`` with one entry, about ``ragged``."""
+    (folder / "known").mkdir()
+    (folder / "known" / "toy.toml").write_text(
+        f'package = "toy"\n[[defect]]\nid = "{name}"\nfamilies = ["{family}"]\nversions = ">=1"\n'
+        f'where = "x.py:1"\nwhy = "x"\nscript = "x.py"\nverdicts = {{ ragged = "{verdict}" }}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "code"),
+    [("padding", "broken", 0), ("padding", "calm", 1), ("another", "calm", 1)],
+)
+def test_that_a_file_calls_a_defect_known_is_not_believed(
+    report, files, tmp_path, name, family, code
+):
+    wrong = msgspec.structs.replace(result("broken", "ragged"), expected=True, known="padding")
+    (tmp_path / "r.jsonl").write_text(encode(wrong) + "\n")
+    known(tmp_path, name, family, "diverged")
+    done = report("r.jsonl", "--expectations", "known")
+    assert done.exit_code == code, done.output
+    assert ("1 of 1 case not as expected" in done.stdout) == bool(code)
+
+
+def test_a_shard_alone_is_not_green(report, files, tmp_path):
+    header = RunHeader(1, shard="1/2", run="a", started="2026-11-28T10:00:00Z")
+    write_results(tmp_path / "1-of-2.jsonl", [result("calm", "ragged")], header)
+    done = report("1-of-2.jsonl", "--badge", ".")
+    assert done.exit_code == 1, done.output
+    assert "not a whole run: shard 2/2 not there" in done.stdout
+    assert json.loads((tmp_path / "badge.json").read_text())["color"] == "red"
+    other = msgspec.structs.replace(header, shard="2/2")
+    write_results(tmp_path / "2-of-2.jsonl", [result("calm", "repeat")], other)
+    assert report("1-of-2.jsonl", "2-of-2.jsonl").exit_code == 0
+    compared = CliRunner().invoke(group, ["diff", "2.jsonl", "1-of-2.jsonl", "--common"])
+    assert compared.exit_code == 1, compared.output
+    assert "1-of-2.jsonl is not a whole run: shard 2/2 not there" in compared.output
 
 
 def test_several_files_are_one_run_for_every_kind_of_output(report, files, tmp_path):
@@ -111,11 +152,7 @@ def test_what_is_worse_than_before_comes_first_and_ends_with_1(report, files, tm
 
 
 def test_an_expectation_that_no_shard_met_is_reported_of_a_whole_run(report, files, tmp_path):
-    (tmp_path / "known").mkdir()
-    (tmp_path / "known" / "toy.toml").write_text(
-        'package = "toy"\n[[defect]]\nid = "padding"\nfamilies = ["gone"]\nversions = ">=1"\n'
-        'where = "x.py:1"\nwhy = "x"\nscript = "x.py"\nverdicts = { ragged = "diverged" }\n'
-    )
+    known(tmp_path, "padding", "gone", "diverged")
     options = ("--expectations", "known", "--annotations")
     assert report("2.jsonl", *options).exit_code == 0
     done = report("2.jsonl", "--whole", *options)
@@ -155,12 +192,14 @@ def test_what_work_costs_is_written_between_the_marks_of_its_table(report, files
     costs = (Cost("rows", 3.5, 1.0),)
     schedules = (ScheduleResult("end", Verdict.COST, costs=costs),)
     counted = msgspec.structs.replace(
-        result("calm", "ragged"), verdict=Verdict.COST, schedules=schedules
+        result("calm", "ragged"), verdict=Verdict.COST, known="x", schedules=schedules
     )
     (tmp_path / "counted.jsonl").write_text(encode(counted) + "\n")
+    known(tmp_path, "x", "calm", "cost")
     page = tmp_path / "cost.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    assert report("counted.jsonl", "--costs", "cost.md").exit_code == 0
+    options = ("--expectations", "known", "--costs", "cost.md")
+    assert report("counted.jsonl", *options).exit_code == 0
     text = page.read_text()
     assert text.startswith(f"before\n{BEGIN}\n")
     assert text.endswith(f"{END}\nafter\n")

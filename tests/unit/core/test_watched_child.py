@@ -56,6 +56,18 @@ def test_what_was_printed_before_is_printed_once(program):
     assert done.stdout.replace("before ", "") == "after\n"
 
 
+def test_a_closed_stream_is_no_place_to_write_the_exit_code(program):
+    """As by ``<&- >&-`` in a shell: what is written there is taken for nothing else."""
+    arguments = program("os.write(1, b'7\\n'); os._exit(0)")
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&- >&-', "sh", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (1, 70), done
+
+
 COUNTS = """
 counted = []
 signal.signal(signal.SIGINT, lambda *_: counted.append(1))

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.core.errors import ResultError
-from conformance.core.verdict import Verdict
+from conformance.core.verdict import ScheduleResult, Verdict
 from conformance.report.comparison import Kind, compare
 
 CASE = "mlx_lm/llama/ragged/float32/0"
@@ -68,6 +68,17 @@ def test_cases_that_came_and_went(result):
 def test_a_new_case_that_fails_is_a_regression(result):
     bad = result(case="mlx_lm/llama/wide/float32/0", verdict=Verdict.CRASH)
     assert kinds([result()], [result(), bad]) == [Kind.FAILING]
+
+
+def test_a_case_that_proves_less_is_lost_coverage_with_the_same_verdict(result):
+    def of(*names):
+        return result(schedules=tuple(ScheduleResult(n, Verdict.EXACT) for n in names))
+
+    found = compare([of("a", "b")], [of("a")], common=True)
+    (change,) = found.changes
+    assert (change.kind, found.same, found.regressed) == (Kind.LOST, 0, True)
+    assert change.text == "exact: 1 schedule not played: b"
+    assert kinds([of("a")], [of("a", "b")]) == []
 
 
 def test_releases_that_differ_are_reported(result):

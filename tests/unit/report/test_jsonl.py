@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from conformance.core.errors import ResultError
-from conformance.core.verdict import RunHeader, encode
+from conformance.core.run_header import RunHeader
+from conformance.core.verdict import encode
 from conformance.report.jsonl import ResultFile, read_results, read_run, write_results
 
 

@@ -77,14 +77,24 @@ def test_an_outcome_shows_only_what_is_worse_and_notes_the_rest():
     seen = earlier.seen(outcome, lambda case: True)
     assert [result.case for result in seen.unexpected] == [broken.case]
     assert not seen.ok
-    assert seen.notes[0] == "expectations: stale"
-    assert (
-        f"lost coverage: 1 case right in base.jsonl and not played now: {gone.case}"
-        in (seen.notes[1])
+    assert seen.notes == ("expectations: stale",)
+    assert seen.problems == (
+        f"lost coverage: 1 case right in base.jsonl and not played now: {gone.case}",
     )
     fixed = earlier.seen(Outcome((old, gone)), lambda case: case.family != "b")
     assert fixed.ok
     assert fixed.notes == ()
+
+
+def test_a_schedule_that_is_not_played_any_more_is_lost_coverage():
+    both = case(Verdict.EXACT, schedules=[("a", Verdict.EXACT), ("b", Verdict.EXACT)])
+    one = case(Verdict.EXACT, schedules=[("a", Verdict.EXACT)])
+    seen = base(both).seen(Outcome((one,)), lambda case: True)
+    assert not seen.ok
+    assert seen.problems == (
+        f"lost coverage: 1 case proving less than in base.jsonl: {CASE} (1 schedule not played: b)",
+    )
+    assert base(one).seen(Outcome((both,)), lambda case: True).ok
 
 
 def test_what_failed_before_is_no_coverage_to_lose():

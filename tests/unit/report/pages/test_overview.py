@@ -26,15 +26,26 @@ def trial(outcome, family="llama", ratio=None, dtype="float32"):
 
 
 @pytest.mark.parametrize(
-    ("cases", "unexpected", "text"),
+    ("counts", "text"),
     [
-        (1, 0, "All 1 case as expected"),
-        (12, 0, "All 12 cases as expected"),
-        (12, 3, "3 of 12 cases not as expected"),
+        ((1, 0), "All 1 case as expected"),
+        ((12, 0), "All 12 cases as expected"),
+        ((12, 3), "3 of 12 cases not as expected"),
+        ((12, 0, 1), "12 cases as expected, 1 not run"),
+        ((12, 0, 0, 1), "12 cases as expected, 1 other problem"),
     ],
 )
-def test_the_headline_is_one_sentence(cases, unexpected, text):
-    assert headline(cases, unexpected) == text
+def test_the_headline_is_one_sentence(counts, text):
+    assert headline(*counts) == text
+
+
+@pytest.mark.parametrize("changes", [{"missing": 1}, {"problems": ("shard 1/2 not there",)}])
+def test_what_is_not_whole_is_not_green(changes):
+    right = (results_by_hand.make_result(),)
+    material = Material(right, Inventory(), **changes)
+    page = render_overview(material, make_environment(), pages=())
+    assert '<p class="headline bad">1 case as expected, 1 ' in page
+    assert all(problem in page for problem in changes.get("problems", ()))
 
 
 def test_power_counts_pairs_that_could_be_caught():

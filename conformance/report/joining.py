@@ -1,0 +1,123 @@
+"""Several result files as one run, such as those of shards, engines or dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from conformance.core.errors import ResultError
+from conformance.core.run_header import RunHeader
+from conformance.core.verdict import CaseResult
+from conformance.report.jsonl import RunFile, read_run
+
+LONGEST_HOURS = 12.0
+"""Shards of one run begin within it; a nightly run of before began earlier."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """One run.
+
+    Attributes:
+        results: of all files that count.
+        header: the sum of theirs; ``None`` if no file has one.
+        problems: sentences about shards that do not count, and about those that are not there.
+    """
+
+    results: tuple[CaseResult, ...] = ()
+    header: RunHeader | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> int:
+        """How many of the planned cases have no result; 0 where that is not known."""
+        return max(self.header.planned - len(self.results), 0) if self.header else 0
+
+
+def read_joined(paths: Sequence[Path]) -> Joined:
+    """The results of all files, of which some may have none.
+
+    Raises:
+        ResultError: there is none in any, a case is there twice, or a file can't be read.
+    """
+    runs = {path: read_run(path) for path in paths}
+    stale = _stale(runs)
+    kept = {path: run for path, run in runs.items() if path not in stale}
+    found: dict[str, CaseResult] = {}
+    for path, run in kept.items():
+        for result in run.results:
+            if result.case in found:
+                raise ResultError(f"{path}: the case {result.case} is there twice")
+            found[result.case] = result
+    if paths and not found:
+        raise ResultError(f"no results in {', '.join(map(str, paths))}")
+    header = _sum([run.header or RunHeader(len(run.results)) for run in kept.values()])
+    known = any(run.header for run in kept.values())
+    lacking = lacking_shards(header)
+    problems = (*stale.values(), *((lacking,) if lacking else ()))
+    return Joined(tuple(found.values()), header if known else None, problems)
+
+
+def lacking_shards(header: RunHeader) -> str:
+    """A sentence about the other shards of a run that is not whole; empty if it is."""
+    if not header.shard:
+        return ""
+    numbers, count = parts_of(header.shard)
+    gone = [f"{number}/{count}" for number in range(1, count + 1) if number not in numbers]
+    return f"not a whole run: {'shards' if len(gone) > 1 else 'shard'} {', '.join(gone)} not there"
+
+
+def parts_of(shard: str) -> tuple[set[int], int]:
+    """The numbers of the shards in ``1,2/4``, and how many there are."""
+    numbers, _, count = shard.partition("/")
+    return set(map(int, numbers.split(","))), int(count)
+
+
+def _stale(runs: Mapping[Path, RunFile]) -> dict[Path, str]:
+    """A sentence for each shard that is of another run than the newest one."""
+    shards = {path: run.header for path, run in runs.items() if run.header and run.header.shard}
+    if not shards:
+        return {}
+    newest = max(shards, key=lambda path: shards[path].started)
+    return {
+        path: f"{path} does not count: {why} {newest}"
+        for path, header in shards.items()
+        if (why := _differs(header, shards[newest]))
+    }
+
+
+def _differs(header: RunHeader, newest: RunHeader) -> str:
+    if header.run != newest.run:
+        return "other settings or versions than those of"
+    hours = (_time(newest) - _time(header)).total_seconds() / 3600
+    return f"it began {hours:.0f} h before" if hours > LONGEST_HOURS else ""
+
+
+def _time(header: RunHeader) -> datetime:
+    try:
+        return datetime.fromisoformat(header.started)
+    except ValueError as error:
+        raise ResultError(f"field 'started' is {header.started!r}, which is no time") from error
+
+
+def _sum(headers: Sequence[RunHeader]) -> RunHeader:
+    """That of all together; the shard is empty where all are there."""
+    shards = [parts_of(header.shard) for header in headers if header.shard]
+    numbers = {number for found, _ in shards for number in found}
+    count = max((count for _, count in shards), default=0)
+    there = ",".join(map(str, sorted(numbers)))
+    return RunHeader(
+        sum(one.planned for one in headers),
+        next((header.stopped for header in headers if header.stopped), ""),
+        devices=tuple(dict.fromkeys(name for header in headers for name in header.devices)),
+        tier=_common([header.tier for header in headers]),
+        shard=f"{there}/{count}" if len(numbers) < count else "",
+        run=_common([header.run for header in headers]),
+        started=min((header.started for header in headers), default=""),
+    )
+
+
+def _common(texts: Sequence[str]) -> str:
+    return texts[0] if len(set(texts)) == 1 else ""
