@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.core import kernel_caches
 from conformance.core.family import Family
 from conformance.core.library import Library
 
@@ -71,8 +72,9 @@ def _folders(package: str) -> list[Path]:
 
 
 def _settings() -> list[str]:
-    """The variables of the environment that mlx reads."""
-    return sorted(f"{name}={value}" for name, value in os.environ.items() if name[:4] == "MLX_")
+    """The variables of the environment that mlx reads, but for the place of its kernels."""
+    read = {name for name in os.environ if name.startswith("MLX_")} - kernel_caches.VARIABLES
+    return sorted(f"{name}={os.environ[name]}" for name in read)
 
 
 def _code(family: Family) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 import conformance
+from conformance.core import kernel_caches
 from conformance.core.family import Family
 from conformance.run.reuse.dependencies import LIBRARIES
 
@@ -55,7 +56,8 @@ def _environment() -> Iterator[str]:
     yield sys.version
     yield platform.platform()
     yield _processor()
-    yield from sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith(_VARIABLES))
+    read = {k for k in os.environ if k.startswith(_VARIABLES)} - kernel_caches.VARIABLES
+    yield from sorted(f"{name}={os.environ[name]}" for name in read)
     yield from sorted(_distributions())
     yield from _contents(_root("mlx.core"), lambda path: path.suffix in (".so", ".dylib"))
     for library in LIBRARIES:
