@@ -48,6 +48,20 @@ _DEVICE_LOST = re.compile(
 )
 
 
+# Of a compiler or a device that may do it the next time: mlx/backend/cuda/jit_module.cpp,
+# mlx/backend/cpu/compiled.cpp and jit_compiler.cpp, where a kernel was read that another process
+# was still writing, or memory was lacking.
+_REFUSED = re.compile(
+    r"There is no kernel named|Failed to load compiled|Could not load C\+\+ shared library"
+    r"|Failed to compile (kernel|function)|CUDA_ERROR_OUT_OF_MEMORY"
+)
+
+
+def device_refused(message: str) -> bool:
+    """Whether a device or its compiler refused what it may do when it is asked again, alone."""
+    return bool(_REFUSED.search(message) or _NO_ROOM.search(message))
+
+
 def device_lost(message: str) -> bool:
     """Whether an error's message says that the device serves the process no more.
 

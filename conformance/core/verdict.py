@@ -189,8 +189,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     ``left_out`` are schedules of the scenario that the run's tier does not play. ``key`` is a hash
     of all that the case hung on, where that is known; ``reused`` means that an earlier run with the
     same key gave the result. ``mended`` is the case with its defects mended; ``unmended`` are ids
-    of those without a mend, which hide what is behind them. ``exercised`` are the capabilities that
-    its runs used.
+    of those without a mend, which hide what is behind them. ``exercised``: capabilities it used.
     """
 
     case: str

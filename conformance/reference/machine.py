@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from conformance.core.kernel_caches import VARIABLES
 from conformance.reference.installed_files import file_digest, signature
 
 # Variables that no result depends on. All others count, those that nobody here knows included.
 _IGNORED = frozenset(
     (
         "HOME", "PWD", "OLDPWD", "SHLVL", "_", "USER", "LOGNAME", "USERNAME", "MAIL", "HOSTNAME",
-        "HOST", "SHELL", "PATH", "TMPDIR", "TEMP", "TMP", "TERM", "COLORTERM", "COLUMNS", "LINES",
+        "HOST", "SHELL", "PATH", "TEMP", "TMP", "TERM", "COLORTERM", "COLUMNS", "LINES",
         "LS_COLORS", "LSCOLORS", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "PS1",
         "PS2", "PROMPT_COMMAND", "EDITOR", "VISUAL", "PAGER", "LESS", "LESSOPEN", "LESSCLOSE",
         "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "STY", "WINDOWID", "VIRTUAL_ENV",
@@ -39,7 +40,7 @@ def process_facts() -> Iterator[str]:
     yield sys.version
     yield f"{sys.flags} {sorted(sys._xoptions.items())} {sys.warnoptions}"
     for name, value in sorted(os.environ.items()):
-        if name not in _IGNORED and not name.startswith(_IGNORED_BEGINNINGS):
+        if name not in _IGNORED | VARIABLES and not name.startswith(_IGNORED_BEGINNINGS):
             yield f"{name}={value}"
     for name in _COMPILERS:
         place = shutil.which(name)

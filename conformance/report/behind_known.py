@@ -19,12 +19,17 @@ class BehindKnown:
     Attributes:
         cases: those of a run.
         mended: of these the ones that are right with their known defects mended.
+        in_part: of those the ones whose failed schedules were not all played so.
+        failed: the schedules of these that failed, and ``unplayed`` those that were not played so.
         hiding: entries without a mend, with the number of their cases, the largest first.
     """
 
     cases: int
     mended: int
     hiding: tuple[tuple[str, int], ...]
+    in_part: int = 0
+    failed: int = 0
+    unplayed: int = 0
 
     @property
     def hidden(self) -> int:
@@ -37,8 +42,17 @@ class BehindKnown:
         if not self.cases:
             return ""
         text = f"known defects show in {count(self.cases, 'case')}, {self.mended} right once mended"
-        if not self.hidden:
+        if not (self.hidden or self.in_part):
             return f"{text}: a new defect behind them would be seen"
+        if self.in_part:
+            played = self.failed - self.unplayed
+            text += (
+                f" ({self.in_part} of them in part: {played} of {self.failed} failed schedules "
+                f"played mended; behind the other {self.unplayed} a new defect would not be seen, "
+                "--tier full plays more)"
+            )
+        if not self.hidden:
+            return text
         names = listed([name for name, _ in self.hiding], _NAMED)
         without = f" (no mend: {names})" if names else ""
         return f"{text}; behind the other {self.hidden} a new one would not be seen{without}"
@@ -49,8 +63,28 @@ def behind_known(results: Sequence[CaseResult]) -> BehindKnown:
     known = [r for r in results if r.known and r.verdict is not Verdict.UNSUPPORTED]
     known = [r for r in known if r.expected and not r.verdict.good]
     hiding = Counter(name for result in known for name in result.unmended)
+    right = [result for result in known if result.right_once_mended]
+    in_part = [(_failed(result), left) for result in right if (left := unplayed(result))]
     return BehindKnown(
         len(known),
-        sum(result.right_once_mended for result in known),
+        len(right),
         tuple(sorted(hiding.items(), key=lambda item: (-item[1], item[0]))),
+        in_part=len(in_part),
+        failed=sum(len(failed) for failed, _ in in_part),
+        unplayed=sum(len(left) for _, left in in_part),
     )
+
+
+def unplayed(result: CaseResult) -> list[str]:
+    """The failed schedules of a case that were not among those played with its defects mended.
+
+    Where no schedule could be played as released all are played then. What is refused has nothing
+    behind it.
+    """
+    mended = result.mended.schedules if result.mended is not None else ()
+    return [name for name in _failed(result) if name not in mended] if mended else []
+
+
+def _failed(result: CaseResult) -> list[str]:
+    nothing_behind = (Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED)
+    return [s.name for s in result.schedules if s.verdict not in nothing_behind]

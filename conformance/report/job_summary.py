@@ -12,7 +12,7 @@ from conformance.report.comparison_markdown import comparison_lines
 from conformance.report.markdown import code, limited, table
 from conformance.report.matrix import GLYPHS, Matrix, Row, matrices
 from conformance.report.message import new_verdict, rerun_command, worst
-from conformance.report.not_playable import not_playable
+from conformance.report.not_playable import about_machine
 from conformance.report.outcome import Outcome, count, tallies
 
 MOST_BYTES = 1024 * 1024
@@ -37,7 +37,7 @@ def job_summary(
     lines = [f"## {_headline(outcome)}", ""]
     if found is not None:
         lines += [*comparison_lines(found), ""]
-    lines += _problems((*outcome.problems, *not_playable(outcome.results)))
+    lines += _problems((*outcome.problems, *about_machine(outcome.results)))
     lines += [*_findings(outcome.cascades), *_failures(outcome), *_totals(outcome)]
     for matrix in matrices(outcome.results, outcome.scenarios):
         lines += _matrix(matrix)

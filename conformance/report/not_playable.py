@@ -1,4 +1,4 @@
-"""Families that could not be played because this machine lacks a library of the system."""
+"""What this machine is to blame for: libraries that it lacks, and what its device refused once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from conformance.core.missing_library import lacking, remedied
 from conformance.core.verdict import CaseResult
 
 _MOST = 5
+
+MACHINE = "machine"
+"""The check name of the finding that a device refused a case at first."""
+
+
+def about_machine(results: Iterable[CaseResult]) -> tuple[str, ...]:
+    """A sentence about each of the two."""
+    found = tuple(results)
+    return (*not_playable(found), *problems_of_machine(found))
 
 
 def not_playable(results: Iterable[CaseResult]) -> tuple[str, ...]:
@@ -20,6 +29,21 @@ def not_playable(results: Iterable[CaseResult]) -> tuple[str, ...]:
         f"not playable here: {_listed(list(families))}: {remedied(file)}"
         for file, families in found.items()
     )
+
+
+def problems_of_machine(results: Iterable[CaseResult]) -> tuple[str, ...]:
+    """A sentence about cases that a device or its compiler refused at first, and not alone."""
+    found = {
+        result.case: finding
+        for result in results
+        for finding in result.evidence
+        if finding.check == MACHINE
+    }
+    if not found:
+        return ()
+    names, first = list(found), next(iter(found.values()))
+    what = f"{first.what}; what it gave alone counts"
+    return (f"a problem of this machine: {_listed(names)}: {what}",)
 
 
 def _listed(names: list[str]) -> str:

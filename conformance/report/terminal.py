@@ -13,7 +13,7 @@ from conformance.report.behind_known import behind_known
 from conformance.report.cascades import Cascade
 from conformance.report.matrix import Cell, matrices
 from conformance.report.message import failure_message
-from conformance.report.not_playable import not_playable
+from conformance.report.not_playable import about_machine
 from conformance.report.outcome import Outcome, count, duration, listed, slowest, tallies
 from conformance.report.terminal_matrix import (
     UNEXPECTED_STYLE,
@@ -60,7 +60,7 @@ def summary(
         blocks.append(legend_text(found, width, unexpected))
     if outcome.problems:
         blocks.append(Text("\n").join(Text(p, style=UNEXPECTED_STYLE) for p in outcome.problems))
-    if notes := (*not_playable(outcome.results), *outcome.notes):
+    if notes := (*about_machine(outcome.results), *outcome.notes):
         blocks.append(Text("\n".join(notes)))
     if outcome.results and not brief:
         blocks.append(_totals(outcome))

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+ENDED_SECONDS = 5
 RUN = ("-m", "conformance", "run", "--engine", "toy", "--jobs", "2", "--json", "r.jsonl")
 
 
@@ -43,6 +44,28 @@ def test_workers_leave_a_file_that_all_commands_read(environment, conformance, t
     assert report.code == 1, report
     assert " not run" in (tmp_path / "report" / "index.html").read_text()
     assert (tmp_path / "report" / "index.html").is_file()
+
+
+def test_workers_in_the_midst_of_a_case_do_not_delay_the_end(environment, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, *RUN],
+        cwd=tmp_path,
+        env={**environment, "TOY_FAMILIES": "stuck frozen"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    partial = tmp_path / "r.jsonl.partial"
+    until = time.monotonic() + 60
+    while not (partial.exists() and partial.read_bytes().count(b"/repeat/") == 2):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)  # both workers sleep in their next case
+    start = time.monotonic()
+    out, _ = process.communicate(timeout=60)
+    assert time.monotonic() - start < ENDED_SECONDS, out
+    assert process.returncode == 2, out
+    assert "not run" in out.splitlines()[-1], "it reports what it found"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

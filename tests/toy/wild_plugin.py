@@ -78,6 +78,38 @@ def poisons():
     mx.eval = fails
 
 
+def refuses():
+    """A kernel that cannot be had."""
+    raise RuntimeError("There is no kernel named mlx::core::cu::gather<float>.")
+
+
+def misses():
+    """As ``refuses``, but only the first time: another process was still writing it."""
+    if once("misses"):
+        refuses()
+
+
+def fills():
+    """Memory of the device that others have taken, and give back."""
+    if once("fills"):
+        raise RuntimeError("cudaMallocAsync(&data, size) failed: out of memory")
+
+
+def compiles(name):
+    """A kernel, as mlx writes it."""
+    folder = Path(os.environ["MLX_PTX_CACHE_DIR"])
+    for suffix in (".ptx", ".txt"):
+        (folder / name).with_suffix(suffix).write_text(f"{folder}\n")
+
+
+def once(name):
+    """Whether no process has asked before."""
+    mark = Path(os.environ["TOY_LOG"]).with_name(name)
+    there = mark.exists()
+    mark.touch()
+    return not there
+
+
 def fails(*_):
     raise RuntimeError("cudaStreamSynchronize(stream) failed: an illegal memory access")
 
@@ -142,6 +174,8 @@ def scenario(rung, name):
             with Path(os.environ["TOY_LOG"]).open("a") as log:
                 device = os.environ.get("CUDA_VISIBLE_DEVICES", "-")
                 log.write(f"{brief.family}/{name} {os.getpid()} {device}\n")
+        if "TOY_KERNELS" in os.environ:
+            compiles(f"{brief.family}-{os.getpid()}")
         return [schedule]
 
     return dataclasses.replace(RAGGED, name=name, rung=rung, make=make)

@@ -259,7 +259,7 @@ def _derived(
         return results
     known = load_expectations(folder)
     if unknown_ids(results, known):
-        also = build_registry(family_files=family_files).expectations
+        also = registry_of(family_files=family_files).expectations
         known = load_expectations(folder, also)
     return derived(results, known)
 

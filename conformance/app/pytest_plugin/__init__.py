@@ -45,6 +45,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         worker_crashes.use_crash_file(session.config)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker: others get the kernels that it compiled, before it reports its end."""
+    if kernels := session.config.stash.get(options.OWN_KERNELS, None):
+        kernels.join()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     """Where the suite is run by the command ``pytest``: from here on in a watched child process."""

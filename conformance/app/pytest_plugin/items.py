@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from conformance.app.pytest_plugin.lost_device import lost
+from conformance.app.pytest_plugin.lost_device import after_refusal, lost, refusal
 from conformance.app.pytest_plugin.missing_results import hang, harness_failure
-from conformance.app.pytest_plugin.options import MODULES, PROBLEM, RESULT
+from conformance.app.pytest_plugin.options import MODULES, OWN_KERNELS, PROBLEM, RESULT
 from conformance.app.pytest_plugin.own_process import ends_process, played_apart
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_crashes import (
@@ -26,6 +26,7 @@ from conformance.app.pytest_plugin.worker_crashes import (
 )
 from conformance.backend.one_cpu import on_one_cpu
 from conformance.core.errors import ConformanceError
+from conformance.core.failures import device_refused
 from conformance.core.verdict import CaseId, CaseResult, encode
 from conformance.report import failure_message, properties
 from conformance.run.coverage import account
@@ -131,27 +132,34 @@ class CaseItem(SuiteItem):
     def _played(self) -> CaseResult:
         """The case as released, judged, and with its known defects mended.
 
-        If the device is lost then, which may be an earlier case's doing, nothing of it counts: all
-        is done again in processes of its own, and this one is replaced.
+        If the device is lost then, which may be an earlier case's doing, or refuses something,
+        nothing of it counts: all is done again in processes of its own, and this one is replaced.
         """
         setup, apart = self.setup_, ends_process(self.setup_, self.case)
+        refused = ""
         try:
             released = (
                 played_apart(setup, self.case, self.config)
                 if apart
                 else setup.session.run(self.case)
             )
-            if not lost(None if apart else released):
+            refused = refusal(released)
+            if not (refused or lost(None if apart else released)):
                 result = setup.mended(self.case, setup.judged(released))
-                if not lost(None if apart else result):
+                refused = refusal(result)
+                if not (refused or lost(None if apart else result)):
                     return result
-        except Exception:
-            if not lost():
+        except Exception as error:
+            refused = str(error) if device_refused(str(error)) else ""
+            if not (refused or lost()):
                 raise
         self._taint()
         self._replayed = True
+        if refused and (kernels := self.config.stash.get(OWN_KERNELS, None)):
+            kernels.renew()
         released = played_apart(setup, self.case, self.config)
-        return played_apart(setup, self.case, self.config, released)
+        result = played_apart(setup, self.case, self.config, released)
+        return after_refusal(result, refused) if refused else result
 
     def _record_modules(self, result: CaseResult) -> None:
         """Report what the case hung on, so that its result may be used again."""

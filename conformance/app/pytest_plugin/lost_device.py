@@ -1,6 +1,7 @@
 """A device that computes nothing more for a process, as after an illegal memory access on CUDA.
 
-What comes later in that process fails, too, whatever it is: its results say nothing.
+What comes later in that process fails, too, whatever it is: its results say nothing. Nor does one
+that a device or its compiler refused, if it is right when it is played alone.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import msgspec
 
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.backend.device import device_error
-from conformance.core.failures import device_lost
+from conformance.core.failures import device_lost, device_refused
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.report.not_playable import MACHINE
 
 CHECK = "device"
 """The check name of the finding that only the next computation shows what a case did."""
@@ -23,6 +25,27 @@ def lost(result: CaseResult | None = None) -> bool:
     """
     said = result is not None and any(device_lost(finding.got) for finding in result.evidence)
     return said or bool(device_error())
+
+
+def refusal(result: CaseResult) -> str:
+    """The message of a device or its compiler that refused something in the case; else empty."""
+    said = (finding.got for finding in result.evidence)
+    return next((text for text in said if device_refused(text)), "")
+
+
+def after_refusal(result: CaseResult, message: str) -> CaseResult:
+    """What the case gave alone, after that message; it names the machine if it was not refused."""
+    if refusal(result):
+        return result
+    finding = Finding(
+        verdict=Verdict.EXACT,
+        check=MACHINE,
+        what=f"refused at first ({message}), and played again alone, where it was not",
+        expected="a device and a compiler that refuse nothing",
+        got="a refusal beside other processes",
+        cause="this machine, not the engine: kernels or memory that processes share",
+    )
+    return msgspec.structs.replace(result, evidence=(*result.evidence, finding))
 
 
 def with_device(result: CaseResult) -> CaseResult:

@@ -11,6 +11,7 @@ import pytest
 
 from conformance.core.devices import chosen, see, use
 from conformance.core.errors import ConformanceError
+from conformance.core.kernel_caches import OwnKernels
 from conformance.core.library_paths import chosen_options
 from conformance.core.tier_names import FULL, usual_tier
 from conformance.core.watched_child import End
@@ -19,12 +20,15 @@ from conformance.tools.checkpoints.given import Given
 COLLECTOR = "conformance-result-collector"
 LOADGROUP = "conformance_loadgroup"
 DEVICE = "conformance_device"
+KERNELS = "conformance_kernels"
 """What a worker is given: the GPU that it sees."""
 END = pytest.StashKey[End]()
 """Of a run that a parent process watches: where it says that it is over."""
 RESULT = pytest.StashKey[str]()
 PROBLEM = pytest.StashKey[str]()
 MODULES = pytest.StashKey[str]()
+OWN_KERNELS = pytest.StashKey[OwnKernels]()
+"""Those of a worker."""
 ATTRIBUTES = {
     RESULT: "conformance_result",
     PROBLEM: "conformance_problem",
@@ -232,12 +236,17 @@ def is_worker(config: pytest.Config) -> bool:
 def use_devices(config: pytest.Config) -> None:
     """See the chosen GPUs alone, of which a worker was given one; before mlx is imported.
 
+    A worker compiles its kernels in a folder of its own.
+
     Raises:
         pytest.UsageError: there is no such GPU.
     """
     if is_worker(config):
-        if name := config.workerinput.get(DEVICE):  # type: ignore[attr-defined]
+        given = config.workerinput  # type: ignore[attr-defined]
+        if name := given.get(DEVICE):
             see([name])
+        if folder := given.get(KERNELS):
+            config.stash[OWN_KERNELS] = OwnKernels(Path(folder))
         return
     text = config.getoption(_dest("devices")) or config.getini(_dest("devices"))
     if text:

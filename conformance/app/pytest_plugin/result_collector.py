@@ -20,7 +20,7 @@ from conformance.app.pytest_plugin.run_end import RunEnd
 from conformance.app.pytest_plugin.run_identity import about
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_crashes import write_to_real_stderr
-from conformance.app.pytest_plugin.worker_processes import WorkerProcesses, stop_run
+from conformance.app.pytest_plugin.worker_processes import STOPS, WorkerProcesses, stop_run
 from conformance.backend import device
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.invocation import this_invocation
@@ -135,9 +135,8 @@ class ResultCollector:
         report.longrepr = None if result.expected else self._message(result)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """The user (or ``pytest.exit``) stopped the run; what ``-x`` raises is a subclass."""
-        stops = (KeyboardInterrupt, pytest.exit.Exception)
-        self._interrupted = type(excinfo.value) in stops
+        """The user (or ``pytest.exit``) stopped the run."""
+        self._interrupted = type(excinfo.value) in STOPS
 
     # What is reported ----------------------------------------------------------------------------
 

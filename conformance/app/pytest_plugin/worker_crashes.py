@@ -19,6 +19,7 @@ from conformance.app.pytest_plugin.device_memory import (
     watch_device_memory,
     without_device,
 )
+from conformance.app.pytest_plugin.options import OWN_KERNELS
 from conformance.core.processes import describe_exit
 
 TAINTED = pytest.StashKey[bool]()
@@ -103,6 +104,8 @@ class Retiring:
     def pytest_runtest_logfinish(self) -> None:
         """The report is sent. Leaked threads would keep the process from ending as usual."""
         if self._config.stash.get(TAINTED, False):
+            if own := self._config.stash.get(OWN_KERNELS, None):
+                own.join()
             file = self._config.stash[_CRASH_FILE]
             file.write(_RETIRED)
             file.flush()

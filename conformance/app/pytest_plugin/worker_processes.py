@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from conformance.app.pytest_plugin.memory_limit import SHARE_OF_REAL, MemoryWatch, fair_limit
 from conformance.app.pytest_plugin.missing_results import crashed, over_memory
 from conformance.app.pytest_plugin.nodeids import case_of
-from conformance.app.pytest_plugin.options import DEVICE
+from conformance.app.pytest_plugin.options import DEVICE, KERNELS
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.app.pytest_plugin.worker_crashes import (
     MEMORY,
@@ -23,10 +25,14 @@ from conformance.app.pytest_plugin.worker_crashes import (
     write_to_real_stderr,
 )
 from conformance.core.devices import Turns
+from conformance.core.processes import end_trees
 from conformance.core.verdict import CaseId, CaseResult
 
 _THIS_PROCESS = "main"
 """The reporting process, where it runs the cases itself; xdist calls its workers ``gw0`` etc."""
+
+STOPS = (KeyboardInterrupt, pytest.exit.Exception)
+"""What stops a run from outside; what ``-x`` raises is of a subclass."""
 
 _SIGNAL_SECONDS = 0.2
 """A signal that ended a worker reaches this process within it, and interrupts it."""
@@ -48,8 +54,12 @@ class WorkerProcesses:
         self.problems: list[str] = []
         self._running = ""
         self._ready: set[str] = set()
+        self._pids: set[int] = set()
         self._early_crashes = 0
         self._crash_files = CrashFiles()
+        self._kernels = tempfile.TemporaryDirectory(
+            prefix="conformance-", ignore_cleanup_errors=True
+        )
         self._turns = Turns(setup.settings.devices)
         workers = getattr(config.option, "numprocesses", None) or 0
         self._watch = MemoryWatch(_limit(setup, workers), self._on_excess)
@@ -82,6 +92,7 @@ class WorkerProcesses:
         """A worker is about to start."""
         self._crash_files.assign(node)
         node.workerinput[DEVICE] = self._turns.take(node.gateway.id)
+        node.workerinput[KERNELS] = str(Path(self._kernels.name) / node.gateway.id)
         sharers = self._turns.most(node.workerinput["workercount"])
         node.workerinput[MEMORY] = (self._setup.settings.memory, sharers)
 
@@ -89,6 +100,7 @@ class WorkerProcesses:
     def pytest_testnodeready(self, node: Any) -> None:
         """A worker runs."""
         if (process := process_of(node)) is not None:
+            self._pids.add(process.pid)
             self._watch.add(node.gateway.id, process.pid)
 
     @pytest.hookimpl(optionalhook=True)
@@ -111,6 +123,11 @@ class WorkerProcesses:
             # Without it, xdist would replace them as long as one is left.
             workers: Any = self._config.pluginmanager.get_plugin("dsession")
             workers._max_worker_restart = 0
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Somebody stopped the run: xdist would wait ten seconds for workers in a case."""
+        if type(excinfo.value) in STOPS:
+            end_trees(self._pids)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A case begins, here or in a worker."""
@@ -137,6 +154,7 @@ class WorkerProcesses:
     def close(self) -> None:
         """Watch no more, and remove the workers' files."""
         self._crash_files.close()
+        self._kernels.cleanup()
         self._watch.close()
 
     def _summary(self, node: Any) -> str:

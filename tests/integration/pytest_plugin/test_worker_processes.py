@@ -6,6 +6,7 @@ Each costs its own case with workers. In one process it may cost the run: what c
 """
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,42 @@ def test_a_lost_device_costs_only_the_case_that_lost_it(conformance, jobs, tmp_p
     assert len(kept) == 9
     if jobs == "2":
         assert_replaced((tmp_path / "log").read_text().splitlines())
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_a_device_refuses_is_tried_alone(conformance, jobs, tmp_path):
+    done = conformance(
+        *("run", "--engine", "toy", "--jobs", jobs, "--json", "r.jsonl"),
+        **WILD,
+        TOY_FAMILIES="misses refuses fills keeps",
+        TOY_LOG=str(tmp_path / "log"),
+    )
+    verdicts = done.verdicts()
+    assert verdicts.pop("refuses/wild") == "crash", "it is refused alone, too"
+    assert set(verdicts.values()) == {"exact"}
+    assert "There is no kernel named" in found(done, "refuses")[1]["got"]
+    _, _, said = done.out.partition("a problem of this machine: ")
+    for family in ("misses", "fills"):
+        assert found(done, family)[1]["check"] == "machine"
+        assert f"toy/{family}/wild/float32/0" in said
+    assert "1 of 12 cases not as expected" in done.out
+
+
+def test_workers_compile_each_in_its_own_folder_and_leave_their_kernels(conformance, tmp_path):
+    shared = tmp_path / "ptx"
+    shared.mkdir()
+    done = conformance(
+        *("run", "--engine", "toy", "--jobs", "2", "--json", "r.jsonl"),
+        **WILD,
+        TOY_FAMILIES="keeps holds",
+        TOY_KERNELS="1",
+        MLX_PTX_CACHE_DIR=str(shared),
+    )
+    assert done.code == 0, done
+    made = {path.stem: Path(path.read_text().strip()) for path in shared.glob("*.ptx")}
+    assert len(made) == len(set(made.values())) == 2, "one for each worker"
+    assert shared not in made.values()
+    assert not any(folder.exists() for folder in made.values()), "they are removed"
 
 
 def assert_replaced(log):

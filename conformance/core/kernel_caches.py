@@ -1,0 +1,93 @@
+"""Folders of the kernels that mlx compiles: each worker has its own, which are joined afterwards.
+
+mlx writes a kernel where other processes look for it, and they read what is half written: then
+"There is no kernel named ..." on CUDA, "Failed to load compiled function ..." on a CPU. mlx goes by
+two variables of the environment when it first compiles, so nothing here imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+TEMPORARY, PTX = "TMPDIR", "MLX_PTX_CACHE_DIR"
+VARIABLES = frozenset({TEMPORARY, PTX})
+"""Say where kernels are kept, and nothing of what they compute."""
+
+_MLX = "mlx"  # in the folder for temporary files
+# mlx looks for these first: what belongs to one must be there before it.
+_LOOKED_FOR = frozenset({".ptx", ".so", ".dylib"})
+_PART = ".part"
+
+
+class OwnKernels:
+    """The kernels of this process, in a folder of its own, which begins with those that are shared.
+
+    From now on mlx compiles there, and in what this process starts, too. Python's own temporary
+    files stay where they were.
+
+    Args:
+        folder: is made; whoever gives it removes it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._pairs = [(Path(tempfile.gettempdir()) / _MLX, folder / _MLX)]
+        if given := os.environ.get(PTX):
+            self._pairs.append((Path(given), folder / "ptx"))
+            os.environ[PTX] = str(folder / "ptx")
+        self._renewed = False
+        folder.mkdir(parents=True, exist_ok=True)
+        for shared, own in self._pairs:
+            own.mkdir(exist_ok=True)
+            _add(shared, own)
+        os.environ[TEMPORARY] = str(folder)
+
+    def renew(self) -> None:
+        """Forget all kernels, as one is broken; those compiled from now on replace the shared."""
+        self._renewed = True
+        for _, own in self._pairs:
+            for path in own.rglob("*"):
+                with contextlib.suppress(OSError):  # of a folder, which stays
+                    path.unlink()
+
+    def join(self) -> None:
+        """Add what was compiled here to what is shared; call it when nothing is being compiled."""
+        for shared, own in self._pairs:
+            _add(own, shared, replace=self._renewed)
+
+
+def _add(source: Path, target: Path, *, replace: bool = False) -> None:
+    """Link or copy the whole kernels of a folder that another lacks; each file appears whole.
+
+    A kernel that is there stays as it is unless it is to be replaced, and an empty file is none.
+    Where nothing can be written each process compiles for itself.
+    """
+    found = [path for path in source.rglob("*") if path.is_file() and path.stat().st_size]
+    for path in sorted(found, key=lambda one: one.suffix in _LOOKED_FOR):
+        place = target / path.relative_to(source)
+        if _whole(path) and (replace or not place.exists()):
+            with contextlib.suppress(OSError):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                _put(path, place)
+
+
+def _whole(path: Path) -> bool:
+    """Whether all that belongs to a file is there: to PTX the names of its kernels."""
+    if path.suffix != ".ptx":
+        return path.suffix != _PART
+    names = path.with_suffix(".txt")
+    return names.is_file() and names.stat().st_size > 0
+
+
+def _put(path: Path, place: Path) -> None:
+    """Put the file there, in place of one that there is."""
+    part = place.with_name(f".{os.getpid()}{_PART}")
+    part.unlink(missing_ok=True)
+    try:
+        os.link(path, part)
+    except OSError:  # another file system
+        shutil.copyfile(path, part)
+    part.replace(place)
