@@ -144,9 +144,13 @@ def test_what_is_asked_for_by_name_and_left_out_ends_in_one_sentence(found):
     assert done["out"] == ""
 
 
-@pytest.mark.parametrize("name", ["httpx2", "psutil"])
 @pytest.mark.parametrize(
-    "words", ["run --engine mlx_lm --family llama", "explain mlx_lm/llama/ragged/float32/0"]
+    ("name", "words"),
+    [
+        ("httpx2", "run --engine mlx_lm --family llama"),
+        ("psutil", "run --engine mlx_lm --family llama"),
+        ("psutil", "explain mlx_lm/llama/ragged/float32/0"),
+    ],
 )
 def test_a_package_that_all_runs_need_ends_in_one_sentence(start, tmp_path, name, words):
     path = planted(tmp_path, {})
