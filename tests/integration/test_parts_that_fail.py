@@ -159,3 +159,13 @@ def test_a_package_that_all_runs_need_ends_in_one_sentence(start, tmp_path, name
     (said,) = (line for line in done.err.splitlines() if line.startswith("conformance: "))
     assert f"No module named {name!r}" in said
     assert "Traceback" not in done.err
+
+
+def test_pytest_says_the_same(start, tmp_path):
+    path = planted(tmp_path, {})
+    suite = ("-m", "pytest", "--pyargs", "conformance.suite", "-p", "no:cacheprovider")
+    done = start(*suite, PYTHONPATH=path, BROKEN="psutil")
+    assert done.code == 4, done
+    assert "ERROR: ModuleNotFoundError: No module named 'psutil'" in done.err
+    assert "Traceback" not in done.err + done.out
+    assert "INTERNALERROR" not in done.err + done.out
