@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import importlib
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -128,10 +129,25 @@ class _Watch:
         """Wait for the end of the child."""
         code = 1
         try:
+            self._limit_memory()
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
             code = self._code(status, _read(self._mark).decode().split())
         finally:
             os._exit(code)
+
+    def _limit_memory(self) -> None:
+        """From now on the child ends once it takes more than it may, whatever it does."""
+        try:
+            memory_limit = importlib.import_module("conformance.core.memory_limit")
+        except ImportError:
+            return  # the child says what is missing
+        limit = memory_limit.limit_of_command(shlex.split(self._name))
+        text = (
+            f"conformance: `{self._name}` takes more than {limit / 1e9:.3g} GB of memory, and is "
+            "ended\n"
+        )
+        watch = memory_limit.MemoryWatch(limit, lambda _: _write(text))
+        watch.add(self._name, self._child)
 
     def _code(self, status: int, noted: list[str]) -> int:
         """The exit code; a sentence if the process ended otherwise than the command."""
@@ -153,7 +169,11 @@ class _Watch:
             "model or a library can do that, or the system ended it; where cases are run in worker "
             "processes (--jobs 2, -n 2), that costs its own case only\n"
         )
-        os.write(_STDERR, text.encode(errors="backslashreplace"))
+        _write(text)
+
+
+def _write(text: str) -> None:
+    os.write(_STDERR, text.encode(errors="backslashreplace"))
 
 
 def _read(pipe: int) -> bytes:

@@ -144,9 +144,13 @@ def test_what_is_asked_for_by_name_and_left_out_ends_in_one_sentence(found):
     assert done["out"] == ""
 
 
-@pytest.mark.parametrize("name", ["httpx2", "psutil"])
 @pytest.mark.parametrize(
-    "words", ["run --engine mlx_lm --family llama", "explain mlx_lm/llama/ragged/float32/0"]
+    ("name", "words"),
+    [
+        ("httpx2", "run --engine mlx_lm --family llama"),
+        ("psutil", "run --engine mlx_lm --family llama"),
+        ("psutil", "explain mlx_lm/llama/ragged/float32/0"),
+    ],
 )
 def test_a_package_that_all_runs_need_ends_in_one_sentence(start, tmp_path, name, words):
     path = planted(tmp_path, {})
@@ -155,3 +159,13 @@ def test_a_package_that_all_runs_need_ends_in_one_sentence(start, tmp_path, name
     (said,) = (line for line in done.err.splitlines() if line.startswith("conformance: "))
     assert f"No module named {name!r}" in said
     assert "Traceback" not in done.err
+
+
+def test_pytest_says_the_same(start, tmp_path):
+    path = planted(tmp_path, {})
+    suite = ("-m", "pytest", "--pyargs", "conformance.suite", "-p", "no:cacheprovider")
+    done = start(*suite, PYTHONPATH=path, BROKEN="psutil")
+    assert done.code == 4, done
+    assert "ERROR: ModuleNotFoundError: No module named 'psutil'" in done.err
+    assert "Traceback" not in done.err + done.out
+    assert "INTERNALERROR" not in done.err + done.out

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 
 from conformance.app.cli.printing import say
-from conformance.app.pytest_plugin.memory_limit import fair_limit
 from conformance.core.library_paths import MODULES
 from conformance.core.library_source import versions_of
+from conformance.core.memory_limit import fair_limit
 from conformance.core.processes import end_tree, memory_of
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report import Outcome, duration

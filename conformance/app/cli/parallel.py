@@ -16,7 +16,7 @@ import psutil
 
 from conformance.app.cli.options import cores
 from conformance.app.cli.printing import say
-from conformance.app.pytest_plugin.memory_limit import fair_limit
+from conformance.core.memory_limit import fair_limit
 from conformance.core.processes import end_tree, memory_of
 from conformance.core.watched_child import end_with_parent
 

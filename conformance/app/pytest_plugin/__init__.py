@@ -30,12 +30,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker; in the process that reports, add the result collector."""
+    """Declare the marker; in the process that reports, add the result collector.
+
+    Raises:
+        pytest.UsageError: a package that it needs is not there.
+    """
     config.addinivalue_line(
         "markers", "conformance: a case of the conformance suite (engine/family/scenario/...)"
     )
     if options.suite_selected(config) and not options.is_worker(config):
-        importlib.import_module("conformance.app.pytest_plugin.result_collector").install(config)
+        try:
+            collector = importlib.import_module("conformance.app.pytest_plugin.result_collector")
+        except ImportError as error:
+            said = importlib.import_module("conformance.core.unavailable").lacking_import(error)
+            raise pytest.UsageError(said) from error
+        collector.install(config)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from conformance.app.pytest_plugin.memory_limit import EVERY_SECONDS, LEAST, SHARE
 from conformance.backend.memory import bytes_of_arrays, keep_cache_below, own_memory
+from conformance.core.memory_limit import EVERY_SECONDS, LEAST, SHARE
 
 _LINE = re.compile(r"device memory: (\d+) of (\d+)\n")
 

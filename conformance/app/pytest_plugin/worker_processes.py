@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from conformance.app.pytest_plugin.memory_limit import SHARE_OF_REAL, MemoryWatch, fair_limit
 from conformance.app.pytest_plugin.missing_results import crashed, over_memory
 from conformance.app.pytest_plugin.nodeids import case_of
 from conformance.app.pytest_plugin.options import DEVICE, KERNELS
@@ -25,6 +24,7 @@ from conformance.app.pytest_plugin.worker_crashes import (
     write_to_real_stderr,
 )
 from conformance.core.devices import Turns
+from conformance.core.memory_limit import SHARE_OF_REAL, MemoryWatch, fair_limit
 from conformance.core.processes import end_trees
 from conformance.core.verdict import CaseId, CaseResult
 

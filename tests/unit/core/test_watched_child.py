@@ -131,3 +131,20 @@ def test_a_process_ends_with_its_parent_however_that_ended():
         parent.kill()
         assert ends(child.pid)
         assert ends(started)
+
+
+# A second and more in which no other thread of the process gets its turn.
+GREEDY = "held = bytearray(b'x') * 300_000_000; sum(held); sum(held); end.note(0)"
+
+
+def test_a_process_that_takes_too_much_memory_ends_whatever_it_does(program):
+    arguments = program(GREEDY)
+    limited = (
+        "from conformance.core import memory_limit\n"
+        "memory_limit.limit_of_command = lambda words: 200_000_000\n"
+    )
+    arguments[-1] = limited + arguments[-1]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 134, done
+    assert "conformance: `it` takes more than 0.2 GB of memory, and is ended\n" in done.stderr
+    assert "crashed before its work was done (signal SIGABRT)" in done.stderr

@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 
-from conformance.app.pytest_plugin.memory_limit import fair_limit
 from conformance.core.library_source import versions_of
+from conformance.core.memory_limit import fair_limit
 from conformance.core.processes import end_tree, memory_of
 from conformance.core.verdict import Verdict
 from conformance.core.watched_child import end_with_parent

@@ -17,9 +17,9 @@ from conformance.app.pytest_plugin.device_memory import (
     watch_device_memory,
     without_device,
 )
-from conformance.app.pytest_plugin.memory_limit import LEAST
 from conformance.app.pytest_plugin.worker_crashes import condense
 from conformance.backend import memory
+from conformance.core.memory_limit import LEAST
 
 GROWS = """\
 import faulthandler, sys, time

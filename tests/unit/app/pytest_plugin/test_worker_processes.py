@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.app.pytest_plugin import memory_limit
 from conformance.app.pytest_plugin.worker_processes import _limit
+from conformance.core import memory_limit
 from conformance.tools.checkpoints.given import Given
 
 GB = 10**9

@@ -7,10 +7,11 @@ keeps the interpreter's lock.
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,9 @@ LEAST = 2 * 1024**3
 EVERY_SECONDS = 0.25
 GRACE_SECONDS = 3.0
 """How long a process may take to write where it was, after the first signal."""
+
+_OPTION = re.compile(r"--(?:conformance-)?memory[ =]([0-9]+(?:\.[0-9]*)?)(?= |$)")
+_FORCED = {"--force", "--conformance-force"}
 
 # psutil shows the machine's memory, not what a container may use of it.
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -45,6 +49,18 @@ def memory_of_machine() -> int:
 def fair_limit(processes: int, share: float = SHARE) -> int:
     """The bytes that each of so many processes may take."""
     return max(LEAST, int(memory_of_machine() * share / max(processes, 1)))
+
+
+def limit_of_command(words: Sequence[str]) -> int:
+    """The bytes that a command's own process may take, which may play cases itself; 0 for no limit.
+
+    It watches itself, too, where it plays them, by the limit that was asked for. This is for what
+    keeps the interpreter's lock meanwhile, and for commands that have no such option.
+    """
+    given = _OPTION.search(" ".join(words))
+    if given:
+        return max(LEAST, int(float(given[1]) * 1e9)) if float(given[1]) else 0
+    return 0 if _FORCED.intersection(words) else fair_limit(1, SHARE_OF_REAL)
 
 
 @dataclass

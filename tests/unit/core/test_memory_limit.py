@@ -6,8 +6,8 @@ import time
 import pytest
 from started_processes import STARTS, ends, starter
 
-from conformance.app.pytest_plugin import memory_limit
-from conformance.app.pytest_plugin.memory_limit import (
+from conformance.core import memory_limit
+from conformance.core.memory_limit import (
     LEAST,
     SHARE,
     MemoryWatch,
@@ -98,3 +98,21 @@ def test_no_limit_watches_nothing(start):
     time.sleep(0.1)
     assert process.poll() is None
     assert watch.taken("gw0") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "limit"),
+    [
+        ("run --engine mlx_lm", 950),
+        ("run --memory 3", 3e9),
+        ("run --memory=2.5 --jobs 1", 2.5e9),
+        ("--pyargs conformance.suite --conformance-memory=3", 3e9),
+        ("run --memory 1", memory_limit.LEAST),
+        ("run --memory 0", 0),
+        ("run --model folder --force", 0),
+        ("run --memory", 950),
+    ],
+)
+def test_a_commands_own_process_has_a_limit(monkeypatch, command, limit):
+    monkeypatch.setattr(memory_limit, "fair_limit", lambda processes, share: 1000 * share)
+    assert memory_limit.limit_of_command(command.split()) == limit
