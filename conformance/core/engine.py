@@ -92,9 +92,9 @@ class Engine(ABC):
         prefix_reuse: rules by which it reuses prefixes; what they exclude is not required.
         own_processes: it loads the model in processes of its own, and is made with an ``Origin``.
         packages: distributions beside the library whose versions belong to its results.
-        reusable: whether its results may be used again as long as nothing changed that Python
-            imports or opens in the process that plays. Each class says so for itself: it is not
-            inherited, as a subclass may do anything.
+        reusable: whether its results may be used again as long as nothing that is seen of it
+            changed. Only engines of this package are asked: of what another one does, not all is
+            seen. It is not inherited.
     """
 
     name: ClassVar[str]

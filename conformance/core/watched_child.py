@@ -19,6 +19,7 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from conformance.core.first_signals import ENDING, handle
@@ -34,6 +35,7 @@ _LOOK_SECONDS = 0.25
 _MEANWHILE_SECONDS = 0.05  # in which a signal to both has reached the child, too
 _SIGNALLED = 128  # plus the signal's number, as shells report it
 _STDERR = 2
+_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 
 class End:
@@ -60,6 +62,7 @@ def go_on_in_child(command: Sequence[str], name: str, *, early: int) -> End:
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
+    _adopt()
     parent, mark, seen = os.getpid(), _pipe(), _pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     ours = parent, mark[1], seen[1]
@@ -81,6 +84,22 @@ def _pipe() -> tuple[int, int]:
     for end in ends:
         os.close(end)
     return there, here
+
+
+def _adopt() -> None:
+    """Processes whose parents end become this one's children, so that none is left at the end."""
+    if FORKS:
+        importlib.import_module("ctypes").CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def _end_adopted() -> None:
+    """End what the child started and left; a system that lists no children has none."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    with contextlib.suppress(OSError):
+        while left := children.read_text(encoding="ascii").split():
+            for pid in map(int, left):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 def _fork() -> int:
@@ -132,6 +151,7 @@ class _Watch:
             self._limit_memory()
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
             code = self._code(status, _read(self._mark).decode().split())
+            _end_adopted()
         finally:
             os._exit(code)
 

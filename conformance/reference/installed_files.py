@@ -93,10 +93,13 @@ class Digests:
     """Hashes of installed files, kept with the installation, by path and signature.
 
     A gigabyte would be read at each start otherwise.
+
+    Attributes:
+        file: where they are kept.
     """
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self.file = file
         self._changed = False
         try:
             self._known = msgspec.json.decode(
@@ -133,4 +136,4 @@ class Digests:
             self._changed = False
             self._known = {path: v for path, v in self._known.items() if signature(path) == v[0]}
             with contextlib.suppress(OSError):
-                write_cached(self._file, msgspec.json.encode(self._known))
+                write_cached(self.file, msgspec.json.encode(self._known))

@@ -59,7 +59,6 @@ class ToyLibrary(Library):
 
 class ToyEngine(Engine):
     name = "toy"
-    reusable = True
     library = "toy"
     capabilities = frozenset({Capability.FORCED})
 

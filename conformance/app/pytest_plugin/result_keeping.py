@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from conformance.app.pytest_plugin.setup import Setup
-from conformance.core.family import Family
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.surroundings import Environment, family_digest
 from conformance.run.reuse.dependency_recorder import Seen
@@ -60,7 +59,7 @@ class ResultKeeper:
             family = self._setup.registry.families[
                 self._setup.registry.engines[engine].library, name
             ]
-            if not all(before.unchanged(path) for path in _files(family)):
+            if Path(family.path).is_file() and not before.unchanged(Path(family.path)):
                 continue
             digest = family_digest(family)
             store.add(
@@ -73,11 +72,3 @@ class ResultKeeper:
             for result in found:
                 keys[result.case] = store.key(CaseId.parse(result.case), digest, tier)
         return keys
-
-
-def _files(family: Family) -> Iterator[Path]:
-    """Those of its own that a family is made of."""
-    if Path(family.path).is_file():
-        yield Path(family.path)
-    if family.facts.model_file:
-        yield Path(family.path).parent / family.facts.model_file

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import os
 import sys
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from conformance.reference.installed_files import package_folder
 from conformance.reference.surroundings import LIBRARIES, Environment
+from conformance.run.reuse.opened_files import NO_FILES
 
 _OWN = "conformance"
 # Of all modules loaded below these only those count that the family's own model reaches.
@@ -22,13 +25,12 @@ _DEPTH = 40
 def modules_of(
     model: Any, environment: Environment, packages: Collection[str] = LIBRARIES
 ) -> frozenset[str] | None:
-    """The modules that the cases of a loaded model hang on, by name; the user's own by path.
+    """The modules that the cases of a loaded model hang on, by name; mapped libraries by path.
 
     Of the libraries: all that are loaded, but of their models only those that the objects of
-    ``model`` are from, and what these import. Beside them every module and every mapped library
-    that is not among what is installed: an engine in a folder of the user's, for example.
-    ``None`` if a library was loaded from something else than the source files of its name, such
-    as an archive.
+    ``model`` are from, and what these import. Beside them every mapped library that is not among
+    what is installed. ``None`` if a library was loaded from something else than the source files
+    of its name, such as an archive.
 
     Args:
         model: as its library loaded it, after its cases were played.
@@ -51,8 +53,7 @@ def modules_of(
         name = waiting.pop()
         reached.add(name)
         waiting += (_imported(name) & loaded) - reached
-    local = (*local_modules(environment), *_mapped(environment))
-    return frozenset(reached | {str(path) for path in local})
+    return frozenset(reached | {str(path) for path in _mapped(environment)})
 
 
 def _as_named(name: str) -> bool:
@@ -115,7 +116,11 @@ def local_modules(environment: Environment) -> Iterator[Path]:
     """The files of modules that are loaded and not among what is installed."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and not _library(name) and name.split(".")[0] not in (_OWN, "__main__"):
+        if (
+            file
+            and not _library(name)
+            and name.split(".")[0] not in (_OWN, "__main__", "__mp_main__")
+        ):
             yield from _outside(file, environment)
 
 
@@ -124,7 +129,8 @@ def _mapped(environment: Environment) -> Iterator[Path]:
     with contextlib.suppress(OSError):  # no Linux: there the system's version counts
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
             file = line[line.find("/") :] if "/" in line else ""
-            if ".so" in file:
+            # Kernels that mlx compiled in this run are made of what counts anyway.
+            if file and not file.startswith((*NO_FILES, f"{tempfile.gettempdir()}{os.sep}")):
                 yield from _outside(file, environment)
 
 

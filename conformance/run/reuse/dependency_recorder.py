@@ -10,7 +10,7 @@ from conformance.core.engine import Capability, Engine
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.reference.installed_files import Signature
 from conformance.reference.surroundings import LIBRARIES, Environment
-from conformance.run.reuse.dependencies import all_of, modules_of
+from conformance.run.reuse.dependencies import all_of, local_modules, modules_of
 from conformance.run.reuse.opened_files import number_opened, opened_files
 from conformance.run.session import Session
 
@@ -23,7 +23,8 @@ _FICKLE = {Verdict.UNSTABLE, Verdict.HANG}
 
 def reusable(engine: type[Engine]) -> bool:
     """Whether an engine's results may be used again; a class that inherits does not inherit it."""
-    return bool(vars(engine).get("reusable", False))
+    own = engine.__module__.startswith("conformance.")
+    return own and bool(vars(engine).get("reusable", False))
 
 
 class Recorder:
@@ -43,13 +44,15 @@ class Recorder:
         """What was not reported before for this family and engine.
 
         ``None`` if the result must not be kept: it may be another one next time, and no known
-        defect says so, or its engine may do what is not seen here. Where a model could not be
-        loaded, its process ended, or it is in other processes: any module of its library.
+        defect says so, or code was loaded that is neither installed nor a library's, of which not
+        all that it does is seen. Where a model could not be loaded, its process ended, or it is in
+        other processes: any module of its library.
         """
         if result.verdict in _FICKLE and not (result.known and result.expected):
             return None
         engine = session.registry.engines[case.engine]
-        if not reusable(engine):
+        foreign = session.registry.family_of(case).facts.model_file
+        if not reusable(engine) or foreign or any(local_modules(self._environment)):
             return None
         subject = session.loaded(case)
         place = (case.engine, case.family)
@@ -61,8 +64,7 @@ class Recorder:
             known = ended or session.failed(case)
             found = _whole_library(engine) if known else None
         else:
-            own = engine.__module__.startswith("conformance.") and engine.library in LIBRARIES
-            packages = (engine.library,) if own else LIBRARIES
+            packages = (engine.library,) if engine.library in LIBRARIES else LIBRARIES
             found = modules_of(subject.model, self._environment, packages)
             elsewhere = engine.own_processes or Capability.SERVED in engine.capabilities
             if found is not None and elsewhere:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from conformance.core.user_cache import user_cache
-from conformance.reference.installed_files import Signature, signature
+from conformance.reference.installed_files import Digests, Signature, signature
 from conformance.reference.surroundings import Environment
 
-_NO_FILES = ("/proc/", "/sys/", "/dev/")
+NO_FILES = ("/proc/", "/sys/", "/dev/null", "/dev/tty", "/dev/pts/", "/dev/urandom", "/dev/fd/")
+"""How paths begin behind which there is no content that stays."""
+
 _OPENING = {"open", "sqlite3.connect"}
 
 _opened: dict[str, Signature | None] | None = None
@@ -44,11 +46,12 @@ def opened_files(
         environment: what is installed, and when this run began.
         left_out: what decides what is played, but not what comes of it.
     """
+    own = str(Digests.here().file)  # read and written to find what else changed
     cache, moment = f"{user_cache()}{os.sep}", f"{tempfile.gettempdir()}{os.sep}"
     for path, seen in list((_opened or {}).items()):
-        if path in _written or path in left_out or path.startswith((*_NO_FILES, cache)):
+        if path in left_out or path == own or path.startswith((*NO_FILES, cache)):
             continue
-        if environment.covers(path) or "__pycache__" in path:
+        if environment.covers(path) or Path(path).parent.name == "__pycache__":
             continue
         made = seen is None or seen[2] / 1e9 >= environment.began
         if path.startswith(moment) and made and not Path(path).exists():
@@ -65,14 +68,16 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     except (OSError, ValueError, TypeError):  # an open file, or no name of one
         return
     mode, flags = (*arguments[1:], None, None)[:2]
-    if _writes(mode, flags):
+    if name in _opened or name in _written:
+        return
+    if _makes(mode, flags):
         _written.add(name)
-    elif name not in _opened and name not in _written:
+    else:
         _opened[name] = signature(name)
 
 
-def _writes(mode: Any, flags: Any) -> bool:
-    if isinstance(mode, str) and set(mode) & set("wax+"):
-        return True
-    made = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-    return isinstance(flags, int) and not isinstance(mode, str) and bool(flags & made)
+def _makes(mode: Any, flags: Any) -> bool:
+    """Whether nothing can be read that was there before."""
+    if isinstance(mode, str):
+        return bool(set(mode) & set("wx")) or ("a" in mode and "+" not in mode)
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_TRUNC | os.O_EXCL))

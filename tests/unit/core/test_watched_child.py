@@ -48,6 +48,28 @@ def test_the_exit_code_is_that_of_the_command(program, body, code, said):
     assert bool(done.stderr) == bool(said)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers (prctl)")
+def test_a_process_that_the_child_left_is_ended(tmp_path):
+    """One that forks and ends leaves its fork running, which ignores what would end it."""
+    body = f"""
+if (left := os.fork()) == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+open({str(tmp_path / "pid")!r}, "w").write(str(left))
+os._exit(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD.format(forks=True) + body],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 70
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
 def test_what_was_printed_before_is_printed_once(program):
     arguments = program("print('after'); end.note(0)")
     arguments[-1] = "print('before', end=' ')\n" + arguments[-1]

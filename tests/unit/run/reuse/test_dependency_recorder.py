@@ -14,6 +14,7 @@ from conformance.run.reuse.dependency_recorder import Recorder, reusable
 A = CaseId.parse("toy/llama/ragged/float32/0")
 RIGHT = make_result()
 SEEN = (1, 2, 3, 4)
+OURS = {"__module__": "conformance.plugins.toy"}
 
 
 class Engine:
@@ -32,7 +33,11 @@ def session(monkeypatch):
     )
     monkeypatch.setattr(dependency_recorder, "opened_files", lambda *_: iter(found.opened.items()))
     monkeypatch.setattr(dependency_recorder, "number_opened", lambda: len(found.opened))
-    found.registry = SimpleNamespace(engines={"toy": Engine})
+    found.local, found.model_file = [], None
+    monkeypatch.setattr(dependency_recorder, "local_modules", lambda _: iter(found.local))
+    monkeypatch.setattr(Engine, "__module__", "conformance.plugins.toy")
+    family = lambda _: SimpleNamespace(facts=SimpleNamespace(model_file=found.model_file))  # noqa: E731
+    found.registry = SimpleNamespace(engines={"toy": Engine}, family_of=family)
     found.loaded = lambda case: SimpleNamespace(model=None)
     return found
 
@@ -78,18 +83,30 @@ def test_what_was_loaded_from_something_else_than_its_file_is_not_kept(session, 
     assert recorder.modules(session, A, RIGHT) is None
 
 
-def test_an_engine_that_does_not_say_it_may_be_reused_is_not(session, recorder):
-    session.registry.engines["toy"] = type("Heir", (Engine,), {})
+def test_what_does_not_say_that_it_may_be_reused_or_is_not_ours_is_not(session, recorder):
+    session.registry.engines["toy"] = type("Heir", (Engine,), OURS)
     assert recorder.modules(session, A, RIGHT) is None
     assert reusable(Engine)
-    assert not reusable(type("Heir", (Engine,), {}))
+    assert not reusable(session.registry.engines["toy"])
+    assert not reusable(type("Mine", (Engine,), {"__module__": "mine", "reusable": True}))
+
+
+def test_what_ran_beside_code_of_the_users_is_not_kept(session, recorder):
+    session.local = ["patching.py"]
+    assert recorder.modules(session, A, RIGHT) is None
+    session.local, session.model_file = [], "own_model.py"
+    assert recorder.modules(session, A, RIGHT) is None
+    session.model_file = None
+    assert recorder.modules(session, A, RIGHT)
 
 
 @pytest.mark.parametrize(
     "elsewhere", [{"own_processes": True}, {"capabilities": frozenset({Capability.SERVED})}]
 )
 def test_what_runs_in_other_processes_hangs_on_all_of_both_libraries(session, recorder, elsewhere):
-    session.registry.engines["toy"] = type("Far", (Engine,), {"reusable": True, **elsewhere})
+    session.registry.engines["toy"] = type(
+        "Far", (Engine,), {**OURS, "reusable": True, **elsewhere}
+    )
     assert recorder.modules(session, A, RIGHT).keys() == {"old", "mlx_lm.*", "mlx_vlm.*"}
 
 
@@ -112,7 +129,9 @@ def test_a_model_that_was_not_tried_or_is_of_another_library_is_not_kept(
     session.failed = lambda case: False
     assert recorder.modules(session, A, RIGHT) is None
     session.failed = lambda case: True
-    session.registry.engines["toy"] = type("Other", (Engine,), {"library": "toy", "reusable": True})
+    session.registry.engines["toy"] = type(
+        "Other", (Engine,), {**OURS, "library": "toy", "reusable": True}
+    )
     assert recorder.modules(session, A, RIGHT) is None
 
 

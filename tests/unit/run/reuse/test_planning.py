@@ -15,7 +15,9 @@ from conformance.run.reuse.planning import Reuse, bare
 A, B = "mlx_lm/llama/ragged/float32/0", "mlx_lm/llama/wide/float32/0"
 CASES = tuple(map(CaseId.parse, (A, B)))
 REGISTRY = SimpleNamespace(
-    engines={"mlx_lm": SimpleNamespace(library="mlx_lm", reusable=True)},
+    engines={
+        "mlx_lm": SimpleNamespace(library="mlx_lm", reusable=True, __module__="conformance.x")
+    },
     families={("mlx_lm", "llama"): Family("llama", Facts(), {"vocab_size": 8})},
 )
 
