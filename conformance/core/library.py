@@ -61,6 +61,7 @@ class Library(ABC):
     schemes: ClassVar[tuple[str, ...]] = ("uniform",)
     """Ways in which its caches can be quantized; see ``options.KvQuant``."""
     package: ClassVar[str] = ""  # whose code its models are of; else no oracle is stored
+    blamed: ClassVar[str] = "the library"  # for what fails before any batch is made
 
     @abstractmethod
     def coverage(self) -> Coverage:

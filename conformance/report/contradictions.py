@@ -9,7 +9,22 @@ from conformance.report.message import RULE
 
 def contradiction(result: CaseResult) -> str:
     """The first one, as the rest of a sentence; empty if there is none."""
+    if denied := _verdict_denied(result):
+        return denied
     played = {schedule.name for schedule in result.schedules}
+    excused = result.known or lacking(result.verdict, result.evidence)
+    if result.expected and not (result.verdict.good or excused):
+        return f"'expected' is true, but {result.verdict} is the verdict and no defect is known"
+    if both := played.intersection(result.left_out):
+        return f"the schedule {min(both)!r} was played and left out"
+    for witness in result.witnesses:
+        if unplayed := set(witness.schedules) - played:
+            return f"{min(unplayed)!r} shows {witness.name!r}, but was not played"
+    return ""
+
+
+def _verdict_denied(result: CaseResult) -> str:
+    """What the schedules and the findings say against the verdict."""
     worst = max((s.verdict for s in result.schedules), key=_severity, default=Verdict.EXACT)
     found = [f for f in result.evidence if not f.mended and f.check != RULE]
     against = max((f.verdict for f in found), key=_severity, default=Verdict.EXACT)
@@ -19,14 +34,8 @@ def contradiction(result: CaseResult) -> str:
         return f"the verdict is {result.verdict}, but that of a {of} is {worse}"
     if worst.severity > result.verdict.severity:
         return f"the verdict is {result.verdict}, but that of a schedule is {worst}"
-    excused = result.known or lacking(result.verdict, result.evidence)
-    if result.expected and not (result.verdict.good or excused):
-        return f"'expected' is true, but {result.verdict} is the verdict and no defect is known"
-    if both := played.intersection(result.left_out):
-        return f"the schedule {min(both)!r} was played and left out"
-    for witness in result.witnesses:
-        if unplayed := set(witness.schedules) - played:
-            return f"{min(unplayed)!r} shows {witness.name!r}, but was not played"
+    if not (result.verdict.good or result.evidence) and worst.good:
+        return f"the verdict is {result.verdict}, but no schedule and no finding says so"
     return ""
 
 

@@ -22,18 +22,16 @@ class Joined:
 
     Attributes:
         results: of all files that count.
-        header: the sum of theirs; ``None`` if no file has one.
-        problems: sentences about shards that do not count, and about those that are not there.
+        header: the sum of theirs; ``None`` if a file has none.
+        problems: sentences about shards that do not count, about those that are not there, and
+            about files without a header.
+        missing: how many of the planned cases have no result.
     """
 
     results: tuple[CaseResult, ...] = ()
     header: RunHeader | None = None
     problems: tuple[str, ...] = ()
-
-    @property
-    def missing(self) -> int:
-        """How many of the planned cases have no result; 0 where that is not known."""
-        return max(self.header.planned - len(self.results), 0) if self.header else 0
+    missing: int = 0
 
 
 def read_joined(paths: Sequence[Path]) -> Joined:
@@ -54,10 +52,15 @@ def read_joined(paths: Sequence[Path]) -> Joined:
     if paths and not found:
         raise ResultError(f"no results in {', '.join(map(str, paths))}")
     header = _sum([run.header or RunHeader(len(run.results)) for run in kept.values()])
-    known = any(run.header for run in kept.values())
+    bare = [path for path, run in kept.items() if not run.header]
     lacking = lacking_shards(header)
-    problems = (*stale.values(), *((lacking,) if lacking else ()))
-    return Joined(tuple(found.values()), header if known else None, problems)
+    problems = (*stale.values(), *((lacking,) if lacking else ()), *map(_not_known_whole, bare))
+    missing = sum(run.missing for run in kept.values())
+    return Joined(tuple(found.values()), None if bare or not kept else header, problems, missing)
+
+
+def _not_known_whole(path: Path) -> str:
+    return f"{path} has no header: it is not known whether it is whole; play its cases again"
 
 
 def lacking_shards(header: RunHeader) -> str:

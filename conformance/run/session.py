@@ -16,6 +16,7 @@ from conformance.core.engine import Engine
 from conformance.core.errors import MachineError, ModelError
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.faults.traits import code_traits
+from conformance.core.library import Library
 from conformance.core.phases import Phases
 from conformance.core.thread_leaks import ThreadLeaks, finding_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
@@ -100,8 +101,7 @@ class Session:
             if problem := machine_problem(error):
                 raise MachineError(problem) from error
             library = self.registry.libraries[self.registry.engines[case.engine].library]
-            ours = type(library).__module__.partition(".")[0] == "conformance"
-            outcome = _failed(error, theirs=not ours)  # whatever a library raises is a verdict
+            outcome = _failed(error, library)  # whatever a library raises is a verdict
         seconds = time.perf_counter() - start
         result = self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
         if result.expected or subject is None:
@@ -218,10 +218,11 @@ class Session:
         return self._facts[engine.name]
 
 
-def _failed(error: Exception, *, theirs: bool) -> Outcome:
+def _failed(error: Exception, library: Library) -> Outcome:
     """The outcome of a case whose model or single stream already failed."""
     doing = "loading the model or decoding one request alone"
-    failure = failure_of(error, doing, theirs=theirs)
+    ours = type(library).__module__.partition(".")[0] == "conformance"
+    failure = failure_of(error, doing, theirs=not ours)
     verdict = Verdict.UNSUPPORTED if failure.unsupported else Verdict.CRASH
     finding = Finding(
         verdict,
@@ -229,6 +230,6 @@ def _failed(error: Exception, *, theirs: bool) -> Outcome:
         f"raised {failure}",
         expected="no exception",
         got=f"{failure.type_name}: {failure.message}",
-        cause="the library fails before any batch is made",
+        cause=f"{library.blamed} fails before any batch is made",
     )
     return Outcome((finding,), (), None)

@@ -64,7 +64,8 @@ class Chosen:
         if self.last_failed:
             return _failed_last(cases, reuse, remembered_failures(setup.result_folder))
         if self.since is not None:
-            return reuse.since(cases, read_results(self.since))
+            failed = remembered_failures(setup.result_folder)
+            return reuse.since(cases, read_results(self.since), failed)
         if self.changed is None:
             return reuse.plan(cases)
         if self.changed == _LAST_RUN:

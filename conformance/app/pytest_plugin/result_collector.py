@@ -29,6 +29,7 @@ from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
+from conformance.report.outcome import count
 from conformance.run.unexercised import unexercised
 
 _TIERS = {
@@ -201,9 +202,9 @@ class ResultCollector:
             lines.append(f"conformance {conformance.__version__}: {versions}; {library.device()}")
         if chosen := self.setup.settings.devices:
             lines.append(f"conformance: workers take in turn device {', '.join(chosen)}")
-        count = len(self.setup.cases)
+        cases = count(len(self.setup.cases), "case")
         played = _TIERS.get(self.setup.selection.tier.name, "")
-        lines.append(f"conformance: {count} cases{played}; those of a family share a process")
+        lines.append(f"conformance: {cases}{played}; those of a family share a process")
         return lines
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

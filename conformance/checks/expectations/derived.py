@@ -15,31 +15,45 @@ _CHECKPOINT = ("--model", "--conformance-model")
 def derived(results: Iterable[CaseResult], known: Expectations) -> tuple[CaseResult, ...]:
     """The results, of which one is not expected if it is wrong and no entry explains it.
 
-    Of a checkout only its own machine knows which of its functions are changed, and of a real
-    checkpoint only its run knows the family whose defects it has.
+    Nor is one that names an id which no entry has. Of a checkout only its own machine knows which
+    of its functions are changed, and of a real checkpoint only its run knows the family whose
+    defects it has.
     """
-    return tuple(_derived(result, known) if _claims(result) else result for result in results)
+    return tuple(_derived(result, known) if _named(result) else result for result in results)
 
 
 def unknown_ids(results: Iterable[CaseResult], known: Expectations) -> set[str]:
     """The ids that results name and no entry has."""
-    named = {name for r in results if _claims(r) for name in (r.known or "").split(", ")}
+    named = {name for result in results for name in _named(result)}
     return named - {e.id for e in known.defects} - {e.id for e in known.refusals}
 
 
-def _claims(result: CaseResult) -> bool:
+def _named(result: CaseResult) -> list[str]:
+    """The ids that are to excuse a result."""
+    return result.known.split(", ") if result.known and result.expected else []
+
+
+def _taken(result: CaseResult) -> bool:
+    """Whether a result needs no entry, or only its run can know which explains it."""
     checkout = any(name.endswith(" source") for name in result.versions)
     command = result.invocation.command if result.invocation else ""
-    elsewhere = checkout or any(name in command for name in _CHECKPOINT)
-    return result.expected and bool(result.known) and not (result.verdict.good or elsewhere)
+    return result.verdict.good or checkout or any(name in command for name in _CHECKPOINT)
 
 
 def _derived(result: CaseResult, known: Expectations) -> CaseResult:
+    if unknown := unknown_ids((result,), known):
+        return _unexplained(result, f"{min(unknown)}, and no entry has that id")
+    if _taken(result):
+        return result
     evidence = tuple(found for found in result.evidence if found.check != CHECK)
     bare = msgspec.structs.replace(result, expected=False, known=None, evidence=evidence)
     judged = known.apply(bare)
     if judged.expected:
         return result
-    why = f"the file names the known defect {result.known}, of which no entry explains the case"
-    finding = Finding(result.verdict, CHECK, why)
-    return msgspec.structs.replace(result, expected=False, evidence=(*judged.evidence, finding))
+    marked = msgspec.structs.replace(result, evidence=judged.evidence)
+    return _unexplained(marked, f"{result.known}, of which no entry explains the case")
+
+
+def _unexplained(result: CaseResult, names: str) -> CaseResult:
+    finding = Finding(result.verdict, CHECK, f"the file names the known defect {names}")
+    return msgspec.structs.replace(result, expected=False, evidence=(*result.evidence, finding))

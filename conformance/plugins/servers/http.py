@@ -38,6 +38,7 @@ class HttpLibrary(Library):
     """The server asked alone, in place of a library's single stream."""
 
     name: ClassVar[str] = "http"
+    blamed: ClassVar[str] = "the server, or what answers at its address,"
 
     def coverage(self) -> Coverage:
         """See ``Library.coverage``: it has no modules."""

@@ -76,13 +76,27 @@ class Reuse:
         plan = self.plan(cases)
         return Plan(plan.play, left_out={result.case: result for result in plan.reused})
 
-    def since(self, cases: Iterable[CaseId], results: Iterable[CaseResult]) -> Plan:
-        """Play what has not the key that it has in the results of an older run."""
+    def since(
+        self, cases: Iterable[CaseId], results: Iterable[CaseResult], failed: Collection[str]
+    ) -> Plan:
+        """Play what has not the key that it has in the results of an older run.
+
+        What was kept here counts before those results. Without it, a case that failed when it was
+        last played is played, whatever they say.
+
+        Args:
+            cases: the selection.
+            results: of the older run.
+            failed: the ids of cases that failed when they were last played here.
+        """
         older = {result.case: result for result in results}
         play, left_out = [], {}
         for case in cases:
             found = older.get(str(case))
-            last = found and found.key and found.key == self.key(case) and self._judged(found)
+            same = found is not None and found.key and found.key == self.key(case)
+            last = self.last((case,))[str(case)] if same else None
+            if same and found and last is None and str(case) not in failed:
+                last = self._judged(found)
             if last:
                 left_out[last.case] = last
             else:

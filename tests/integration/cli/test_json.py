@@ -40,12 +40,13 @@ def test_each_line_has_the_command_and_the_date_of_its_run(toy_run, jobs):
 
 def test_a_file_of_an_older_version_and_one_of_a_newer_are_read(toy_run, conformance, tmp_path):
     toy_run("--family", "calm", "--json", "r.jsonl")
-    older = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()][1:]
+    lines = (tmp_path / "r.jsonl").read_text().splitlines()
+    header, *older = map(json.loads, lines)
     for result in older:
         del result["invocation"]
     newer = [{**result, "from_the_future": [1]} for result in older]
     for name, results in (("older", older), ("newer", newer)):
-        text = "".join(json.dumps(result) + "\n" for result in results)
+        text = "".join(json.dumps(line) + "\n" for line in (header, *results))
         (tmp_path / f"{name}.jsonl").write_text(text)
         assert conformance("report", f"{name}.jsonl").code == 0
 

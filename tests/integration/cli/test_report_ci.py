@@ -16,7 +16,6 @@ from conformance.core.verdict import (
     Finding,
     ScheduleResult,
     Verdict,
-    encode,
 )
 from conformance.report.cost_table import BEGIN, END
 from conformance.report.jsonl import write_results
@@ -60,10 +59,14 @@ def result(family, scenario):
 @pytest.fixture
 def files(tmp_path):
     """``all.jsonl`` of a run, and ``1.jsonl`` and ``2.jsonl``, which have a family of it each."""
-    lines = [encode(result(f, s)) + "\n" for f in ("broken", "calm") for s in SCENARIOS]
-    for name, part in (("all", lines), ("1", lines[:3]), ("2", lines[3:])):
-        (tmp_path / f"{name}.jsonl").write_text("".join(part))
-    return lines
+    found = [result(family, name) for family in ("broken", "calm") for name in SCENARIOS]
+    for name, part in (("all", found), ("1", found[:3]), ("2", found[3:])):
+        write_run(tmp_path / f"{name}.jsonl", part)
+
+
+def write_run(path, results):
+    """The file of a run that played all it was to play."""
+    write_results(path, results, RunHeader(len(results)))
 
 
 def known(folder, name, family, verdict):
@@ -83,7 +86,7 @@ def test_that_a_file_calls_a_defect_known_is_not_believed(
     report, files, tmp_path, name, family, code
 ):
     wrong = msgspec.structs.replace(result("broken", "ragged"), expected=True, known="padding")
-    (tmp_path / "r.jsonl").write_text(encode(wrong) + "\n")
+    write_run(tmp_path / "r.jsonl", [wrong])
     known(tmp_path, name, family, "diverged")
     done = report("r.jsonl", "--expectations", "known")
     assert done.exit_code == code, done.output
@@ -117,7 +120,7 @@ def test_several_files_are_one_run_for_every_kind_of_output(report, files, tmp_p
     assert ET.parse(tmp_path / "j.xml").getroot().get("tests") == "6"
     assert json.loads((tmp_path / "badge.json").read_text())["color"] == "red"
     assert "1 unexpected, 5 of 6 conform" in (tmp_path / "badge.svg").read_text()
-    assert (tmp_path / "joined.jsonl").read_text() == "".join(files)
+    assert (tmp_path / "joined.jsonl").read_text() == (tmp_path / "all.jsonl").read_text()
 
 
 def test_it_goes_where_github_wants_it_and_keeps_what_is_there(report, files, tmp_path):
@@ -139,7 +142,6 @@ def test_a_full_page_is_not_made_fuller(report, files, tmp_path):
 
 
 def test_what_is_worse_than_before_comes_first_and_ends_with_1(report, files, tmp_path):
-    (tmp_path / "old.jsonl").write_text("".join(files).replace('"diverged"', '"exact"'))
     same = report("2.jsonl", "--against", "2.jsonl")
     assert same.exit_code == 0, same.output
     assert "### Conformance: no regression" in same.stdout
@@ -163,7 +165,7 @@ def test_an_expectation_that_no_shard_met_is_reported_of_a_whole_run(report, fil
 
 def test_a_run_that_left_schedules_out_is_no_whole_run(report, files, tmp_path):
     case = msgspec.structs.replace(result("calm", "ragged"), left_out=("long_and_short",))
-    (tmp_path / "default.jsonl").write_text(encode(case) + "\n")
+    write_run(tmp_path / "default.jsonl", [case])
     assert report("default.jsonl").exit_code == 0
     done = report("default.jsonl", "--whole")
     assert done.exit_code == 2, done.output
@@ -188,13 +190,53 @@ def test_what_cannot_be_read_or_written_is_one_sentence(report, files, tmp_path)
     assert report("1.jsonl", "empty.jsonl").exit_code == 1
 
 
+def edited(folder, change):
+    """``all.jsonl`` with one thing changed by hand in its failing line, or without its header."""
+    header, *lines = map(json.loads, (folder / "all.jsonl").read_text().splitlines())
+    wrong = next(line for line in lines if line["verdict"] == "diverged")
+    wrong["schedules"] = [{"name": "a", "verdict": "diverged"}]
+    kept = lines if change else [line for line in lines if line is not wrong]
+    wrong.update(change)
+    written = [header, *lines] if change else kept
+    (folder / "edited.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        ({"expected": True}, 2, "'expected' is true, but diverged is the verdict"),
+        ({"expected": True, "verdict": "exact"}, 2, "but that of a schedule is diverged"),
+        (
+            {"expected": True, "verdict": "exact", "schedules": []},
+            2,
+            "but that of a finding is diverged",
+        ),
+        (
+            {"expected": True, "verdict": "policy", "evidence": [], "schedules": [], "known": "x"},
+            2,
+            "the verdict is policy, but no schedule and no finding says so",
+        ),
+        ({"expected": True, "known": "nonsense-1"}, 1, "1 of 6 cases not as expected"),
+        ({}, 1, "edited.jsonl has no header: it is not known whether it is whole"),
+    ],
+)
+def test_a_file_that_was_edited_is_not_green(report, files, tmp_path, change, code, words):
+    edited(tmp_path, change)
+    done = report("edited.jsonl")
+    assert (done.exit_code, words in done.output) == (code, True), done.output
+    if code == 2:
+        compared = CliRunner().invoke(group, ["diff", "all.jsonl", "edited.jsonl"])
+        assert compared.exit_code == 2
+        assert words in compared.stderr
+
+
 def test_what_work_costs_is_written_between_the_marks_of_its_table(report, files, tmp_path):
     costs = (Cost("rows", 3.5, 1.0),)
     schedules = (ScheduleResult("end", Verdict.COST, costs=costs),)
     counted = msgspec.structs.replace(
         result("calm", "ragged"), verdict=Verdict.COST, known="x", schedules=schedules
     )
-    (tmp_path / "counted.jsonl").write_text(encode(counted) + "\n")
+    write_run(tmp_path / "counted.jsonl", [counted])
     known(tmp_path, "x", "calm", "cost")
     page = tmp_path / "cost.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")

@@ -60,11 +60,15 @@ def test_a_shard_that_is_not_whole_lacks_cases(shard):
     assert read_joined([shard(1, planned=3), shard(2)]).missing == 2
 
 
-def test_files_of_before_are_joined_as_they_are(tmp_path):
-    for name in ("a", "b"):
-        write_results(tmp_path / name, [make_result(f"mlx_lm/{name}/ragged/float32/0")])
-    joined = read_joined([tmp_path / "a", tmp_path / "b"])
-    assert (len(joined.results), joined.header, joined.problems) == (2, None, ())
+def test_of_a_file_without_a_header_it_is_not_known_whether_it_is_whole(shard, tmp_path):
+    bare, joint = tmp_path / "bare", tmp_path / "joint"
+    write_results(bare, [make_result("mlx_lm/bare/ragged/float32/0")])
+    joined = read_joined([bare, shard(1, planned=2), shard(2)])
+    assert (len(joined.results), joined.header, joined.missing) == (3, None, 1)
+    says = "has no header: it is not known whether it is whole; play its cases again"
+    assert joined.problems == (f"{bare} {says}",)
+    write_results(joint, joined.results, joined.header)
+    assert read_joined([joint]).problems == (f"{joint} {says}",)
 
 
 def test_more_results_than_were_planned_are_refused(shard):

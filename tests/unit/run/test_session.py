@@ -9,6 +9,7 @@ from miniatures.wrong import WRONG
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Facts, Family
 from conformance.core.verdict import MOST_FINDINGS, CaseId, Verdict, decode, encode
+from conformance.plugins.servers.http import HttpLibrary
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.scenarios import LADDER
@@ -137,6 +138,13 @@ def test_a_failure_of_the_single_stream_is_reported_as_one(session):
     (finding,) = result.evidence
     assert finding.got == "IndexError: list index out of range"
     assert finding.cause == "the library fails before any batch is made"
+
+
+def test_a_server_that_fails_before_any_batch_is_no_library(session, monkeypatch):
+    for library in session.registry.libraries.values():
+        monkeypatch.setattr(type(library), "blamed", HttpLibrary.blamed)
+    (finding,) = run(session, "window").evidence
+    assert finding.cause.startswith("the server, or what answers at its address, fails before")
 
 
 def test_evidence_comes_worst_first_and_is_bounded(session):

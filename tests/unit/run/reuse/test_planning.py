@@ -90,21 +90,30 @@ def replace_known(result):
 
 def test_since_older_results_what_has_another_key_is_played():
     older = [make_result(A, key="1"), make_result(B, key="1")]
-    plan = reuse(keys={A: "1", B: "2"}).since(CASES, older)
+    plan = reuse(keys={A: "1", B: "2"}).since(CASES, older, ())
     assert (plan.play, list(plan.left_out)) == (CASES[1:], [A])
 
 
 def test_since_older_results_a_failure_is_judged_anew_or_played():
     wrong = make_result(A, Verdict.DIVERGED, expected=True, known="gone", key="1")
-    left_out = reuse(keys={A: "1"}).since(CASES, [wrong]).left_out
+    left_out = reuse(keys={A: "1"}).since(CASES, [wrong], ()).left_out
     assert [found.expected for found in left_out.values()] == [False]
-    assert reuse(keys={A: "1"}, judge=lambda _: None).since(CASES, [wrong]).play == CASES
+    assert reuse(keys={A: "1"}, judge=lambda _: None).since(CASES, [wrong], ()).play == CASES
 
 
 def test_since_older_results_what_is_not_known_is_played():
-    assert reuse(keys={A: "1"}).since(CASES, [make_result(A)]).play == CASES
-    assert reuse().since(CASES, [make_result(A, key="1")]).play == CASES
-    assert reuse(keys={A: "1"}).since(CASES, []).play == CASES
+    assert reuse(keys={A: "1"}).since(CASES, [make_result(A)], ()).play == CASES
+    assert reuse().since(CASES, [make_result(A, key="1")], ()).play == CASES
+    assert reuse(keys={A: "1"}).since(CASES, [], ()).play == CASES
+
+
+def test_since_older_results_what_is_kept_or_remembered_here_counts_first():
+    """A file can be edited: the last word on a failure is not its own."""
+    edited, wrong = make_result(A, key="1"), make_result(A, Verdict.DIVERGED, expected=False)
+    left_out = reuse(wrong, keys={A: "1"}).since(CASES, [edited], {A}).left_out
+    assert left_out == {A: bare(wrong)}
+    assert reuse(keys={A: "1"}).since(CASES, [edited], {A}).play == CASES
+    assert reuse(keys={A: "1"}).since(CASES, [edited], {B}).play == CASES[1:]
 
 
 def test_what_hangs_on_a_changed_module_is_played_and_what_is_not_known():
