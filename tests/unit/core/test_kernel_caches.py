@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import pytest
 
 from conformance.core.kernel_caches import OwnKernels
+from conformance.reference.machine import process_facts
 
 
 @pytest.fixture
@@ -79,6 +79,7 @@ COMPILES = """
 import sys
 from pathlib import Path
 from conformance.core.kernel_caches import OwnKernels
+from conformance.reference.machine import process_facts
 own = OwnKernels(Path(sys.argv[1]))
 import mlx.core as mx
 mx.set_default_device(mx.cpu)
@@ -99,17 +100,9 @@ def test_mlx_compiles_where_it_is_sent(tmp_path):
 
 
 def test_the_folder_is_on_no_key_of_stored_results(tmp_path, monkeypatch):
-    from conformance.run.reuse.digests import environment_digest  # noqa: PLC0415
-
-    from conformance.reference import oracle_key  # noqa: PLC0415
-
-    def keys():
-        environment_digest.cache_clear()
-        return oracle_key._settings(), environment_digest()
-
-    before = keys()
-    monkeypatch.setenv("MLX_PTX_CACHE_DIR", str(Path(tmp_path)))
-    assert keys() == before
+    before = list(process_facts())
+    monkeypatch.setenv("MLX_PTX_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert list(process_facts()) == before
     monkeypatch.setenv("MLX_ENABLE_TF32", "of another run")
-    assert keys() != before
-    environment_digest.cache_clear()
+    assert list(process_facts()) != before
