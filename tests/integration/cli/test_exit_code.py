@@ -70,12 +70,12 @@ def test_a_debugger_has_the_terminal(environment, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "conformance", "show", "toy/calm/ragged/float32/0"],
         input="from the terminal\n",
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
         env={**environment, "PYTHONPATH": path, "TOY_PLUGIN": "stops"},
         check=True,
     )
-    assert done.stdout.startswith("given: from the terminal\n")
+    assert "given: from the terminal\n" in done.stderr
 
 
 @pytest.fixture

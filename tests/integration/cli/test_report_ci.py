@@ -213,8 +213,8 @@ def edited(folder, change):
         ),
         (
             {"expected": True, "verdict": "policy", "evidence": [], "schedules": [], "known": "x"},
-            2,
-            "the verdict is policy, but no schedule and no finding says so",
+            1,
+            "1 of 6 cases not as expected",
         ),
         ({"expected": True, "known": "nonsense-1"}, 1, "1 of 6 cases not as expected"),
         ({}, 1, "edited.jsonl has no header: it is not known whether it is whole"),

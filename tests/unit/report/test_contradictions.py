@@ -52,10 +52,6 @@ def test_what_is_written_by_a_run_is_none(result):
             "'expected' is true, but unsupported is the verdict and no defect is known",
         ),
         (
-            make_result(verdict=Verdict.POLICY, expected=True, known="x", evidence=()),
-            "the verdict is policy, but no schedule and no finding says so",
-        ),
-        (
             make_result(schedules=(ScheduleResult("a", Verdict.EXACT),), left_out=("a",)),
             "the schedule 'a' was played and left out",
         ),
