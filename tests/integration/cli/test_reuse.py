@@ -149,7 +149,9 @@ def test_of_what_is_left_out_nothing_may_be_known(conformance, checkout):
     options = ("run", *CASES, "--jobs", "1", "--tier", "full")
     assert conformance(*options).code == 0
     edit(checkout / "models/qwen3.py")
-    subprocess.run(["git", "-C", checkout.parent, "commit", "-qam", "second"], check=True)
+    author = ("-c", "user.name=a", "-c", "user.email=a@b")
+    commit = ("git", "-C", checkout.parent, *author, "commit", "-qam", "second")
+    subprocess.run(commit, check=True)
     done = conformance(*options, "--changed", "HEAD")
     assert done.code == 5, done
     assert "not run: 2 cases; last results: exact 1, none is known of 1" in done.out
