@@ -92,9 +92,7 @@ class Engine(ABC):
         prefix_reuse: rules by which it reuses prefixes; what they exclude is not required.
         own_processes: it loads the model in processes of its own, and is made with an ``Origin``.
         packages: distributions beside the library whose versions belong to its results.
-        reusable: whether its results may be used again as long as nothing that is seen of it
-            changed. Only engines of this package are asked: of what another one does, not all is
-            seen. It is not inherited.
+        elsewhere: what answers was not started by this process, and may be another one next time.
     """
 
     name: ClassVar[str]
@@ -105,7 +103,7 @@ class Engine(ABC):
     prefix_reuse: ClassVar[PrefixReuse] = PrefixReuse()
     own_processes: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
-    reusable: ClassVar[bool] = False
+    elsewhere: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:

@@ -197,7 +197,6 @@ class TensorParallel(SplitEngine):
     """Each layer split over two processes: ``model.shard``."""
 
     name: ClassVar[str] = "mlx_lm_tensor_parallel"
-    reusable: ClassVar[bool] = True
     size, how = 2, TENSOR
 
 
@@ -205,7 +204,6 @@ class TensorParallel3(TensorParallel):
     """The same over three."""
 
     name: ClassVar[str] = "mlx_lm_tensor_parallel_3"
-    reusable: ClassVar[bool] = True
     size = 3
 
     @classmethod
@@ -218,7 +216,6 @@ class Pipeline(SplitEngine):
     """The layers divided over two processes: ``model.model.pipeline``."""
 
     name: ClassVar[str] = "mlx_lm_pipeline"
-    reusable: ClassVar[bool] = True
     size, how = 2, PIPELINE
 
 
@@ -226,7 +223,6 @@ class Pipeline3(Pipeline):
     """The same over three."""
 
     name: ClassVar[str] = "mlx_lm_pipeline_3"
-    reusable: ClassVar[bool] = True
     size = 3
 
     @classmethod

@@ -34,7 +34,6 @@ class MlxLmBatchGenerate(Engine):
     """One call of the function is one step. It returns the logprobs of chosen tokens, no stages."""
 
     name: ClassVar[str] = "mlx_lm_batch_generate"
-    reusable: ClassVar[bool] = True
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {

@@ -37,7 +37,6 @@ class MlxLmEngine(Engine):
     """Continuous batching as mlx-lm's own server does it."""
 
     name: ClassVar[str] = "mlx_lm"
-    reusable: ClassVar[bool] = True
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.COMPLETIONS,

@@ -36,7 +36,6 @@ class MlxVlmBatchGenerate(Engine):
     """One call of the function is one step. Our sampler records the rows that it is called with."""
 
     name: ClassVar[str] = "mlx_vlm_batch_generate"
-    reusable: ClassVar[bool] = True
     library: ClassVar[str] = "mlx_vlm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {

@@ -41,7 +41,6 @@ class MlxVlmEngine(Engine):
     """
 
     name: ClassVar[str] = "mlx_vlm"
-    reusable: ClassVar[bool] = True
     library: ClassVar[str] = "mlx_vlm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.SAVED,

@@ -16,7 +16,6 @@ class ReferenceSolo(prefill.Solo):
 
     opinion: ClassVar[bool] = True
     makers: ClassVar[Makers] = MAKERS
-    reusable: ClassVar[bool] = True
 
 
 class ReferencePadded(prefill.Padded):
@@ -24,11 +23,9 @@ class ReferencePadded(prefill.Padded):
 
     opinion: ClassVar[bool] = True
     makers: ClassVar[Makers] = MAKERS
-    reusable: ClassVar[bool] = True
 
 
 class ReferenceMixed(prefill.Mixed):
     """See ``prefill.Mixed``."""
 
     makers: ClassVar[Makers] = MAKERS
-    reusable: ClassVar[bool] = True

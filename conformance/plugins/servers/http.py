@@ -143,6 +143,7 @@ class HttpEngine(ServedEngine):
 
     name: ClassVar[str] = "http"
     library: ClassVar[str] = "http"
+    elsewhere: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {
         Capability.CANCEL,
         Capability.MODELS,

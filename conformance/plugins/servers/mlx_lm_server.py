@@ -23,7 +23,6 @@ class MlxLmServer(ManagedEngine):
     """``python -m mlx_lm.server``. A stream has no logprobs, so tokens are its words."""
 
     name: ClassVar[str] = "mlx_lm_server"
-    reusable: ClassVar[bool] = True
     library: ClassVar[str] = "mlx_lm"
     completion_logprobs: ClassVar[int] = True  # it refuses numbers: server-completion-logprobs
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {

@@ -27,7 +27,6 @@ class MlxVlmServer(ManagedEngine):
     """``python -m mlx_vlm.server``. Tokens are those of the logprobs; it has chats alone."""
 
     name: ClassVar[str] = "mlx_vlm_server"
-    reusable: ClassVar[bool] = True
     library: ClassVar[str] = "mlx_vlm"
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {
         Capability.CANCEL,

@@ -22,9 +22,8 @@ _FICKLE = {Verdict.UNSTABLE, Verdict.HANG}
 
 
 def reusable(engine: type[Engine]) -> bool:
-    """Whether an engine's results may be used again; a class that inherits does not inherit it."""
-    own = engine.__module__.startswith("conformance.")
-    return own and bool(vars(engine).get("reusable", False))
+    """Whether an engine's results may be used again: of what one of others does not all is seen."""
+    return engine.__module__.startswith("conformance.") and not engine.elsewhere
 
 
 class Recorder:
@@ -51,14 +50,15 @@ class Recorder:
         if result.verdict in _FICKLE and not (result.known and result.expected):
             return None
         engine = session.registry.engines[case.engine]
-        foreign = session.registry.family_of(case).facts.model_file
-        if not reusable(engine) or foreign or any(local_modules(self._environment)):
+        if not reusable(engine) or session.registry.family_of(case).facts.model_file:
             return None
         subject = session.loaded(case)
         place = (case.engine, case.family)
         counts = (len(sys.modules), number_opened())
         if subject is not None and self._counts.get(place) == counts:
             return {}
+        if any(local_modules(self._environment)):
+            return None
         if subject is None:
             ended = result.verdict is Verdict.CRASH
             known = ended or session.failed(case)

@@ -51,7 +51,7 @@ def conformance_families():
     return []
 """
 
-# An engine of the user's, whatever it says of itself.
+# An engine of the user's.
 ENGINE = """
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.run.hookspecs import hookimpl
@@ -59,7 +59,6 @@ from conformance.run.hookspecs import hookimpl
 
 class Mine(MlxLmEngine):
     name = "mine"
-    reusable = True
 
 
 @hookimpl

@@ -19,7 +19,7 @@ OURS = {"__module__": "conformance.plugins.toy"}
 
 class Engine:
     library = "toy"
-    reusable = True
+    elsewhere = False
     own_processes = False
     capabilities = frozenset()
 
@@ -83,12 +83,12 @@ def test_what_was_loaded_from_something_else_than_its_file_is_not_kept(session, 
     assert recorder.modules(session, A, RIGHT) is None
 
 
-def test_what_does_not_say_that_it_may_be_reused_or_is_not_ours_is_not(session, recorder):
-    session.registry.engines["toy"] = type("Heir", (Engine,), OURS)
+def test_an_engine_that_is_elsewhere_or_not_ours_is_played_each_time(session, recorder):
+    session.registry.engines["toy"] = type("Far", (Engine,), {**OURS, "elsewhere": True})
     assert recorder.modules(session, A, RIGHT) is None
     assert reusable(Engine)
     assert not reusable(session.registry.engines["toy"])
-    assert not reusable(type("Mine", (Engine,), {"__module__": "mine", "reusable": True}))
+    assert not reusable(type("Mine", (Engine,), {"__module__": "mine"}))
 
 
 def test_what_ran_beside_code_of_the_users_is_not_kept(session, recorder):
@@ -104,9 +104,7 @@ def test_what_ran_beside_code_of_the_users_is_not_kept(session, recorder):
     "elsewhere", [{"own_processes": True}, {"capabilities": frozenset({Capability.SERVED})}]
 )
 def test_what_runs_in_other_processes_hangs_on_all_of_both_libraries(session, recorder, elsewhere):
-    session.registry.engines["toy"] = type(
-        "Far", (Engine,), {**OURS, "reusable": True, **elsewhere}
-    )
+    session.registry.engines["toy"] = type("Far", (Engine,), {**OURS, **elsewhere})
     assert recorder.modules(session, A, RIGHT).keys() == {"old", "mlx_lm.*", "mlx_vlm.*"}
 
 
@@ -129,9 +127,7 @@ def test_a_model_that_was_not_tried_or_is_of_another_library_is_not_kept(
     session.failed = lambda case: False
     assert recorder.modules(session, A, RIGHT) is None
     session.failed = lambda case: True
-    session.registry.engines["toy"] = type(
-        "Other", (Engine,), {**OURS, "library": "toy", "reusable": True}
-    )
+    session.registry.engines["toy"] = type("Other", (Engine,), {**OURS, "library": "toy"})
     assert recorder.modules(session, A, RIGHT) is None
 
 

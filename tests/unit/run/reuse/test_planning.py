@@ -16,7 +16,7 @@ A, B = "mlx_lm/llama/ragged/float32/0", "mlx_lm/llama/wide/float32/0"
 CASES = tuple(map(CaseId.parse, (A, B)))
 REGISTRY = SimpleNamespace(
     engines={
-        "mlx_lm": SimpleNamespace(library="mlx_lm", reusable=True, __module__="conformance.x")
+        "mlx_lm": SimpleNamespace(library="mlx_lm", elsewhere=False, __module__="conformance.x")
     },
     families={("mlx_lm", "llama"): Family("llama", Facts(), {"vocab_size": 8})},
 )
@@ -50,7 +50,7 @@ def test_what_is_known_is_not_played_and_marked():
 
 
 def test_a_result_of_an_engine_that_may_not_be_reused_is_not(monkeypatch):
-    monkeypatch.setattr(REGISTRY.engines["mlx_lm"], "reusable", False)
+    monkeypatch.setattr(REGISTRY.engines["mlx_lm"], "elsewhere", True)
     assert reuse(make_result(A)).plan(CASES).play == CASES
 
 
