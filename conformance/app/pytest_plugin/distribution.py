@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from conformance.core.verdict import CaseId
 
 
 class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
-    """``--dist loadgroup``, with seven differences.
+    """``--dist loadgroup``, with eight differences.
 
     - The group that takes longest by the recorded seconds is given out first, so that no worker
       begins a long one when all others are done. xdist sorts by number of items, or not at all.
@@ -27,6 +28,8 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
     - A worker that ends by itself with an item undone has crashed in it.
     - A worker that has not reported its items yet gets none, even if another crashes meanwhile.
     - A worker may retire after a case: nothing crashed, and a fresh one goes on.
+    - A worker may have ended before this process learns of it, and is given work meanwhile. xdist
+      takes the closed pipe for an error of its own, and ends the whole session.
     """
 
     def __init__(
@@ -51,7 +54,8 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
         """Give a worker the longest group that is left; of equal ones the first collected."""
         longest = max(self.workqueue, key=self._seconds_left)
         self.workqueue.move_to_end(longest, last=False)
-        super()._assign_work_unit(node)
+        with contextlib.suppress(OSError):  # its end is reported next, and takes the work back
+            super()._assign_work_unit(node)
 
     def _seconds_left(self, scope: str) -> float:
         """The group's recorded seconds; the part of them that a crashed worker left."""

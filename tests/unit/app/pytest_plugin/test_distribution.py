@@ -136,6 +136,20 @@ def test_a_worker_that_has_not_calls_its_items_is_given_none(monkeypatch):
     assert given == ["ready"]
 
 
+def test_work_for_a_worker_that_has_just_ended_is_done_by_the_others(monkeypatch):
+    class Ended(Node):
+        def send_runtest_some(self, indices):
+            raise OSError("cannot send (already closed?)")
+
+    ended, other = Ended(), Node()
+    scheduling, cases = scheduling_of(monkeypatch, SECONDS, [ended, other])
+    scheduling.schedule()
+    crashed = scheduling.remove_node(ended)
+    assert crashed == cases[6], "the first of the longest family"
+    played(scheduling, cases, [other])
+    assert sorted([6, *other.given]) == list(range(15))
+
+
 def test_a_golden_goes_where_its_familys_cases_go():
     scheduling = FamilyScheduling.__new__(FamilyScheduling)
     assert scheduling._split_scope(f"{GOLDEN_NODE}::golden[mlx_lm/llama]") == "mlx_lm/llama"
