@@ -24,7 +24,7 @@ from conformance.core.missing_library import lacking
 from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.report.message import message_parts
-from conformance.run.diagnosis import diagnose
+from conformance.run.case_judge import CaseJudge
 from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, build_registry
 from conformance.run.selection import Selection, cases
@@ -38,12 +38,19 @@ from conformance.tools.checkpoints.opening import like_family, open_checkpoint
 
 @dataclasses.dataclass(frozen=True)
 class _Target:
-    """What is tested. ``rerun``: options of ``conformance show``; ``None`` if it can't show it."""
+    """What is tested.
+
+    Attributes:
+        rerun: options of ``conformance show``; ``None`` if it can't show it.
+        mends: cases of accepted defects are played again, mended: not those of a checkpoint on a
+            disk, which takes long.
+    """
 
     registry: Registry
     family: str
     dtype: str
     rerun: tuple[str, ...] | None = ()
+    mends: bool = True
 
 
 def assert_batching_conforms(
@@ -142,13 +149,13 @@ def _asserted(
     kind = type(model)
     try:
         session = Session(target.registry, tier=tier)
-        results = []
-        for case in cases(target.registry, selection):
-            module = target.registry.family_of(case).module
-            results.append(known.apply_like(session.run(case), module=module))
+        judge = CaseJudge(session, known, mends=accepted and target.mends)
+        results = [
+            judge.judged(case, session.run(case)) for case in cases(target.registry, selection)
+        ]
         bad = _bad(results, accepted=accepted)
-        if bad and not (bad[0].verdict.good or bad[0].expected):
-            bad[0] = diagnose(session, CaseId.parse(bad[0].case), bad[0])
+        if bad:
+            bad[0] = judge.diagnosed(CaseId.parse(bad[0].case), bad[0])
     finally:
         if is_module(model):
             model.__class__ = kind  # the meter had replaced its class
@@ -278,4 +285,4 @@ def _on_disk(
         real = msgspec.structs.replace(family.checkpoint, texts=_texts(prompts))
         family = msgspec.structs.replace(family, checkpoint=real)
     kept = dataclasses.replace(registry, families={(library, opened.name): family})
-    return _Target(kept, opened.name, opened.dtype, given.options)
+    return _Target(kept, opened.name, opened.dtype, given.options, mends=False)

@@ -40,9 +40,10 @@ def _case(setup: Setup, entry: Defect) -> CaseResult:
     """A case of the entry, as released and mended; the first that is right then, if one is."""
     shown = []
     for case in ways(setup.registry, entry):
-        found = setup.judged(setup.session.run(case_of(setup.registry, str(case))))
-        if entry.id in (found.known or "").split(", "):
-            shown.append(setup.mended(case, found))
+        released = setup.session.run(case_of(setup.registry, str(case)))
+        result = setup.judge.judged(case, released)
+        if entry.id in (result.known or "").split(", "):
+            shown.append(result)
             if shown[-1].right_once_mended or len(shown) == _CASES:
                 break
     if not shown:

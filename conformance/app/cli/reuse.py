@@ -60,7 +60,7 @@ class Chosen:
         store = setup.result_store()
         if store.unused:
             say(store.unused, err=True)
-        reuse = Reuse(setup.registry, store, setup.selection.tier.name, setup.judged_again)
+        reuse = Reuse(setup.registry, store, setup.selection.tier.name, setup.judge.judged_again)
         if self.last_failed:
             return _failed_last(cases, reuse, remembered_failures(setup.result_folder))
         if self.since is not None:

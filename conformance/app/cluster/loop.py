@@ -78,7 +78,7 @@ class ClusterLoop:
 
 def _crash(item: CaseItem) -> CaseResult:
     ended = "the workers that played it ended, or what they started did"
-    return item.setup_.judged(crashed(item.setup_, item.case, 0.0, ended))
+    return item.setup_.judge.compared(crashed(item.setup_, item.case, 0.0, ended))
 
 
 def _report(item: CaseItem, result: CaseResult) -> None:

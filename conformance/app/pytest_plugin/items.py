@@ -106,7 +106,7 @@ class CaseItem(SuiteItem):
             self._taint()
             seconds = time.perf_counter() - started
             found = hang(self.setup_, self.case, seconds, _interrupted_at(stopped))
-            result = self.setup_.judged(found)
+            result = self.setup_.judge.compared(found)
         except Exception as caught:  # noqa: BLE001  (a defect of the harness is reported as one)
             error = caught
             seconds = time.perf_counter() - started
@@ -117,11 +117,11 @@ class CaseItem(SuiteItem):
         for line in self.setup_.take_reports():
             write_to_real_stderr(self.config, f"conformance: {line}\n")
         here = error is None and not self._replayed
-        if not result.expected and not result.verdict.good and here:
-            result = self.setup_.diagnosed(self.case, result)
-            if lost():
-                self._taint()
         if here:
+            diagnosed = self.setup_.judge.diagnosed(self.case, result)
+            if diagnosed is not result and lost():
+                self._taint()
+            result = diagnosed
             self._record_modules(result)
         self.stash[RESULT] = encode(result)
         self.user_properties += properties(result)
@@ -145,7 +145,7 @@ class CaseItem(SuiteItem):
             )
             refused = refusal(released)
             if not (refused or lost(None if apart else released)):
-                result = setup.mended(self.case, setup.judged(released))
+                result = setup.judge.judged(self.case, released)
                 refused = refusal(result)
                 if not (refused or lost(None if apart else result)):
                     return result

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from conformance.app.pytest_plugin.setup import Setup
 from conformance.backend.device import device_error
 from conformance.core.failures import device_lost, device_refused
-from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.report.not_playable import MACHINE
 
 CHECK = "device"
@@ -63,10 +62,3 @@ def with_device(result: CaseResult) -> CaseResult:
     )
     evidence = (finding, *result.evidence)
     return msgspec.structs.replace(result, verdict=Verdict.CRASH, expected=False, evidence=evidence)
-
-
-def completed(setup: Setup, case: CaseId, released: CaseResult) -> CaseResult:
-    """A result of the case as released with all that follows from it: judged, mended, diagnosed."""
-    result = setup.mended(case, setup.judged(released))
-    failed = not result.expected and not result.verdict.good
-    return setup.diagnosed(case, result) if failed else result

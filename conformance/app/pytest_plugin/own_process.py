@@ -23,7 +23,7 @@ from types import ModuleType
 import psutil
 import pytest
 
-from conformance.app.pytest_plugin.lost_device import completed, with_device
+from conformance.app.pytest_plugin.lost_device import with_device
 from conformance.app.pytest_plugin.missing_results import crashed
 from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import Setup, make_setup
@@ -207,7 +207,7 @@ def _play(setup: Setup, place: Path) -> None:
         (place / _BEGUN).touch()
         if (place / _RELEASED).is_file():
             released = decode((place / _RELEASED).read_text(encoding="utf-8"))
-            result = completed(setup, case, released)
+            result = setup.judge.diagnosed(case, setup.judge.judged(case, released))
         else:
             result = with_device(setup.session.run(case))
         faulthandler.disable()

@@ -127,7 +127,7 @@ class ResultCollector:
         known = self._results.get(case) if self.processes.retired(report.node) else None
         seconds = time.perf_counter() - self._started_items.get(crashitem, time.perf_counter())
         crash = self.processes.crash(CaseId.parse(case), report.node, seconds)
-        result = known or self.setup.judged(crash)
+        result = known or self.setup.judge.compared(crash)
         setattr(report, ATTRIBUTES[RESULT], encode(result))
         report.user_properties = properties(result)
         report.location = (SUITE_NODE, None, case)

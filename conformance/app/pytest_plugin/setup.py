@@ -6,7 +6,6 @@ import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from conformance.app.pytest_plugin.options import Settings, settings
@@ -16,17 +15,15 @@ from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.core.unavailable import sentences
 from conformance.core.user_cache import user_cache
-from conformance.core.verdict import CaseId, CaseResult, Verdict
+from conformance.core.verdict import CaseId
 from conformance.reference.family_store import FamilyStore
 from conformance.reference.installed_files import digest, file_digest
 from conformance.reference.oracle_key import oracle_key
 from conformance.reference.store import folder_of, sweep
 from conformance.reference.surroundings import Environment
-from conformance.report.message import RULE
-from conformance.run.diagnosis import diagnose
+from conformance.run.case_judge import CaseJudge
 from conformance.run.family_seconds import FamilySeconds
 from conformance.run.hosting import brings_hooks, load_plugins
-from conformance.run.mending import Mending
 from conformance.run.registry import Registry, build_registry
 from conformance.run.reuse.dependencies import local_modules
 from conformance.run.reuse.dependency_recorder import Recorder
@@ -127,9 +124,10 @@ class Setup:
         return Session(self.registry, tier=self.selection.tier, store=self.store)
 
     @functools.cached_property
-    def mending(self) -> Mending:
-        """Plays cases of this process with their known defects mended."""
-        return Mending(self.session)
+    def judge(self) -> CaseJudge:
+        """Judges the cases of this process. A checkpoint's are not played mended: it takes long."""
+        mends = self.settings.mends and self.settings.checkpoint is None
+        return CaseJudge(self.session, self.expectations, mends=mends)
 
     @functools.cached_property
     def store(self) -> FamilyStore | None:
@@ -186,7 +184,7 @@ class Setup:
     def forget_session(self) -> None:
         """Begin a new session at the next case: the old one was interrupted in the middle."""
         self.__dict__.pop("session", None)
-        self.__dict__.pop("mending", None)
+        self.__dict__.pop("judge", None)
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -219,52 +217,6 @@ class Setup:
     def group_of(self, case: CaseId) -> str:
         """Cases of one group share a model and its oracle, so they belong in one process."""
         return f"{self.library_of(case)}/{case.family}"
-
-    def judged(self, result: CaseResult) -> CaseResult:
-        """``result`` with ``expected`` and ``known`` as the expectations want them.
-
-        A known defect of the tiny family of its module is known of a checkpoint too, if it shows.
-        """
-        if self.expectations is None:
-            return result
-        judged = self.expectations.apply(result)
-        if judged.expected or self.settings.checkpoint is None:
-            return judged
-        module = self.registry.families[self.library_of(CaseId.parse(result.case)), result.family]
-        like = self.expectations.apply(msgspec.structs.replace(result, family=module.module))
-        if not like.expected:
-            # Its findings that are known of the tiny family are known here, too; its rules are not.
-            known = [f for f in like.evidence if f.check != RULE]
-            rules = [f for f in judged.evidence if f.check == RULE]
-            return msgspec.structs.replace(judged, evidence=(*known, *rules))
-        return msgspec.structs.replace(like, family=result.family)
-
-    def mended(self, case: CaseId, result: CaseResult) -> CaseResult:
-        """``result``, and what comes of the case with its known defects mended.
-
-        A checkpoint is not played again, as that takes long.
-        """
-        if (known := self._mended) is None:
-            return result
-        return known.apply(self.mending.play(case, result, *known.to_mend(result)))
-
-    def judged_again(self, result: CaseResult) -> CaseResult | None:
-        """A result of an earlier run as it counts today; ``None`` if other defects are mended."""
-        judged, known = self.judged(result), self._mended
-        held = known is None or self.mending.holds(judged, *known.to_mend(judged))
-        return judged if held else None
-
-    @property
-    def _mended(self) -> Expectations | None:
-        """The known defects, where they are mended."""
-        wanted = self.settings.mends and self.settings.checkpoint is None
-        return self.expectations if wanted else None
-
-    def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
-        """``result`` of a failing case, compared with engines that are right by construction."""
-        if result.verdict is Verdict.HANG:
-            return result
-        return diagnose(self.session, case, result)
 
 
 _KEY = pytest.StashKey[Setup]()

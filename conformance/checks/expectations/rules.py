@@ -50,10 +50,15 @@ class Expectations:
     def apply_like(self, result: CaseResult, *, module: str) -> CaseResult:
         """``apply``; what is known of the tiny family of its module is known of another, too."""
         own = self.apply(result)
-        like = self.apply(msgspec.structs.replace(result, family=module))
-        if own.expected or not like.expected:
+        if own.expected or module == result.family:
             return own
-        return msgspec.structs.replace(like, family=result.family)
+        like = self.apply(msgspec.structs.replace(result, family=module))
+        if like.expected:
+            return msgspec.structs.replace(like, family=result.family)
+        # Its findings that are known of the tiny family are known here, too; its rules are not.
+        known = [finding for finding in like.evidence if finding.check != CHECK]
+        rules = [finding for finding in own.evidence if finding.check == CHECK]
+        return msgspec.structs.replace(own, evidence=(*known, *rules))
 
     def shown_in(self, result: CaseResult) -> tuple[Defect, ...]:
         """The entries whose defects the case shows, or should show; a refused case shows none."""

@@ -11,6 +11,7 @@ from conformance.core.family import Family, load_family
 from conformance.core.library import Library
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.verdict import CaseId, CaseResult
+from conformance.run.case_judge import CaseJudge
 from conformance.run.registry import build_registry
 from conformance.run.session import Session
 from conformance.tools.new_family.inputs_that_matter import measure_inputs
@@ -83,11 +84,13 @@ def _calibrated(library: Library, family: Family) -> tuple[Sensitivity | None, s
 
 def _ladder_results(session: Session, family: Family, *, ladder: bool) -> Iterator[CaseResult]:
     """The results of every rung that applies, compared with the expectations."""
-    registry, known = session.registry, load_expectations()
+    registry = session.registry
+    known = load_expectations(None, registry.expectations)
+    judge = CaseJudge(session, known, like_module=True)
     engines = [e for e in registry.engines.values() if e.library == family.facts.library]
     main = [engine for engine in engines if engine.name == family.facts.library] or engines[:1]
     for engine in main:
         for scenario in registry.scenarios_for(engine, family):
             if ladder or scenario.name in SMOKE:
                 case = CaseId(engine.name, family.name, scenario.name, "float32", 0)
-                yield known.apply_like(session.run(case), module=family.module)
+                yield judge.diagnosed(case, judge.judged(case, session.run(case)))

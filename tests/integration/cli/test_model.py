@@ -163,7 +163,7 @@ def test_a_golden_that_was_edited_does_not_hold(folders, tmp_path):
 def test_a_vision_language_model_is_run_by_its_library(tmp_path):
     folder = make_folder(tmp_path / "sees", library="mlx_vlm", family="qwen2_vl")
     setup = opened(folder, tmp_path, "ragged", "invalid", no_expectations=False)
-    results = {r.case: r for r in (setup.judged(setup.session.run(c)) for c in setup.cases)}
+    results = {r.case: r for r in (setup.judge.compared(setup.session.run(c)) for c in setup.cases)}
     assert results["mlx_vlm/sees/ragged/float32/0"].verdict.good
     invalid = results["mlx_vlm/sees/invalid/float32/0"]
     assert invalid.expected, "what is known of the module's tiny family is known of it too"

@@ -8,6 +8,7 @@ import mlx.core as mx
 import pytest
 from checkpoint_folders import make_folder
 from mlx_lm import utils
+from mlx_lm.models import afm7 as afm7_module
 from mlx_lm.models import llama
 
 import conformance
@@ -194,6 +195,26 @@ def test_a_model_whose_module_has_a_known_defect_is_not_right(afm7):
     for given in afm7:
         results = assert_batching_conforms(given, scenarios=["ragged"], known_defects=True)
         assert [result.known for result in results] == ["afm7-kv-reuse-offset"]
+
+
+class AlsoIgnoresMask(afm7_module.Model):
+    """Has the known defect, and one more behind it."""
+
+    def __call__(self, inputs, cache=None, **more):
+        right = afm7_module.create_attention_mask
+        afm7_module.create_attention_mask = lambda h, *_: "causal" if h.shape[1] > 1 else None
+        try:
+            return super().__call__(inputs, cache=cache, **more)
+        finally:
+            afm7_module.create_attention_mask = right
+
+
+def test_behind_an_accepted_defect_a_new_one_is_seen(afm7, monkeypatch):
+    model, _ = afm7
+    monkeypatch.setattr(model, "__class__", AlsoIgnoresMask)
+    with pytest.raises(AssertionError, match="afm7-kv-reuse-offset: with that mended the case is"):
+        assert_batching_conforms(model, scenarios=["ragged"], known_defects=True)
+    assert type(model) is AlsoIgnoresMask
 
 
 def test_one_whose_user_repaired_it_is_right(afm7, monkeypatch):

@@ -39,4 +39,4 @@ def run_one(case_id: str, settings: Settings) -> CaseResult:
         for line in (*setup.notes, *setup.sweep()):
             say(line, err=True)
         case = case_of(setup.registry, case_id)
-        return setup.mended(case, setup.judged(setup.session.run(case)))
+        return setup.judge.diagnosed(case, setup.judge.judged(case, setup.session.run(case)))

@@ -1,0 +1,97 @@
+"""Judges a case: what came of it, beside what is known; once more, mended; and what is at fault.
+
+The one place where these follow one another, for every command and for assertions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import msgspec
+
+from conformance.checks.expectations import Defect, Expectations
+from conformance.core.mends import Mend
+from conformance.core.verdict import CaseId, CaseResult, Verdict
+from conformance.run.diagnosis import diagnose
+from conformance.run.mending import Mending
+from conformance.run.session import Session
+
+_Entries = tuple[Sequence[Defect], Sequence[Defect]]
+
+
+class CaseJudge:
+    """Judges cases of one session.
+
+    Args:
+        session: plays them.
+        known: what is known; ``None`` where each case is judged as if no defect were known.
+        mends: play cases of known defects again, with these mended.
+        like_module: what is known of the tiny family of a module is known of each family of that
+            module; by default only of checkpoints.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        known: Expectations | None,
+        *,
+        mends: bool = True,
+        like_module: bool = False,
+    ) -> None:
+        self._session = session
+        self._known = known
+        self._mends = mends
+        self._like_module = like_module
+
+    @functools.cached_property
+    def _mending(self) -> Mending:
+        return Mending(self._session)
+
+    def compared(self, released: CaseResult) -> CaseResult:
+        """``released`` with ``expected`` and ``known`` as the expectations want them."""
+        if self._known is None:
+            return released
+        return self._known.apply_like(released, module=self._known_as(released))
+
+    def judged(self, case: CaseId, released: CaseResult) -> CaseResult:
+        """``released`` compared, and what comes of the case with its known defects mended."""
+        result = self.compared(released)
+        if self._known is None or not self._mends:
+            return result
+        return self.compared(self._mending.play(case, result, *self._entries(self._known, result)))
+
+    def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
+        """A judged result; if it failed, compared with engines that are right by construction."""
+        failed = not result.expected and not result.verdict.good
+        if not failed or result.verdict is Verdict.HANG:
+            return result
+        return diagnose(self._session, case, result)
+
+    def judged_again(self, result: CaseResult) -> CaseResult | None:
+        """A result of an earlier run as it counts today; ``None`` if other defects are mended."""
+        judged = self.compared(result)
+        if self._known is None or not self._mends:
+            return judged
+        return judged if self._mending.holds(judged, *self._entries(self._known, judged)) else None
+
+    def mends_of(self, released: CaseResult) -> tuple[Mend, ...]:
+        """The mends with which the case is played again; none where it is not."""
+        if self._known is None:
+            return ()
+        judged = self.compared(released)
+        return self._mending.mends_of(judged, *self._entries(self._known, judged))
+
+    def _known_as(self, result: CaseResult) -> str:
+        """The name of the tiny family whose entries are about the result."""
+        family = self._session.registry.family_of(CaseId.parse(result.case))
+        like = self._like_module or family.checkpoint is not None
+        return family.module if like else result.family
+
+    def _entries(
+        self, known: Expectations, result: CaseResult
+    ) -> tuple[Sequence[Defect], Sequence[Defect]]:
+        """Those that the result shows, and those that may take part."""
+        own = known.to_mend(result)
+        like = msgspec.structs.replace(result, family=self._known_as(result))
+        return own if own[0] else known.to_mend(like)
