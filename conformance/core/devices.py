@@ -123,11 +123,6 @@ def see(names: Sequence[str]) -> None:
     os.environ[VISIBLE] = ",".join(names)
 
 
-def as_option(names: Sequence[str]) -> str:
-    """A list of names as the option reads it; one name alone would be a number of devices."""
-    return ",".join(names) + ","
-
-
 class Turns:
     """Which GPU each worker of a run gets: the one that the fewest workers have.
 

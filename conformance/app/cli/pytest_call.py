@@ -12,8 +12,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from conformance.app import pytest_plugin
-from conformance.app.pytest_plugin.options import Settings
-from conformance.core.devices import as_option
+from conformance.app.pytest_plugin.options import GivenSettings, Settings
 from conformance.core.signals import end_children
 
 _ENVIRONMENT = {
@@ -35,10 +34,10 @@ def call_pytest(
         plugins: objects with pytest hooks, for this process only.
     """
     terminal = TerminalCapture()
-    arguments = [*_pytest_options(workers, exitfirst=exitfirst), *_suite_options(settings)]
+    arguments = _pytest_options(workers, exitfirst=exitfirst)
     with _environment(_ENVIRONMENT):
         try:
-            code = pytest.main(arguments, plugins=[terminal, *plugins])
+            code = pytest.main(arguments, plugins=[terminal, GivenSettings(settings), *plugins])
         except KeyboardInterrupt:  # where pytest does not expect it: as it begins or ends
             end_children()
             code = pytest.ExitCode.INTERRUPTED
@@ -81,39 +80,6 @@ def _pytest_options(workers: int, *, exitfirst: bool) -> list[str]:
     if workers:
         options += ["-pxdist", f"-n{workers}", "--dist=loadgroup"]
     return options + (["-x"] if exitfirst else [])
-
-
-def _suite_options(settings: Settings) -> list[str]:
-    many = {
-        "engine": settings.engines,
-        "family": settings.families,
-        "scenario": settings.scenarios,
-        "dtype": settings.dtypes,
-        "seed": settings.seeds,
-        "plugin": settings.plugins,
-        "family-file": settings.family_files,
-        "json": (settings.json,) if settings.json else (),
-        "expectations": (settings.expectations,) if settings.expectations else (),
-        "timeout": (settings.timeout,),
-        "memory": (settings.memory,) if settings.memory is not None else (),
-        "devices": (as_option(settings.devices),) if settings.devices else (),
-        "shard": (settings.shard,) if settings.shard else (),
-        "tier": (settings.tier,),
-        "cases": (settings.cases,) if settings.cases else (),
-    }
-    flags = {
-        "keep": settings.keep,
-        "no-expectations": not settings.use_expectations,
-        "no-oracle-cache": not settings.oracle_cache,
-        "no-mends": not settings.mends,
-    }
-    real = settings.checkpoint
-    if real is not None:
-        many |= {"model": (real.folder,), "cache-dir": (real.cache_folder,)}
-        many |= {"prompts": (real.prompts,)} if real.prompts else {}
-        flags |= {"trust-remote-code": real.trusted, "force": real.force}
-    options = [f"--conformance-{name}={value}" for name, given in many.items() for value in given]
-    return options + [f"--conformance-{name}" for name, on in flags.items() if on]
 
 
 @contextlib.contextmanager

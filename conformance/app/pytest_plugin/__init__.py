@@ -84,7 +84,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """A worker reads the same command line; this passes what was changed since."""
+    """A worker is given the settings, and what was changed of pytest's own since."""
+    if options.suite_selected(node.config):
+        options.give_settings(node)
     node.workerinput[options.LOADGROUP] = node.config.getoption("dist") == "loadgroup"
 
 

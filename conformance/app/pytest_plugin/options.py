@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.core.devices import chosen, see, use
+from conformance.core.devices import chosen, see
 from conformance.core.errors import ConformanceError
 from conformance.core.kernel_caches import OwnKernels
 from conformance.core.library_paths import chosen_options
@@ -34,6 +36,9 @@ ATTRIBUTES = {
     PROBLEM: "conformance_problem",
     MODULES: "conformance_modules",
 }
+
+_OF_REPORTER = "conformance_settings"
+"""A worker's input: the settings, pickled."""
 
 TIMEOUT_SECONDS = 300.0
 WORKER_RESTARTS = 10_000
@@ -140,6 +145,9 @@ class Settings:
         return (*found, *(() if self.use_expectations else ("--no-expectations",)))
 
 
+_SETTINGS = pytest.StashKey[Settings]()
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Declare each option, and its ini setting of the same name with underscores."""
     group = parser.getgroup("conformance", "batched decoding against single stream")
@@ -159,12 +167,38 @@ def add_options(parser: pytest.Parser) -> None:
         group.addoption(f"--conformance-{name}", action="store_true", default=False, help=text)
 
 
+class GivenSettings:
+    """A plugin for a call of pytest by a command: its options are settings already."""
+
+    def __init__(self, given: Settings) -> None:
+        self._given = given
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
+        """Before anything asks for them."""
+        early_config.stash[_SETTINGS] = self._given
+
+
+def give_settings(node: Any) -> None:
+    """Let a worker that is about to start have those of this process; GPUs are given one by one."""
+    given = dataclasses.replace(settings(node.config), devices=())
+    node.workerinput[_OF_REPORTER] = pickle.dumps(given)
+
+
 def settings(config: pytest.Config) -> Settings:
     """The plugin's settings of this run; paths are relative to where pytest was started.
 
     Raises:
-        pytest.UsageError: the timeout is no number.
+        pytest.UsageError: the timeout is no number, or there is no such GPU.
     """
+    if _SETTINGS not in config.stash:
+        given = getattr(config, "workerinput", {}).get(_OF_REPORTER)
+        config.stash[_SETTINGS] = pickle.loads(given) if given else _read(config)
+    return config.stash[_SETTINGS]
+
+
+def _read(config: pytest.Config) -> Settings:
+    """Those that are named by pytest's own options and ini file."""
 
     def many(name: str) -> tuple[str, ...]:
         return tuple(config.getoption(_dest(name)) or config.getini(_dest(name)))
@@ -215,9 +249,15 @@ def settings(config: pytest.Config) -> Settings:
         plugins=many("plugin"),
         oracle_cache=not config.getoption("conformance_no_oracle_cache"),
         mends=not config.getoption("conformance_no_mends"),
-        # A worker sees only its own, which it was given.
-        devices=() if is_worker(config) or not one("devices") else chosen(one("devices")),
+        devices=_devices(one("devices")),
     )
+
+
+def _devices(text: str) -> tuple[str, ...]:
+    try:
+        return chosen(text) if text else ()
+    except ConformanceError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def suite_selected(config: pytest.Config) -> bool:
@@ -248,12 +288,8 @@ def use_devices(config: pytest.Config) -> None:
         if folder := given.get(KERNELS):
             config.stash[OWN_KERNELS] = OwnKernels(Path(folder))
         return
-    text = config.getoption(_dest("devices")) or config.getini(_dest("devices"))
-    if text:
-        try:
-            use(text)
-        except ConformanceError as error:
-            raise pytest.UsageError(str(error)) from error
+    if names := settings(config).devices:
+        see(names)
 
 
 def prepare_distribution(config: pytest.Config) -> None:

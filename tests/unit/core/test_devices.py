@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from conformance.core import devices
-from conformance.core.devices import Turns, as_option, chosen, in_words, present, use
+from conformance.core.devices import Turns, chosen, in_words, present, use
 from conformance.core.errors import ConformanceError
 
 
@@ -45,7 +45,6 @@ def test_the_option_is_found_among_words(words, text):
 )
 def test_a_number_a_list_or_all(text, names):
     assert chosen(text) == names
-    assert chosen(as_option(names)) == names, "as it is passed on"
 
 
 @pytest.mark.parametrize(
