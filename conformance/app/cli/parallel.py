@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import psutil
 
+from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.options import cores
 from conformance.app.cli.printing import say
 from conformance.core.memory_limit import fair_limit
@@ -125,7 +126,7 @@ def _fed(
     while True:
         for index, item in itertools.islice(waiting, workers - len(busy)):
             try:
-                busy[pool.submit(work, item)] = index
+                busy[pool.submit(_plainly, work, item)] = index
             except BrokenProcessPool:
                 return list(busy.values())
         if not busy:
@@ -138,6 +139,12 @@ def _fed(
             index = busy.pop(future)
             del left[index]
             yield index, future.result()
+
+
+def _plainly(work: Callable[[T], R], item: T) -> R:
+    """In a process: what models print reaches the terminal as plain text."""
+    with plain_output():
+        return work(item)
 
 
 def _end(process: psutil.Process, limit: int) -> None:

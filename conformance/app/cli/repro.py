@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.case_lookup import case_of
+from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.numbers import SECONDS as FINITE
 from conformance.app.cli.options import (
     case_options,
@@ -117,14 +118,17 @@ def command(
     assert case_id is not None
     if issue and ("/" in case_id or unittest):
         raise click.UsageError("--issue is of a known defect: name its id, without --unittest")
-    if issue:
-        text, output = known_issue(setup, case_id, python=python), ""
-    elif "/" in case_id:
-        text, output = _of_case(setup, case_id, schedule, seconds, python=python, unittest=unittest)
-    elif schedule is None:
-        text, output = known_script(setup, case_id, python=python, unittest=unittest)
-    else:
+    if schedule is not None and "/" not in case_id:
         raise click.UsageError("--schedule is of a case, not of a known defect")
+    with plain_output():
+        if issue:
+            text, output = known_issue(setup, case_id, python=python), ""
+        elif "/" in case_id:
+            text, output = _of_case(
+                setup, case_id, schedule, seconds, python=python, unittest=unittest
+            )
+        else:
+            text, output = known_script(setup, case_id, python=python, unittest=unittest)
     if target is None:
         say(text, nl=False)
     else:
