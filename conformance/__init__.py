@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import importlib
 
-from conformance.core import import_paths
-
 TYPE_CHECKING = False  # more imports would be more time in which Ctrl-C is a traceback
 if TYPE_CHECKING:
     from typing import Any
@@ -74,8 +72,6 @@ _MODULE_OF = {
     }.items()
     for name in names.split()
 }
-
-import_paths.install()
 
 
 def __getattr__(name: str) -> Any:

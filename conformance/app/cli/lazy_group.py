@@ -25,20 +25,17 @@ class LazyGroup(click.Group):
 
     Args:
         sections: the commands by name, under the title of the section that the help shows them in.
-        renamed: names that commands had before, with the call that replaces each.
     """
 
     def __init__(
         self,
         *args: Any,
         sections: Mapping[str, Mapping[str, Lazy]],
-        renamed: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
         self._sections = sections
         self._lazy = {name: lazy for each in sections.values() for name, lazy in each.items()}
-        self._renamed = renamed or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names, in the order of the help."""
@@ -58,10 +55,8 @@ class LazyGroup(click.Group):
         """The command that the first argument names.
 
         Raises:
-            ConformanceError: there is no such command, or it is a name of before.
+            ConformanceError: there is no such command.
         """
-        if args and args[0] in self._renamed:
-            raise ConformanceError(f"`{args[0]}` is now `{self._renamed[args[0]]}`")
         if args and args[0] not in self._lazy and args[0].isidentifier():
             near = did_you_mean(args[0], self._lazy)
             there = near or f"; there are {', '.join(self._lazy)}"

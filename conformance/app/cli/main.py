@@ -62,20 +62,6 @@ _SECTIONS = {
     },
 }
 
-# For one release: who types a name of before learns the new one.
-_RENAMED = {
-    "list": "conformance show",
-    "summary": "conformance report",
-    "export": "conformance golden export",
-    "judge": "conformance golden judge",
-    "new-family": "conformance new family",
-    "calibrate": "conformance audit calibrate",
-    "power": "conformance audit power",
-    "caches": "conformance audit caches",
-    "bench": "conformance audit bench",
-    "soak": "conformance explore --false-alarms",
-}
-
 
 class _Main(LazyGroup):
     """The command itself: turns errors that a user can fix into one sentence."""
@@ -116,7 +102,6 @@ def _say_interrupted(ctx: click.Context) -> None:
 @click.group(
     cls=_Main,
     sections=_SECTIONS,
-    renamed=_RENAMED,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(conformance.__version__, prog_name="conformance")

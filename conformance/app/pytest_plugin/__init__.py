@@ -20,7 +20,7 @@ from conformance.app.pytest_plugin.nodeids import GOLDEN_NODE, SUITE_NODE
 if TYPE_CHECKING:
     from conformance.app.pytest_plugin.result_collector import ResultCollector
 
-SUITE_FILE = Path(__file__).parents[1] / "suite" / "cases.py"
+SUITE_FILE = Path(__file__).parents[2] / "suite" / "cases.py"
 GOLDEN_FILE = SUITE_FILE.with_name("goldens.py")
 
 

@@ -16,12 +16,12 @@ class FunctionDefect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """One known defect of a function.
 
     Attributes:
-        library: whose property shows it.
-        property: the property's name.
+        library: whose function has it.
+        property: the property that shows it; empty if only the script does.
     """
 
     library: str
-    property: str
+    property: str = ""
 
     def explains(self, library: str, name: str, problem: str) -> bool:
         """Whether the difference that a property found is this defect."""

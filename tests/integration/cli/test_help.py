@@ -1,10 +1,8 @@
-"""``--help``, of the command and of its groups; names that commands had before."""
+"""``--help``, of the command and of its groups."""
 
 import re
 
 import pytest
-
-from conformance.app.cli.main import group
 
 GROUPS = {
     "Prove": ["run", "smoke", "explore"],
@@ -12,18 +10,6 @@ GROUPS = {
     "Compare": ["diff", "report", "releases"],
     "Add": ["new"],
     "Maintain": ["golden", "audit"],
-}
-RENAMED = {
-    "list": "show",
-    "summary": "report",
-    "export": "golden export",
-    "judge": "golden judge",
-    "new-family": "new family",
-    "calibrate": "audit calibrate",
-    "power": "audit power",
-    "caches": "audit caches",
-    "bench": "audit bench",
-    "soak": "explore --false-alarms",
 }
 
 
@@ -70,22 +56,6 @@ def test_each_command_has_help(conformance, command):
     done = conformance(*command.split(), "--help")
     assert done.code == 0
     assert f"conformance {command}" in done.out
-
-
-@pytest.mark.parametrize("more", [(), ("--help",), ("families", "--json"), ("--no-such-option",)])
-@pytest.mark.parametrize("name", RENAMED)
-def test_a_name_of_before_ends_in_the_new_one(capsys, name, more):
-    with pytest.raises(SystemExit) as end:
-        group.main([name, *more], prog_name="conformance")
-    assert end.value.code == 2
-    said = capsys.readouterr()
-    assert said.err == f"conformance: `{name}` is now `conformance {RENAMED[name]}`\n"
-    assert said.out == ""
-
-
-def test_a_name_of_before_is_not_in_the_help(conformance):
-    shown = {name for names in sections(conformance("--help").out).values() for name in names}
-    assert not shown & set(RENAMED)
 
 
 def test_help_loads_nothing_heavy(start):

@@ -37,7 +37,6 @@ def test_little_is_imported_before_ctrl_c_is_handled():
         "conformance.__main__",
         "conformance.core",
         "conformance.core.first_signals",
-        "conformance.core.import_paths",
     ]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -21,7 +22,7 @@ from conformance.core.properties import Property
 from conformance.core.unavailable import Unavailable, sentences
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
-from conformance.tools.functions.function_defects import load_function_defects
+from conformance.tools.functions.function_defects import FunctionDefect, load_function_defects
 
 
 @click.command("functions")
@@ -49,7 +50,7 @@ def command(
     libraries: tuple[str, ...],
     json_file: Path | None,
 ) -> None:
-    """Hold functions that need no model to their definitions: filters, keys, files, settings.
+    """Hold functions that need no model to their definitions: samplers, masks, rotations, scans.
 
     Each property calls a few functions of a library with drawn arguments, and compares what they
     give with a definition of its own. Exit code 1 if one does not hold in a way that is not known,
@@ -82,6 +83,8 @@ def command(
     for name in stale:
         console.print(f"known defect {name} no longer shows: remove its entry", soft_wrap=True)
     for line in sentences(lacking):
+        console.print(f"not tried: {line}", soft_wrap=True, markup=False)
+    for line in [] if names else _by_script(defects, {library for library, _ in chosen}):
         console.print(f"not tried: {line}", soft_wrap=True, markup=False)
     if target:
         write_lines(target, map(_as_line, found))
@@ -126,7 +129,7 @@ def _chosen(
     registry = registry_of()
     of_libraries = {name: one.properties() for name, one in registry.libraries.items()}
     chosen = select((n for n, own in of_libraries.items() if own), libraries, what="library")
-    found, lacking = [], [] if libraries else list(registry.unavailable)
+    found, lacking = [], [one for one in registry.unavailable if _may_lack(one, libraries)]
     for library in chosen:
         for one in of_libraries[library]:
             if isinstance(one, Unavailable):
@@ -135,6 +138,18 @@ def _chosen(
                 found.append((library, one))
     kept = set(select(dict.fromkeys(one.name for _, one in found), names, what="property"))
     return [(library, one) for library, one in found if one.name in kept], lacking
+
+
+def _may_lack(one: Unavailable, libraries: Sequence[str]) -> bool:
+    """Whether what is left out may have had properties of the libraries of these globs."""
+    whole = one.hook in ("", "conformance_libraries")
+    return not libraries or (whole and any(fnmatchcase(one.plugin, glob) for glob in libraries))
+
+
+def _by_script(defects: Iterable[FunctionDefect], libraries: Set[str]) -> list[str]:
+    """A sentence for each known defect of these libraries that no property shows."""
+    own = (one for one in defects if not one.property and one.library in libraries)
+    return [f"{one.id}, which only {one.script} shows" for one in own]
 
 
 def _as_line(one: Found) -> str:

@@ -9,7 +9,8 @@ from conformance.tools.mutants.property_trials import CASE, PropertyTrials, all_
 from conformance.tools.mutants.putting_in import PutIn
 from conformance.tools.mutants.targets import files_of, mutants_in
 
-FILE = "mlx_vlm/apc.py"
+FILE, STORE = "mlx_vlm/generate/ar.py", "mlx_vlm/apc.py"
+MUTANT = ("_position_seed", "x ^= x >> 16", "x ^= x >> 17")
 
 
 def mutant(function, before, after):
@@ -26,18 +27,17 @@ def properties():
     ("function", "before", "after", "name"),
     [
         (
-            "DiskBlockStore._maybe_evict",
-            '-int(c["segment_index"]),',
-            '+int(c["segment_index"]),',
-            "files: given up",
+            "_position_seed",
+            "x = (int(seed) ^ 0x9E3779B9) & 0xFFFFFFFF",
+            "x = (int(seed) ^ 2654435770) & 0xFFFFFFFF",
+            "draws: keys",
         ),
         (
-            "DiskBlockStore._maybe_evict",
-            "self._disk_bytes -= size",
-            "self._disk_bytes += size",
-            "files: given up",
+            "_left_pad_prompts",
+            "return mx.array([[0] * (max_length - len(p)) + p for p in prompts])",
+            "return mx.array([[0] * (max_length + len(p)) + p for p in prompts])",
+            "rows: put together",
         ),
-        ("APCManager._release_one", "b.ref_cnt -= 1", "b.ref_cnt -= 2", "pool: by_number"),
     ],
 )
 def test_what_no_schedule_needs_is_detected(properties, function, before, after, name):
@@ -53,7 +53,7 @@ def test_what_no_schedule_needs_is_detected(properties, function, before, after,
 
 def test_what_no_property_is_about_is_not_tried():
     never = Property("never", "mlx_vlm/other.py", ("*",), lambda: 1 / 0)
-    found = mutant("APCManager._release_one", "b.ref_cnt -= 1", "b.ref_cnt -= 2")
+    found = mutant(*MUTANT)
     trials = PropertyTrials({"mlx_vlm": [never]}, lambda *_: None)
     assert trials.kill("mlx_vlm", found, PutIn(found)) is None
     assert trials.kill("mlx_lm", found, PutIn(found)) is None
@@ -61,13 +61,13 @@ def test_what_no_property_is_about_is_not_tried():
 
 def test_a_property_that_does_not_hold_by_itself_proves_nothing():
     broken = Property("broken", FILE, ("*",), lambda: ["always"])
-    found = mutant("APCManager._release_one", "b.ref_cnt -= 1", "b.ref_cnt -= 2")
+    found = mutant(*MUTANT)
     trials = PropertyTrials({"mlx_vlm": [broken]}, lambda *_: None)
     assert trials.kill("mlx_vlm", found, PutIn(found)) is None
 
 
 def test_a_default_that_a_property_needs_is_read():
-    made = mutants_in(files_of("mlx_vlm", (FILE,)), ("DiskBlockStore.find_exact_prefix",))
+    made = mutants_in(files_of("mlx_vlm", (STORE,)), ("DiskBlockStore.find_exact_prefix",))
     found = next(m for m in made if m.before == "extra_hash: int = 0,")
     put_in = PutIn(found)
     assert put_in.is_value
@@ -76,7 +76,7 @@ def test_a_default_that_a_property_needs_is_read():
         if apc.DiskBlockStore.find_exact_prefix.__kwdefaults__["extra_hash"] != 0:
             yield "another key"
 
-    one = Property("asks", FILE, ("DiskBlockStore.find_exact_prefix",), asks)
+    one = Property("asks", STORE, ("DiskBlockStore.find_exact_prefix",), asks)
     trials = PropertyTrials({"mlx_vlm": [one]}, lambda *_: None)
     assert trials.kill("mlx_vlm", found, put_in) is not None
     assert trials.reads("mlx_vlm", found, put_in)
