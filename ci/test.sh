@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # All that must pass before a change goes in: sets up, runs every stage even if one fails, and says
 # at the end what each came to. Developers and CI run this same script. Arguments are the stages to
-# run, for example `bash ci/test.sh lint types`; without any, all are.
+# run, for example `bash ci/test.sh lint types`; without any, all are but `nightly`: more of a kind of
+# which the stage `tests` has one.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 stages="lint format types docs workflows tests suite"
 for name in "$@"; do
-  case " $stages " in
+  case " $stages nightly " in
     *" $name "*) ;;
     *)
-      echo "ci/test.sh: there is no stage $name; there are: $stages" >&2
+      echo "ci/test.sh: there is no stage $name; there are: $stages nightly" >&2
       exit 2
       ;;
   esac
@@ -41,6 +42,7 @@ stage docs $bin/mkdocs build --strict --quiet
 stage workflows bash ci/workflows.sh
 # A worker keeps to its part of the files, whose models and runs are then made once.
 stage tests $bin/python -m pytest tests -q -n auto --dist worksteal
+stage nightly $bin/python -m pytest tests -q -n auto --dist worksteal -m nightly
 # One family of each kind, in the quick tier: what is played is the same on every machine. All
 # families are the README's first command and a job of the workflow.
 kinds="$($bin/python ci/kinds.py)"

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 
 import click
-import pytest
 
 from conformance.app.cli.main import group
 from conformance.core.verdict import Verdict
@@ -65,33 +64,35 @@ def lost_paths(text, root):
 
 def _kept(path, root):
     """Whether a clone would have it too: not what a run left in a folder that git ignores."""
-    return any(path == file or path in file.parents for file in _files(root))
+    return path in _there(root)
 
 
 @cache
-def _files(root):
-    """The files of a clone; where there is no git, as in a source archive, all that lie there."""
+def _there(root):
+    """Files and folders of a clone; without git, as in a source archive, what lies there."""
     asked = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(asked, cwd=root, capture_output=True, text=True, check=False)
-    named = [root / name for name in done.stdout.splitlines()]
-    return named if done.returncode == 0 else [p for p in root.rglob("*.*") if p.is_file()]
+    files = [root / name for name in done.stdout.splitlines()]
+    if done.returncode:
+        files = [path for path in root.rglob("*.*") if path.is_file()]
+    return {*files, *(folder for file in files for folder in file.parents)}
 
 
 def test_the_table_of_results_has_every_verdict_with_its_glyph():
     assert verdict_table((ROOT / "docs/results.md").read_text(encoding="utf-8")) == GLYPHS
 
 
-@pytest.mark.parametrize(("name", "most"), LINES_MAX.items())
-def test_what_is_read_first_stays_short(name, most):
-    assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= most
+def test_what_is_read_first_stays_short():
+    lines = {n: len((ROOT / n).read_text(encoding="utf-8").splitlines()) for n in LINES_MAX}
+    assert {name: has for name, has in lines.items() if has > LINES_MAX[name]} == {}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_document_names_is_there(path):
-    text = path.read_text(encoding="utf-8")
-    assert wrong_calls(text) == []
-    if "reference" not in path.parts:  # it is written from the code, and names cases and schedules
-        assert lost_paths(text, ROOT) == []
+def test_what_documents_name_is_there():
+    texts = {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in DOCUMENTS}
+    assert {n: wrong for n, text in texts.items() if (wrong := wrong_calls(text))} == {}
+    # The reference is written from the code, and names cases and schedules.
+    by_hand = {n: text for n, text in texts.items() if not n.startswith("docs/reference/")}
+    assert {n: lost for n, text in by_hand.items() if (lost := lost_paths(text, ROOT))} == {}
 
 
 def test_a_wrong_call_is_found():

@@ -1,4 +1,8 @@
-"""Each entry of expectations/ has a script that shows its defect, by hand or from `repro`."""
+"""Each entry of expectations/ has a script that shows its defect, by hand or from `repro`.
+
+By day those whose scripts take every branch of the templates, and one by hand of each library; all
+others are nightly.
+"""
 
 import ast
 import importlib.metadata
@@ -18,20 +22,54 @@ from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.checks.expectations import Defect, load_expectations
 from conformance.core.errors import NoScriptError
-from conformance.core.verdict import Verdict
+from conformance.core.verdict import CaseId, Verdict
 from conformance.run.registry import build_registry
 from conformance.scenarios import LADDER
 from conformance.scenarios.served import SERVED_SCENARIOS
 from conformance.tools.explore.replay import CORPUS
 from conformance.tools.repro import trying
+from conformance.tools.repro.code import WIDTH
 from conformance.tools.repro.known_scripts import written
+from conformance.tools.repro.search import gathered
 from conformance.tools.repro.tables import found_before
+from conformance.tools.repro.template_values import template_values
 
 ROOT = Path(__file__).parents[2]
 DEFECTS = load_expectations().defects
 BY_HAND = [entry for entry in DEFECTS if entry.by_hand]
 WRITTEN = [entry for entry in DEFECTS if not entry.script]
 FOUND = found_before()
+# Entries whose scripts are written and run by day: each takes a branch of the templates that none
+# before it takes. A nightly test says which entry to add if a new one takes one more.
+WRITTEN_BY_DAY = (
+    "generate-step-names-inputs",
+    "batch-offset-never-computed",
+    "rope-deltas-of-padding",
+    "plamo3-window-width",
+    "insert-lists-of-other-lengths",
+    "batch-generator-sizes",
+    "penalty-of-last-token",
+    "mllama-tiles-of-padding",
+    "arrays-cache-extract-view",
+    "bounded-cache-keep",
+    "finished-caches-hold-the-batch",
+    "requests-without-work",
+    "gemma2-mask-of-kv-heads",
+    "kv-policy-alone-and-batched",
+    "turboquant-start-of-longest-prompt",
+    "llama4-chunks-of-columns-left-alone",
+    "rotating-mask-while-rotated-in-prefill",
+    "joint-images-do-not-fit",
+)
+BY_HAND_BY_DAY = (
+    "docs/defects/mlx_lm/samplers_refused_while_traced.py",
+    "docs/defects/mlx_vlm/cache_list_last_layer.py",
+)
+# What the templates are rendered with that decides nothing in them, but is put in.
+PUT_IN = {"text", "imports", "config", "weights", "requests", "noise", "bound", "seed", "vocab"}
+PUT_IN |= {"towers", "expected", "left", "right", "dtype"}
+# Of which each value has a branch.
+KINDS = {"library", "oracle", "weighed", "alone"}
 # With what they themselves require, which whoever has them has.
 LIBRARIES = {"mlx", "mlx_lm", "mlx_vlm", "transformers", "tokenizers", "PIL"}
 PLACE = re.compile(r"(?P<package>\w+)/(?P<path>[\w/-]+\.py):(?P<line>\d+)")
@@ -144,8 +182,17 @@ def setup():
     )
 
 
-def by_id(entries):
-    return [pytest.param(entry, id=entry.id) for entry in entries]
+def by_day(name, day):
+    """The mark of a test that only the nightly run has."""
+    return () if name in day else pytest.mark.nightly
+
+
+def branches(setup, entry, made):
+    """What the templates branch on for the entry: names of values, and whether or which."""
+    found = gathered(setup.session, CaseId.parse(made.case), made.reduction, entry)
+    values = {k: v for k, v in template_values(found, WIDTH).items() if k not in PUT_IN}
+    engine = made.case.split("/")[0]
+    return {(engine, k, str(v if k in KINDS else bool(v))) for k, v in values.items()}
 
 
 def test_each_script_has_an_entry_and_each_entry_a_script():
@@ -163,14 +210,15 @@ def test_what_shows_with_other_seeds_alone_is_proven_by_a_mend(setup):
     assert [name for name in named if setup.registry.mend_of(name) is None] == []
 
 
-@pytest.mark.parametrize("entry", by_id(BY_HAND))
-def test_the_script_needs_nothing_but_the_library(entry):
-    assert foreign_imports((ROOT / entry.script).read_text(encoding="utf-8")) == []
+def test_scripts_by_hand_need_nothing_but_the_library():
+    texts = {e.script: (ROOT / e.script).read_text(encoding="utf-8") for e in BY_HAND}
+    found = {script: foreign_imports(text) for script, text in texts.items()}
+    assert {script: names for script, names in found.items() if names} == {}
 
 
-@pytest.mark.parametrize("entry", by_id(e for e in DEFECTS if is_active(e)))
-def test_the_entry_points_at_a_line_of_the_installed_release(entry):
-    assert place_problem(entry) == ""
+def test_entries_point_at_lines_of_the_installed_release():
+    found = {entry.id: place_problem(entry) for entry in DEFECTS if is_active(entry)}
+    assert {name: problem for name, problem in found.items() if problem} == {}
 
 
 def test_each_mend_is_of_an_entry_and_what_only_a_gpu_shows_has_one():
@@ -182,7 +230,13 @@ def test_each_mend_is_of_an_entry_and_what_only_a_gpu_shows_has_one():
     assert wrong_mends(left, DEFECTS) == ["youtu-vl-cumsum-of-one-element"]
 
 
-@pytest.mark.parametrize("script", sorted({entry.script for entry in BY_HAND}))
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(script, marks=by_day(script, BY_HAND_BY_DAY))
+        for script in sorted({entry.script for entry in BY_HAND})
+    ],
+)
 def test_the_script_shows_the_defect_where_an_entry_says_so(script):
     active = any(is_active(entry) for entry in BY_HAND if entry.script == script)
     assert script_problem(ROOT / script, active=active) == ""
@@ -193,9 +247,27 @@ def test_what_is_written_has_been_found_before():
 
 
 # A family's models stay loaded from one entry to the next.
-@pytest.mark.parametrize("entry", by_id(sorted(WRITTEN, key=lambda e: FOUND[e.id].case)))
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(entry, id=entry.id, marks=by_day(entry.id, WRITTEN_BY_DAY))
+        for entry in sorted(WRITTEN, key=lambda e: FOUND[e.id].case)
+    ],
+)
 def test_the_script_that_is_written_shows_the_defect(setup, entry):
     assert written_problem(setup, entry, FOUND[entry.id], active=is_active(entry)) == ""
+
+
+@pytest.mark.nightly
+def test_the_scripts_of_the_day_take_every_branch_that_any_script_takes(setup):
+    taken = {entry.id: branches(setup, entry, FOUND[entry.id]) for entry in WRITTEN}
+    by_those = set().union(*(taken[name] for name in WRITTEN_BY_DAY))
+    assert {name: sorted(of - by_those) for name, of in taken.items() if of - by_those} == {}
+
+
+def test_what_is_tried_by_day_is_there():
+    assert set(WRITTEN_BY_DAY) <= {entry.id for entry in WRITTEN if is_active(entry)}
+    assert set(BY_HAND_BY_DAY) <= {entry.script for entry in BY_HAND if is_active(entry)}
 
 
 # The rules themselves, on planted scripts and entries ---------------------------------------------
