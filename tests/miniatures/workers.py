@@ -34,7 +34,7 @@ def marked(_):
     return "MARKED" in os.environ
 
 
-def loud(number):
+def prints(number):
     """Prints a command to the terminal, as a model may."""
     os.write(1, b"\x1b[2J")
     return number

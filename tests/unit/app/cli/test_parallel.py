@@ -4,7 +4,7 @@ import multiprocessing
 import time
 
 import pytest
-from miniatures.workers import double, hungry, loud, mark, marked, slowly
+from miniatures.workers import double, hungry, mark, marked, prints, slowly
 
 from conformance.app.cli import parallel
 from conformance.app.cli.parallel import as_they_come, in_processes
@@ -66,6 +66,6 @@ def test_each_process_is_prepared_before_its_first_item(prepare):
 
 
 def test_what_models_print_there_is_plain_text(capfd):
-    assert list(in_processes(loud, [1, 2], jobs=2, on_crash=crashed)) == [1, 2]
+    assert list(in_processes(prints, [1, 2], jobs=2, on_crash=crashed)) == [1, 2]
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "\\x1b[2J" * 2)
