@@ -190,14 +190,14 @@ def main(folders: Sequence[Path]) -> None:
     classes = len({pair.defect for pair in known})
     print("# Pairs of releases\n")
     print(
-        f"{len(known)} pairs of {classes} classes of defects; {len(ran)} were run, "
-        f"in {len(found)} of these something behaves otherwise: {len(by_case)} by a case, "
-        f"{len(found) - len(by_case)} by a cache class. In {len(only)} something is there in one "
-        f"release only, in {ran.count(_NOT_FOUND)} nothing was found, "
-        f"{len(known) - len(ran)} were not run. No batch that the library makes on a CPU can show "
-        f"{len(known) - len(reachable)} of all; of the other {len(reachable)} a case shows "
+        f"{len(known)} pairs of releases with {classes} classes of defects. Of the {len(ran)} that "
+        f"were run, {len(found)} show a difference in behaviour ({len(by_case)} in a case, "
+        f"{len(found) - len(by_case)} in a cache class), {len(only)} show something that exists in "
+        f"one release only, and {ran.count(_NOT_FOUND)} show nothing; {len(known) - len(ran)} were "
+        f"not run. {len(known) - len(reachable)} of all pairs cannot show in any batch that the "
+        f"library makes on a CPU; of the other {len(reachable)} a case shows "
         f"{len(shown)} ({len(shown) / max(len(reachable), 1):.0%}). "
-        "That it is the named defect was not traced. "
+        "Whether the difference is the named defect was not traced. "
         "Written by `python ci/release_pairs.py DIR/*` after "
         "`python ci/play_release_pairs.py DIR`.\n"
     )
