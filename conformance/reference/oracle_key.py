@@ -16,7 +16,7 @@ from conformance.reference.surroundings import LIBRARIES, Environment, family_di
 # Of this project what makes a model or decodes one request; requests are keys of their own.
 _OWN = ("core", "backend", "reference")
 # Of a plugin what no single stream runs.
-_PROVE = ("faults", "mends", "properties")
+_PROVE = ("mends",)
 
 
 def oracle_key(library: Library, family: Family, dtype: str, seed: int) -> str | None:

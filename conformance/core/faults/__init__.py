@@ -1,6 +1,6 @@
 """What a fault is, how it is declared, and how it patches code: named, switchable defects.
 
-The faults themselves are in ``faults/`` of each plugin, what runs them in ``tools/mutation/``.
+The faults themselves are in ``power/faults/``, what runs them in ``power/mutation/``.
 """
 
 from conformance.core.faults.declaration import Fault, Hits, declared_in, fault
