@@ -133,7 +133,7 @@ class Library(ABC):
         return model
 
     def bounds_caches(self, model: Any) -> bool:  # noqa: ARG002
-        """Whether ``EngineOptions.max_kv_size`` has an effect: not if the model makes its own caches."""
+        """Whether ``EngineOptions.max_kv_size`` has an effect: not if the model makes caches."""
         return False
 
     @abstractmethod
