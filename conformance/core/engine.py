@@ -1,7 +1,7 @@
 """The engine protocol: four methods and a declared set of capabilities.
 
-An engine decodes many requests in one batch. An adapter makes a library's generator look like
-this; the runner plays schedules on it and never looks behind it.
+An engine decodes many requests in one batch. An adapter wraps a library's generator in this
+protocol; the runner runs schedules through it and uses nothing else of the engine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutp
 
 
 class Capability(enum.StrEnum):
-    """What an engine can do. A scenario applies to engines that have all it needs."""
+    """What an engine can do. A scenario applies to engines that have all capabilities it needs."""
 
     FORCED = "forced"  # a row can be fed given tokens
     LOGPROBS = "logprobs"  # every step's distribution over the whole vocabulary
@@ -37,41 +37,41 @@ class Capability(enum.StrEnum):
     CANCEL = "cancel"  # remove() in every stage
     SAMPLERS = "samplers"  # a sampler for each request
     PROCESSORS = "processors"  # logits processors for each request
-    DEFAULTS = "defaults"  # a sampler and logits processors for requests that bring none
+    DEFAULTS = "defaults"  # engine-level sampler and processors, for requests without
     STOP = "stop"  # stop sequences for each request
-    STOP_TOKENS = "stop_tokens"  # tokens that end any request, the same for all
-    SEGMENTS = "segments"  # a prompt in given pieces
+    STOP_TOKENS = "stop_tokens"  # tokens that end any request
+    SEGMENTS = "segments"  # a prompt is given in pieces of given lengths
     PREFIX = "prefix"  # a request can continue from an extracted cache
     SAVED = "saved"  # an extracted cache can be written to a file and loaded
-    MEDIA = "media"  # images, videos or sounds beside text
+    MEDIA = "media"  # images, videos or sounds in a prompt
     QUANTIZED = "quantized"  # keys and values in fewer bits
     SPECULATIVE = "speculative"  # a drafter guesses tokens, the model verifies several at once
-    PREFIX_CACHING = "prefix_caching"  # equal prefixes of prompts are computed once
-    STORED = "stored"  # steps report the calls of the store of kept sequences
-    POOLED = "pooled"  # steps report the calls of the pool of kept prefixes
-    TENANTS = "tenants"  # requests of several tenants reuse nothing of each other
-    WEIGHED = "weighed"  # pending() and give_up() report the memory of its caches
+    PREFIX_CACHING = "prefix_caching"  # equal prefixes of prompts are computed only once
+    STORED = "stored"  # steps report the calls of the sequence store
+    POOLED = "pooled"  # steps report the calls of the prefix pool
+    TENANTS = "tenants"  # requests of different tenants reuse nothing of each other
+    WEIGHED = "weighed"  # pending() and give_up() report the memory of the caches
     PROBES = "probes"  # probe() makes invalid calls
-    THREADS = "threads"  # may be driven from another thread than the loader's
-    METERED = "metered"  # all of its work is calls of the model: what they cost is counted
-    COUNTED = "counted"  # a server whose process notes the calls of its model, if asked
-    COMPLETIONS = "completions"  # a server completes texts, beside chats
-    SCHEMAS = "schemas"  # a server can be asked for JSON of a schema; it may refuse
-    ADAPTERS = "adapters"  # a server puts adapters on its model on request
+    THREADS = "threads"  # can be driven from another thread than the loading one
+    METERED = "metered"  # all work is done in calls of the model, so that its cost can be counted
+    COUNTED = "counted"  # a server whose process records the calls of its model on request
+    COMPLETIONS = "completions"  # a server completes texts, not only chats
+    SCHEMAS = "schemas"  # a server accepts a JSON schema for its answer, or refuses it
+    ADAPTERS = "adapters"  # a server loads adapters on request
     MODELS = "models"  # a server loads other models on request
-    MARKERS = "markers"  # a server takes reasoning and tool calls out of its answers' text
-    SERVED = "served"  # it is a server, asked over HTTP; made with an Origin, not a model
+    MARKERS = "markers"  # a server removes reasoning and tool calls from the text of its answers
+    SERVED = "served"  # a server, asked over HTTP; made with an Origin, not a model
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A request as the runner hands it to an engine.
+    """A request as the runner passes it to an engine.
 
     Attributes:
         request: what the caller wants.
         forced: tokens to feed instead of the engine's choice, or ``None``.
-        prefix: the result of ``extract`` for the request that this one continues, or ``None``.
-        hints: the oracle's tokens, for drafts that are to be right here and there; else ``None``.
+        prefix: the result of ``extract`` for the request to continue, or ``None``.
+        hints: the oracle's tokens, for drafts that must be right at some positions, or ``None``.
     """
 
     request: Request
@@ -84,15 +84,15 @@ class Engine(ABC):
     """A batched decoder, made for one model and one run.
 
     Class attributes:
-        name: how the command line and case ids call it.
+        name: the engine's name on the command line and in case ids.
         library: the library plugin whose models it decodes.
         capabilities: what it can do.
-        opinion: whether it is right by construction, and is run where another engine fails.
-        drafters: the kinds of drafters that it brings itself, for every family.
-        prefix_reuse: rules by which it reuses prefixes; what they exclude is not required.
-        own_processes: it loads the model in processes of its own, and is made with an ``Origin``.
-        packages: distributions beside the library whose versions belong to its results.
-        elsewhere: what answers was not started by this process, and may be another one next time.
+        opinion: whether it is right by construction and runs the cases where another engine fails.
+        drafters: the kinds of drafters that it provides for every family.
+        prefix_reuse: its rules for reusing prefixes; what they exclude is not required.
+        own_processes: it loads the model in its own processes, and is made with an ``Origin``.
+        packages: further distributions, besides the library, whose versions its results record.
+        elsewhere: a process that this one did not start answers, and may be replaced between runs.
     """
 
     name: ClassVar[str]
@@ -107,10 +107,10 @@ class Engine(ABC):
 
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:
-        """Make the engine for ``model``, as its library plugin loaded it.
+        """Make the engine for ``model`` as its library plugin loaded it.
 
-        One with the capability ``SERVED``, or with processes of its own, gets an ``Origin``, to
-        load the model elsewhere.
+        With the capability ``SERVED`` or with its own processes, the engine gets an ``Origin``
+        instead, and loads the model elsewhere.
         """
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Engine(ABC):
 
     @abstractmethod
     def remove(self, request_ids: Sequence[str]) -> None:
-        """Cancel requests, in whatever stage they are, all in one call of the engine."""
+        """Cancel requests at any stage, all in one call of the engine."""
 
     @abstractmethod
     def close(self) -> None:
@@ -131,26 +131,26 @@ class Engine(ABC):
 
     @classmethod
     def apart(cls, model: Any) -> str:  # noqa: ARG003
-        """Why rows of unequal length can't share a pass of ``model``; empty where they can."""
+        """Why rows of unequal length can't share a pass of ``model``; empty if they can."""
         return ""
 
     @classmethod
     def uncut(cls, model: Any) -> str:  # noqa: ARG003
-        """Why prompts of ``model`` are never prefilled in pieces; empty where they are."""
+        """Why prompts of ``model`` are never prefilled in pieces; empty if they are."""
         return ""
 
     @classmethod
     def variant(cls, family: Family) -> Family:
-        """The family as this engine plays it, under a name of its own where it is another one."""
+        """The family as this engine runs it; a changed family has its own name."""
         return family
 
     @classmethod
     def repro_calls(cls) -> ReproCalls | None:
-        """The calls by which a script of ``conformance repro`` drives it; ``None``: no script."""
+        """The calls with which a script of ``conformance repro`` drives it; ``None``: no script."""
         return None
 
     def stages(self) -> Mapping[str, Stage]:
-        """Where the requests that have not ended are; those it does not name are unknown."""
+        """The stages of requests that have not ended; an omitted request has an unknown stage."""
         return {}
 
     def rows(self) -> Mapping[str, int]:
@@ -158,7 +158,7 @@ class Engine(ABC):
         return {}
 
     def cache_bytes(self) -> int | None:
-        """Bytes of live caches, or ``None`` if they are not known."""
+        """Bytes of live caches, or ``None`` if unknown."""
         return None
 
     def pending(self) -> int | None:
@@ -166,48 +166,49 @@ class Engine(ABC):
         return None
 
     def give_up(self, request_id: str, *, computed: bool) -> KeptCache | None:  # noqa: ARG002
-        """Free all caches of finished requests, that one's last, and report the memory it freed.
+        """Free all caches of finished requests, this request's last; return the memory it freed.
 
-        With ``computed`` it is computed first. ``None`` without the capability ``WEIGHED``.
+        With ``computed`` it is evaluated first. ``None`` without the capability ``WEIGHED``.
         """
         return None
 
     def give_up_stored(self) -> KeptCache | None:
-        """Free the caches of finished requests and of the shortest stored sequence; weigh the last.
+        """Free the caches of finished requests and the shortest stored sequence; weigh the latter.
 
-        It is computed first. ``None`` without the capabilities ``WEIGHED`` and ``STORED``.
+        The sequence is evaluated first. ``None`` without the capabilities ``WEIGHED`` and
+        ``STORED``.
         """
         return None
 
     def counted(self) -> Counted | None:
-        """Its own statistics of all that it did; ``None`` if it keeps none."""
+        """The engine's own statistics of the whole run; ``None`` if it keeps none."""
         return None
 
     def layers(self) -> Sequence[CachedLayer]:
-        """The caches of the rows that decode, by layer; empty if they are not known."""
+        """The caches of the decoding rows, by layer; empty if unknown."""
         return ()
 
     def extract(self, request_id: str) -> Any:
-        """The cache of a live or just finished request, as a later ``Submission.prefix``.
+        """The cache of a live or just finished request, for a later ``Submission.prefix``.
 
         Raises:
-            Unsupported: the engine has not the capability ``PREFIX``.
+            Unsupported: the engine lacks the capability ``PREFIX``.
         """
         raise Unsupported(f"engine {self.name} cannot extract the cache of {request_id!r}")
 
     def reloaded(self, prefix: Any) -> Any:  # noqa: ARG002
-        """The result of an ``extract``, written to a file and loaded by the library's functions.
+        """The result of ``extract``, written to a file and loaded by the library's functions.
 
         Raises:
-            Unsupported: the engine has not the capability ``SAVED``.
+            Unsupported: the engine lacks the capability ``SAVED``.
         """
         raise Unsupported(f"engine {self.name} cannot save caches")
 
     def probe(self, kind: str) -> ProbeResult:
-        """Make an invalid call of that kind and report the result.
+        """Make an invalid call of this kind and report the result.
 
         Raises:
-            Unsupported: the engine has not the capability ``PROBES``.
+            Unsupported: the engine lacks the capability ``PROBES``.
         """
         raise Unsupported(f"engine {self.name} has no probe {kind!r}")
 
@@ -218,9 +219,9 @@ class Engine(ABC):
         request: Request,  # noqa: ARG003
         options: EngineOptions,  # noqa: ARG003
     ) -> tuple[int, ...] | None:
-        """The tokens that the engine gives if the request is all that it is asked.
+        """The engine's own tokens for a request that is decoded alone.
 
-        The right ones of a request whose sampler no library has but the engine; else ``None``.
+        They are the right tokens if only the engine has the request's sampler; otherwise ``None``.
         """
         return None
 
@@ -232,8 +233,9 @@ class Engine(ABC):
     ) -> Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]:
         """The processor's output for requests that the engine passes to it in one call.
 
-        For each call the requests' ids, row by row, and NumPy arrays by their names, ``input_ids``
-        and ``attention_mask`` among them; empty for an engine that passes each request by itself.
+        For each call: the requests' ids, row by row, and NumPy arrays by name, including
+        ``input_ids`` and ``attention_mask``. Empty for an engine that passes each request
+        separately.
         """
         return ()
 
@@ -244,7 +246,7 @@ class Engine(ABC):
 
 
 def equipped(family: Family, engine: type[Engine]) -> Family:
-    """``family`` with the drafters that ``engine`` brings beside those of its own."""
+    """``family`` with its own drafters and those that ``engine`` provides."""
     own: dict[str, dict[str, Any]] = {kind: {} for kind in engine.drafters}
     facts = msgspec.structs.replace(family.facts, drafters=own | family.facts.drafters)
     return msgspec.structs.replace(family, facts=facts)

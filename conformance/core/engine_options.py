@@ -1,4 +1,4 @@
-"""The options an engine is made with: sizes, caches, drafting, a sampler for all requests."""
+"""The options of an engine: sizes, caches, drafting, an engine-level sampler."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import msgspec
 
 from conformance.core.token_choice import Processor, Sampler
 
-# Group sizes of uniform quantization that are tried where heads can be cut into them.
+# Group sizes of uniform quantization to try, where they divide the head size.
 KV_GROUPS = (32, 64)
 
 
 class KvQuant(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an engine quantizes keys and values.
 
-    ``bits`` per element (fractional where the scheme has it), ``group_size`` in elements,
-    ``scheme`` as the library calls it, ``start`` the cache length from which it quantizes.
+    ``bits`` per element (may be fractional), ``group_size`` in elements, ``scheme`` in the
+    library's terms, ``start`` the cache length from which it quantizes.
     """
 
     bits: float
@@ -27,8 +27,8 @@ class Drafting(msgspec.Struct, frozen=True, omit_defaults=True):
     """Speculative decoding.
 
     Attributes:
-        kind: of drafter, by the library's name.
-        block_size: tokens verified at once, including the last one before the draft.
+        kind: the library's name for the kind of drafter.
+        block_size: tokens verified at once, including the last token before the draft.
         right: how many tokens of each draft are correct (the oracle's) before a wrong one: for the
             first row of the first round, the next row, and so on; each round begins one entry
             later. Empty: the drafter's own drafts.
@@ -42,12 +42,13 @@ class Drafting(msgspec.Struct, frozen=True, omit_defaults=True):
 class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     """Automatic reuse of equal prefixes.
 
-    ``blocks`` of ``block_size`` tokens are kept or, for models whose caches can't be cut into
-    blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its end.
-    ``max_bytes`` bounds kept and live caches together, for engines with such an option;
-    ``times_first`` bounds kept ones alone, as a multiple of the bytes of the first one kept; 0
-    keeps none in memory. With ``disk`` they are kept in files, too; with ``restarts`` the engine is
-    made anew, with the same files, before each request that comes while no other is at work.
+    The engine keeps ``blocks`` of ``block_size`` tokens or, for models whose caches can't be cut
+    into blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its
+    end. ``max_bytes`` bounds kept and live caches together, for engines with such an option;
+    ``times_first`` bounds the kept caches alone, as a multiple of the bytes of the first one; with
+    0, none are kept in memory. With ``disk``, they are kept in files, too; with ``restarts``, the
+    engine is made again with the same files before each request that arrives while no other is
+    running.
     """
 
     blocks: int = 64
@@ -61,18 +62,19 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The options an engine is made with.
+    """The options of an engine.
 
     ``prefill_step_size`` and ``max_kv_size`` are in tokens, the batch sizes in requests.
     ``max_kv_size`` bounds the cache of families that leave the choice of cache to the library.
     ``kv``, ``drafting`` and ``prefix_caching`` are off if ``None``.
 
-    ``sampler`` and ``processors`` are the engine's own, for requests that bring none. A request
-    that names the same ones is inserted without them, so that the engine's must take effect.
+    ``sampler`` and ``processors`` are engine-level defaults, for requests without their own. A
+    request that names the same ones is inserted without them, so that the defaults must take
+    effect.
 
-    With ``busy`` a long request of a server engine's own is at work while others arrive. ``words``
-    are texts of token ids in its tokenizer, in place of the usual. With ``counted`` its own process
-    notes the calls of its model.
+    With ``busy``, a server runs a long request of its own while others arrive. ``words`` are the
+    texts of token ids in its tokenizer, instead of the usual texts. With ``counted``, the server's
+    process records the calls of its model.
     """
 
     prefill_step_size: int = 2048

@@ -1,8 +1,8 @@
 """A family: one model architecture as one JSON file.
 
-The file is a tiny but real ``config.json`` as the library reads it, plus one more key,
-``conformance``, with the facts that a config does not have: which library and module it is for,
-how its weights are made, which token ids its prompts may use.
+The file is a tiny but valid ``config.json`` for the library, with an additional key,
+``conformance``. This section has what a config lacks: the library and module, how weights are
+made, which token ids prompts may use.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SECTION = "conformance"
 
 
 class WeightRule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How the parameters whose path matches the glob ``match`` are drawn.
+    """How parameters whose path matches the glob ``match`` are drawn.
 
-    ``mean + std * z`` with z of unit variance, or with ``fan_in`` set, ``std / sqrt(fan_in) * z``.
+    ``mean + std * z`` with z of unit variance or, with ``fan_in``, ``std / sqrt(fan_in) * z``.
     """
 
     match: str
@@ -33,10 +33,10 @@ class WeightRule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
 
 class Recipe(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A family's weights: the default rules of ``weights.py`` unless a rule here matches first.
+    """A family's weights: rules that take precedence over the default rules of ``weights.py``.
 
     ``embedding_std`` is the standard deviation of token embeddings; ``logit_scale`` multiplies the
-    output head or, where the head is tied, the final norm's weight.
+    output head or, if the head is tied, the final norm's weight.
     """
 
     embedding_std: float = 1.0
@@ -45,10 +45,10 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Tokenizer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The special tokens of a family's tiny tokenizer; each other id is a word.
+    """The special tokens of a family's tiny tokenizer; every other id is a word.
 
-    ``special`` are texts and their ids; ``roles`` maps roles to texts (``eos_token``,
-    ``pad_token``, ``image_token``, ...); ``kind`` is the class named in ``tokenizer_config.json``.
+    ``special`` maps texts to ids; ``roles`` maps roles to texts (``eos_token``, ``pad_token``,
+    ``image_token``, ...); ``kind`` is the class named in ``tokenizer_config.json``.
     """
 
     special: dict[str, int] = {}
@@ -57,11 +57,11 @@ class Tokenizer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The files that the library's own processor is made from, in the model's folder.
+    """The files in the model's folder from which the library's own processor is made.
 
-    ``files`` are JSON files by name (``preprocessor_config.json``, ...); ``markers`` the text that
-    stands for one medium of a kind in a prompt; ``begin`` is the number of tokens that the
-    processor adds before every prompt with media.
+    ``files`` are JSON files by name (``preprocessor_config.json``, ...); ``markers`` maps each kind
+    of media to the text that stands for one medium in a prompt; ``begin`` is the number of tokens
+    that the processor adds before every prompt with media.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -71,9 +71,9 @@ class Processor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class StandIn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Replaces a processor that can't be made here: the stand-in's name and its arguments.
+    """Replaces a processor that can't be made here: the stand-in's name and arguments.
 
-    ``unloadable``: that processor can't even be loaded, so only the tokenizer is loaded.
+    ``unloadable``: the processor can't even be loaded, so only the tokenizer is loaded.
     """
 
     kind: str
@@ -85,20 +85,20 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """The ``conformance`` section of a family file.
 
     Attributes:
-        library: the library plugin that builds and loads it (``mlx_lm``).
-        module: the library's module that it covers; defaults to the file's name.
-        modalities: what its requests may hold beside text.
-        tokens: ``[low, high)``, the token ids that prompts are drawn from; the whole vocabulary
-            if absent.
-        window: the smallest sliding window or chunk, in tokens; absent when attention is full.
-        seed: shifts the weights' seed, where seed 0 gave a model with a near-tie or a repetitive
+        library: the library plugin that builds and loads the family (``mlx_lm``).
+        module: the library's module that the family covers; default: the file's name.
+        modalities: what requests may contain besides text.
+        tokens: ``[low, high)``, the token ids that prompts are drawn from; if absent, the whole
+            vocabulary.
+        window: the smallest sliding window or chunk, in tokens; absent for full attention.
+        seed: shifts the weights' seed, if seed 0 gave a model with a near-tie or a repetitive
             stream.
         positions: ``False`` if by design no layer uses absolute or relative positions.
-        model_file: a Python file beside the family file with ``Model`` and ``ModelArgs``, for a
-            model that the library does not ship.
-        strip: a prefix of parameter paths that is left out in the checkpoint, for a library that
-            reads only checkpoints in a model's original names.
-        processor: how the library's own processor is made, where one is.
+        model_file: a Python file in the family file's folder with ``Model`` and ``ModelArgs``, for
+            a model that the library does not ship.
+        strip: a prefix of parameter paths that the checkpoint omits, for a library that reads only
+            checkpoints with a model's original names.
+        processor: how to make the library's own processor, if it can be made.
         stand_in: makes the inputs in place of a processor.
         sizes: for each kind of media the sizes that scenarios use, the most used first; see
             ``schedule.Media``.
@@ -106,15 +106,15 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
             pass without a cache, in which generated tokens join the prompt, checks only the first
             token.
         uncut_media: file and line of the library's code that never cuts a prompt with media into
-            pieces; empty if it does cut them.
-        required: a kind of media that every request must hold, for models that only
-            describe an image; such media may have no place in the prompt.
+            pieces; empty if it does.
+        required: a kind of media that every request must contain, for models that only describe an
+            image; such media may have no place in the prompt.
         beside: the language model attends to media by cross attention, not at positions of the
             sequence.
-        single: the kinds of media of which a request may hold only one.
-        drafters: for each kind of drafter the config of a tiny one for this family.
-        quick: part of quick runs: it represents all families with its kinds of caches.
-        pooled: it represents what a pool of prefixes keeps: blocks, or snapshots of its kinds.
+        single: the kinds of media of which a request may contain only one.
+        drafters: for each kind of drafter, the config of a tiny drafter for this family.
+        quick: included in quick runs: represents all families with its kinds of caches.
+        pooled: represents what a prefix pool stores: blocks, or snapshots of its kinds of caches.
         notes: remarks for readers of the config.
     """
 
@@ -150,7 +150,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
         digest: SHA-256 of config and weights; empty if not computed.
         texts: token ids of the texts that prompts are cut from.
         trusted: whether Python files in the folder may be run.
-        cache: folder in which its oracle's output is kept; empty if none.
+        cache: folder that keeps the oracle's output; empty if none.
     """
 
     folder: str
@@ -163,7 +163,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class Family(msgspec.Struct, frozen=True):
     """A model architecture that can be built tiny. ``config`` is the config that the library reads.
 
-    With ``checkpoint`` it is a real model, not a tiny one.
+    With ``checkpoint`` it is a real model instead of a tiny one.
     """
 
     name: str
@@ -189,7 +189,7 @@ class Family(msgspec.Struct, frozen=True):
 
     @property
     def longest(self) -> int | None:
-        """The most tokens of a sequence that the config names a number of positions for."""
+        """The largest number of positions that the config names, in tokens."""
         found = self.config.get("n_positions")
         return None if found is None else int(found)
 
@@ -201,11 +201,11 @@ class Family(msgspec.Struct, frozen=True):
 
 
 def parse_family(text: str, *, name: str, path: str = "") -> Family:
-    """A family from the text of its file.
+    """Parse a family from the text of its file.
 
     Raises:
         FamilyError: the text is not a JSON object, or its ``conformance`` section is malformed or
-            contradicts the config; names the file and the field.
+            contradicts the config; the message names the file and the field.
     """
     where = path or name
     config = parse_object(text, where, FamilyError)
@@ -229,10 +229,10 @@ def parse_family(text: str, *, name: str, path: str = "") -> Family:
 
 
 def _check_code(facts: Facts, config: dict[str, Any], where: str) -> None:
-    """The only code that a family file may name lies beside it.
+    """Check that a family file only names code in its own folder.
 
     Raises:
-        FamilyError: it names another; names the field.
+        FamilyError: it names other code; the message names the field.
     """
     if "model_file" in config:
         raise FamilyError(f"{where}: 'model_file' belongs into the section {SECTION!r}")
@@ -245,7 +245,7 @@ def _check_code(facts: Facts, config: dict[str, Any], where: str) -> None:
 
 
 def load_family(path: Path) -> Family:
-    """The family of a file; its name is the file's stem.
+    """Read the family of a file; its name is the file's stem.
 
     Raises:
         FamilyError: the file is missing, unreadable or malformed.
@@ -263,7 +263,7 @@ def load_family(path: Path) -> Family:
 
 
 def load_families(folder: Path) -> tuple[Family, ...]:
-    """All families of a folder's ``*.json``, by name; files that begin with ``_`` are skipped."""
+    """All families in a folder's ``*.json``, by name; files that begin with ``_`` are skipped."""
     return tuple(
         load_family(path) for path in sorted(folder.glob("*.json")) if not path.name.startswith("_")
     )

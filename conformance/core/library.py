@@ -1,4 +1,4 @@
-"""The library protocol: what the harness needs of a model library beside its batched engines."""
+"""The library protocol: what the harness needs of a model library, apart from batched engines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from conformance.core.unavailable import Unavailable
 
 @dataclass(frozen=True)
 class Solo:
-    """The single stream of one request, and its cache, for a request that continues it."""
+    """The single stream of one request, and its cache for a request that continues it."""
 
     stream: Stream
     cache: Any
@@ -33,11 +33,11 @@ class Solo:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How the library's modules are accounted for.
+    """Coverage of the library's modules.
 
     Attributes:
         modules: the model modules that the installed library ships.
-        excluded: modules that are no autoregressive language model, with the reason.
+        excluded: modules that are not autoregressive language models, with the reason.
     """
 
     modules: tuple[str, ...]
@@ -55,13 +55,13 @@ class Description:
 
 
 class Library(ABC):
-    """A model library, for example mlx-lm. Models are opaque to everyone else."""
+    """A model library, for example mlx-lm. Its models are opaque to all other code."""
 
     name: ClassVar[str]
     schemes: ClassVar[tuple[str, ...]] = ("uniform",)
-    """Ways in which its caches can be quantized; see ``options.KvQuant``."""
-    package: ClassVar[str] = ""  # whose code its models are of; else no oracle is stored
-    blamed: ClassVar[str] = "the library"  # for what fails before any batch is made
+    """Ways to quantize its caches; see ``options.KvQuant``."""
+    package: ClassVar[str] = ""  # the package with the models' code; if empty, no oracle is stored
+    blamed: ClassVar[str] = "the library"  # the subject of failures that precede any batch
 
     @abstractmethod
     def coverage(self) -> Coverage:
@@ -69,31 +69,31 @@ class Library(ABC):
 
     @abstractmethod
     def load(self, family: Family, *, dtype: str, seed: int) -> Any:
-        """Build the family's tiny model and load it by the library's own loading code.
+        """Build the family's tiny model and load it with the library's own loading code.
 
-        A family that stands for a real checkpoint is loaded from its folder, cast to ``dtype``.
+        A real checkpoint's family is loaded from the checkpoint's folder and cast to ``dtype``.
 
         Raises:
-            Unsupported: the library says that it cannot run this family here.
+            Unsupported: the library reports that it cannot run this family here.
             ModelError: the model could not be built or loaded.
         """
 
     def properties(self) -> Sequence[Property | Unavailable]:
-        """Those of its functions that need no model, and which of them this release lacks."""
+        """Functions of the library that need no model, and those that this release lacks."""
         return ()
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:  # noqa: ARG002
-        """Check that a checkpoint's config and weights fit each other; the weights are not read.
+        """Check that a checkpoint's config and weights fit each other; weights are not read.
 
         Raises:
             Unsupported: the library has no such model, or the plugin loads no checkpoints.
-            ModelError: they don't fit; with the library's message.
+            ModelError: they do not fit; with the library's message.
         """
         raise Unsupported(f"the plugin of library {self.name} loads no checkpoints")
 
     def not_finite(self, folder: Path, *, trusted: bool = False) -> str | None:  # noqa: ARG002
-        """The path of a parameter that holds NaN or an infinity; asked where a file does."""
-        return ""  # none may be left out of what the file has
+        """Path of a parameter with NaN or infinity; called if the checkpoint's files have one."""
+        return ""  # nothing in the files may be left out
 
     def tokenize(
         self,
@@ -102,7 +102,7 @@ class Library(ABC):
         *,
         trusted: bool = False,  # noqa: ARG002
     ) -> tuple[tuple[int, ...], ...]:
-        """The token ids of texts by a checkpoint's own tokenizer, without special tokens.
+        """Token ids of texts from a checkpoint's own tokenizer, without special tokens.
 
         Raises:
             Unsupported: the plugin loads no checkpoints.
@@ -111,20 +111,21 @@ class Library(ABC):
         raise Unsupported(f"the plugin of library {self.name} loads no checkpoints")
 
     def write(self, family: Family, folder: Path, *, dtype: str, seed: int) -> None:  # noqa: ARG002
-        """Write the checkpoint that ``load`` loads into ``folder``, for other programs to read.
+        """Write the checkpoint that ``load`` loads to ``folder``, for other programs.
 
         Raises:
-            Unsupported: the plugin writes none, or the library cannot run the family here.
+            Unsupported: the plugin writes no checkpoints, or the library cannot run the family
+                here.
             ModelError: the model could not be built.
         """
         raise Unsupported(f"the plugin of library {self.name} writes no {family.name}")
 
     @abstractmethod
     def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:
-        """A list to which every later call of ``model`` is appended.
+        """A list to which each later call of ``model`` is appended.
 
-        With ``evaluate`` a call's output is computed inside the call, so that its seconds hold
-        all of its cost; for benchmarks.
+        With ``evaluate``, a call's output is computed within the call, so that its seconds include
+        all its cost; for benchmarks.
         """
 
     def decoder(self, model: Any) -> Any:
@@ -132,7 +133,7 @@ class Library(ABC):
         return model
 
     def bounds_caches(self, model: Any) -> bool:  # noqa: ARG002
-        """Whether ``EngineOptions.max_kv_size`` has an effect: the model makes no caches itself."""
+        """Whether ``EngineOptions.max_kv_size`` has an effect: not if the model makes caches."""
         return False
 
     @abstractmethod
@@ -146,28 +147,28 @@ class Library(ABC):
         prefix: Any = None,
         forced: tuple[int, ...] | None = None,
     ) -> Solo:
-        """Decode ``request`` with the library's single-stream function for ``steps`` tokens.
+        """Decode ``request`` for ``steps`` tokens with the library's single-stream function.
 
-        Stop sequences are not applied. ``prefix`` is a cache to continue from, used up by the call.
-        ``forced`` are tokens to feed instead of the chosen ones.
+        Stop sequences are not applied. ``prefix`` is a cache to continue from; the call uses it up.
+        ``forced`` are tokens to feed instead of the chosen tokens.
         """
 
     def again(self, model: Any, request: Request, *, options: EngineOptions, steps: int) -> Stream:
-        """The single stream as a user of the library gets it, to compare ``single_stream`` with.
+        """The single stream that a user of the library gets, to compare with ``single_stream``.
 
-        They are the same unless ``single_stream`` works around a defect that leaves no oracle.
+        The two differ only if ``single_stream`` works around a defect that leaves no oracle.
         """
         return self.single_stream(model, request, options=options, steps=steps).stream
 
     def reloaded(self, cache: Any) -> Any | None:  # noqa: ARG002
-        """The cache of a single stream by way of a file; ``None`` if the library writes none."""
+        """The cache of a single stream, saved and loaded; ``None`` if the library saves none."""
         return None
 
     @abstractmethod
     def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray | None:
         """Logprobs ``[vocab]`` of the token after ``request.prompt + tokens``, without a cache.
 
-        ``None`` if ``tokens`` would mean something else in a prompt.
+        ``None`` if ``tokens`` would have another meaning in a prompt.
         """
 
     @abstractmethod
@@ -181,12 +182,12 @@ class Library(ABC):
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
-        """Logprobs ``[len(tokens), vocab]`` that ``tokens`` are chosen from after the prompt.
+        """Logprobs ``[len(tokens), vocab]`` from which ``tokens`` are chosen after the prompt.
 
-        The cache is quantized as ``options`` say; all other options are ignored.
+        The cache is quantized as in ``options``; all other options are ignored.
 
-        With ``ulps`` above 0 the output of the embedding and of each layer is multiplied by
-        ``1 + ulps * eps * u``, u uniform in (-1, 1) (Monte Carlo arithmetic).
+        With ``ulps`` above 0, the outputs of the embedding and of each layer are multiplied by
+        ``1 + ulps * eps * u`` with u uniform in (-1, 1) (Monte Carlo arithmetic).
         """
 
     def encoders_perturbed(
@@ -196,15 +197,15 @@ class Library(ABC):
         ulps: float,  # noqa: ARG002
         seed: int,  # noqa: ARG002
     ) -> AbstractContextManager[None]:
-        """Perturbs encoders of media: all runs on one device have their rounding in common."""
+        """Perturb media encoders, whose rounding is the same in all runs on one device."""
         return nullcontext()
 
     def fingerprint(self, model: Any) -> str:  # noqa: ARG002
-        """A hash of the bits of all loaded parameters; empty if it is not known."""
+        """A hash of the bits of all loaded parameters; empty if unknown."""
         return ""
 
     def head_sizes(self, model: Any) -> frozenset[int]:  # noqa: ARG002
-        """Elements of a head's keys and values in each layer that the library can quantize."""
+        """Head sizes, in elements, of the keys and values that the library can quantize."""
         return frozenset()
 
     def policy_stream(
@@ -217,11 +218,11 @@ class Library(ABC):
     ) -> np.ndarray | None:
         """The library's single stream when ``options.kv`` is passed to its function.
 
-        ``single_stream`` quantizes as a batch of one must; a library whose single stream follows
-        another policy returns its output here.
+        ``single_stream`` quantizes like a batch of one; a library whose single stream follows
+        another policy returns that stream's output here.
 
-        Returns: logprobs ``[len(tokens), vocab]`` that ``tokens`` are chosen from, or ``None``
-        where there is only one policy.
+        Returns: logprobs ``[len(tokens), vocab]`` from which ``tokens`` are chosen, or ``None`` if
+        there is only one policy.
         """
         return None
 
@@ -233,7 +234,7 @@ class Library(ABC):
         """A prompt of text and media: its token ids, and the media with their spans in it.
 
         Raises:
-            Unsupported: the library's models take no such media.
+            Unsupported: the library's models do not take such media.
         """
         prompt: list[int] = []
         for part in parts:
@@ -243,7 +244,7 @@ class Library(ABC):
         return tuple(prompt), ()
 
     def processed(self, model: Any, request: Request) -> dict[str, Any]:  # noqa: ARG002
-        """The outputs of the library's processor, NumPy arrays by name; empty for token ids."""
+        """NumPy arrays of the library's processor, by name; empty for token ids."""
         return {}
 
     def puts_media_last(self, model: Any) -> bool:  # noqa: ARG002
@@ -252,33 +253,33 @@ class Library(ABC):
 
     @abstractmethod
     def churn(self) -> None:
-        """Fill the allocator's free memory, so that reads of unwritten memory show."""
+        """Fill the allocator's free memory, so that reads of uninitialized memory show."""
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Versions of everything that numbers depend on."""
+        """Versions of everything that results depend on."""
 
     @abstractmethod
     def device(self) -> str:
-        """The device that models run on, with its chip where known."""
+        """The device that models run on, with its chip if known."""
 
     def describe(self, model: Any) -> Description:  # noqa: ARG002
-        """What a loaded model is made of.
+        """The kinds of parts of a loaded model.
 
         Raises:
-            Unsupported: the plugin has no such function.
+            Unsupported: the plugin does not implement it.
         """
         raise Unsupported(f"the plugin of library {self.name} describes no models")
 
     def code_traits(self, model: Any) -> frozenset[str]:  # noqa: ARG002
-        """More of what decides which shared code a model runs, such as ``part:ssm.ssm_update``."""
+        """Further traits that decide which shared code runs, such as ``part:ssm.ssm_update``."""
         return frozenset()
 
     def outline(self, family: Family) -> Outline:
-        """What the family's model would be built of; its config may be of full size.
+        """The kinds of parts that the family's model would have; the config may be of full size.
 
         Raises:
-            Unsupported: the plugin has no such function, or the library has no such model.
+            Unsupported: the plugin does not implement it, or the library has no such model.
             ModelError: the library failed to build the model.
         """
         raise Unsupported(f"the plugin of library {self.name} outlines no models: {family.name}")
@@ -293,7 +294,7 @@ class Library(ABC):
         raise Unsupported(f"the plugin of library {self.name} measures no sensitivity")
 
     def calibrate(self, family: Family) -> bool:
-        """Search a better weights recipe for a family and put it into its file, if there is one.
+        """Search a better weights recipe for a family, and write it to the family's file, if any.
 
         Returns: whether a recipe was written.
 

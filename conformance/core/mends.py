@@ -1,7 +1,7 @@
-"""What a mend is: the repair of one known defect, put into a running library and taken out again.
+"""A mend: the repair of one known defect, put into a running library and taken out again.
 
-The mirror of a fault (``core/faults/``), made of the same patches. With its known defects mended, a
-case must be right: that proves the diagnosis, and lets a new defect behind a known one be seen.
+The mirror of a fault (``core/faults/``), made of the same patches. With its known defects mended,
+a case must be right: this proves the diagnosis and shows new defects behind the known ones.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from conformance.core.faults.declaration import Injection
 
 @dataclass(frozen=True)
 class Mend:
-    """The repair of a known defect in memory; the decorator ``mend`` makes one of a function.
+    """The in-memory repair of a known defect; the decorator ``mend`` makes one from a function.
 
     Attributes:
-        name: of its function.
-        defects: the ids of the entries of ``expectations/`` that it repairs: usually one; several
-            where one cause has several entries.
+        name: its function's name.
+        defects: ids of the entries of ``expectations/`` that it repairs: usually one, several if
+            one cause has several entries.
         summary: what is right instead, in one sentence.
-        repair: a context manager; inside it the defect is not there. Its ``hits`` count where what
-            it does differs from the library: a mend without hits repaired nothing.
-        single_stream: the defect is in the single stream too, so that the single stream, and all
-            that is compared with it, is made anew with the mend.
-        other_pieces: once it is mended, prompts are prefilled whole, or in pieces that are not
-            counted in tokens, so that what a schedule waits for may not be seen. Then findings of
-            missing witnesses are left out.
-        except_families: globs of families whose code it does not repair whole: there the entry has
-            no mend.
+        repair: a context manager, inside which the defect is repaired. Its ``hits`` count how often
+            it acts differently from the library: a mend without hits repaired nothing.
+        single_stream: the defect is in the single stream, too, so the single stream and everything
+            compared with it are made again with the mend.
+        other_pieces: with the mend, prompts are prefilled whole, or in pieces that are not counted
+            in tokens, so witnesses of a schedule may be missing; such findings are left out.
+        except_families: globs of families that it repairs only in part: for them the entry has no
+            mend.
     """
 
     name: str
@@ -44,7 +43,7 @@ class Mend:
 
     @property
     def key(self) -> str:
-        """Names it among all mends: the first of its entries."""
+        """Its identity among all mends: the first of its entries."""
         return self.defects[0]
 
 
@@ -54,7 +53,7 @@ def mend(
     other_pieces: bool = False,
     except_families: tuple[str, ...] = (),
 ) -> Callable[[Injection], Mend]:
-    """Make a ``Mend`` of the function below; its summary is the docstring's first paragraph.
+    """Make a ``Mend`` from the function below; its summary is the docstring's first paragraph.
 
     ::
 

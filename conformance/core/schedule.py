@@ -1,7 +1,7 @@
-"""The input of a run: requests, when they arrive, when they are removed.
+"""The input of a run: requests, their arrivals and their removals.
 
-Plain data, frozen, JSON both ways (``to_json`` / ``from_json``). Nothing here depends on a
-model, an engine or an array library; a scenario makes schedules, the runner plays them.
+Plain, frozen data, converted to and from JSON (``to_json`` / ``from_json``). Nothing here depends
+on a model, an engine or an array library; scenarios make schedules, and the runner runs them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from conformance.core.user_files import typed_json
 
 
 class Stage(enum.StrEnum):
-    """The stage a request is in. An engine may leave out requests whose stage it does not know."""
+    """The stage of a request. An engine may omit requests whose stage it does not know."""
 
     QUEUED = "queued"
     PREFILL = "prefill"
@@ -28,11 +28,11 @@ class Stage(enum.StrEnum):
 
 
 class Continuation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The request goes on from another request's extracted cache.
+    """The request continues from another request's extracted cache.
 
     ``after`` is the number of tokens that ``request_id`` had produced when its cache was taken, or
-    ``None`` for the cache that its finishing response carried. With ``saved`` that cache was
-    written to a file and loaded from it.
+    ``None`` for the cache in its finishing response. With ``saved``, the cache was written to a
+    file and loaded again.
     """
 
     request_id: str
@@ -47,8 +47,8 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
         kind: ``image``, ``video`` or ``audio``.
         size: image: width, height (pixels); video: frames, width, height; audio: samples.
         content: media of equal size but different content have different pixels or samples.
-        span: its half-open range of positions in the prompt, including all tokens that the
-            processor adds; ``(0, 0)`` if it has no place there, as with an encoder.
+        span: half-open range of its positions in the prompt, including all tokens that the
+            processor adds; ``(0, 0)`` if it has no place in the prompt, as with an encoder.
     """
 
     kind: str
@@ -58,17 +58,18 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a server is asked.
+    """How to ask a server.
 
     Attributes:
-        streamed: for an answer in pieces, not in one; ``chat``: in a chat, not to complete a text.
-        system: so many tokens of the prompt, its first, are the system message.
+        streamed: ask for an answer in pieces, not as a whole.
+        chat: ask in a chat, not for the completion of a text.
+        system: number of tokens at the start of the prompt that are the system message.
         schema: the answer must be JSON of a schema.
-        other: the number of another model, to be loaded on request; 0 is the server's own.
-        adapter: the number of an adapter, to be loaded on request; 0 is none.
-        tools: a tool is offered.
-        unread: the client reads nothing of its answer, in pieces, until it goes away.
-        fields: others of the API, which it has as they are.
+        other: number of another model, to be loaded on request; 0 is the server's own model.
+        adapter: number of an adapter, to be loaded on request; 0 is none.
+        tools: offer a tool.
+        unread: the client asks for pieces but reads none until it disconnects.
+        fields: other fields of the API, sent unchanged.
     """
 
     streamed: bool = True
@@ -85,10 +86,10 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request.
 
-    ``prompt`` are token ids, including those of ``media``; ``segments`` are the lengths into which
-    the prompt is cut for the engine (their sum is the prompt's length); ``stop`` are sequences of
-    token ids that end the request. Nothing is reused between requests of other ``tenant``.
-    ``asked`` is how a server is asked; ``None``: for pieces, in a chat.
+    ``prompt`` are token ids, including those of ``media``; ``segments`` are the lengths of the
+    pieces in which the engine gets the prompt (their sum is the prompt's length); ``stop`` are
+    sequences of token ids that end the request. Requests of different ``tenant`` reuse nothing of
+    each other. ``asked`` is how to ask a server; ``None``: in a chat, for an answer in pieces.
     """
 
     request_id: str
@@ -105,21 +106,21 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def own_sampler(request: Request, options: EngineOptions) -> Sampler | None:
-    """The sampler to insert ``request`` with; ``None`` where it has the engine's, or none."""
+    """The sampler to insert ``request`` with; ``None`` if it uses the engine's, or none."""
     return None if request.sampler == options.sampler else request.sampler
 
 
 def own_processors(request: Request, options: EngineOptions) -> tuple[Processor, ...]:
-    """The processors to insert ``request`` with; none where it has the engine's, or none."""
+    """The processors to insert ``request`` with; empty if it uses the engine's, or none."""
     return () if request.processors == options.processors else request.processors
 
 
 class Trigger(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A moment, defined by a request's progress, so that it means the same on every engine.
+    """A moment defined by a request's progress, so that it is the same for every engine.
 
     Fires before the first step at whose start ``request_id`` is in ``stage`` and has done at least
     ``count`` units there (prefill: prompt tokens processed; decode: tokens produced; queued and
-    finished: nothing is counted). ``None`` as ``request_id`` fires before step ``count``.
+    finished: no units). With ``None`` as ``request_id``, it fires before step ``count``.
     """
 
     request_id: str | None = None
@@ -142,33 +143,33 @@ class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """An invalid call, named as one of the engine's probes; the engine must refuse it."""
+    """An invalid call, named like one of the engine's probes; the engine must refuse it."""
 
     kind: str
     when: Trigger
 
 
 class Weigh(enum.StrEnum):
-    """What of a run is measured beside its calls: memory, or reads of the host.
+    """What is measured in a run besides the model calls: memory, or reads by the host.
 
-    Measuring takes time and extends lifetimes.
+    Measuring takes time and extends object lifetimes.
     """
 
     GRAPH = "graph"  # after each step, the unevaluated graph behind the live caches
-    ALIVE = "alive"  # the same, and the arrays and bytes that live beside the caches
-    SAMPLED = "sampled"  # the same after each tenth step, for runs of thousands
+    ALIVE = "alive"  # the same, and the arrays and bytes alive outside the caches
+    SAMPLED = "sampled"  # the same after every tenth step, for runs of thousands of steps
     KEPT = "kept"  # at the end, the memory of the first request's cache, as it is
     COMPUTED = "computed"  # the same, after evaluating that cache
-    STORED = "stored"  # at the end, that of the shortest sequence which is stored, evaluated
-    READS = "reads"  # in each step, where the host waits for an array's contents
+    STORED = "stored"  # at the end, the memory of the shortest stored sequence, evaluated
+    READS = "reads"  # in each step, the places where the host waits for an array's contents
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All that happens in one run of an engine.
+    """Everything that happens in one run of an engine.
 
-    ``name`` is unique within its scenario. ``decode_on_other_thread`` makes the runner
-    drive the engine on another thread than the one that loaded the model; ``weigh`` makes it
-    measure memory or reads. ``contracts`` names what is counted, and has a limit.
+    ``name`` is unique within its scenario. With ``decode_on_other_thread``, the runner drives the
+    engine on another thread than the one that loaded the model; ``weigh`` says what memory or reads
+    to measure. ``contracts`` names the counts that have a limit.
     """
 
     name: str
@@ -186,10 +187,10 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(request for arrival in self.arrivals for request in arrival.requests)
 
     def request(self, request_id: str) -> Request:
-        """The request of that id.
+        """The request with this id.
 
         Raises:
-            ScheduleError: no request has it.
+            ScheduleError: there is no such request.
         """
         for request in self.requests:
             if request.request_id == request_id:
@@ -203,10 +204,10 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def validate(schedule: Schedule) -> Schedule:
-    """Return ``schedule`` if it can be played.
+    """Return ``schedule`` if it can be run.
 
     Raises:
-        ScheduleError: names the request and the field that make it unplayable.
+        ScheduleError: it cannot be run; the message names the request and the field.
     """
     seen: set[str] = set()
     for request in schedule.requests:
@@ -231,7 +232,7 @@ def validate(schedule: Schedule) -> Schedule:
 
 
 def _check(request: Request, options: EngineOptions, where: str) -> None:
-    """What of a request must hold whatever the others are."""
+    """Check one request, independently of the others."""
     if not request.prompt:
         raise ScheduleError(f"{where}: prompt is empty")
     if request.max_tokens < 1:
@@ -265,14 +266,14 @@ def triggers(schedule: Schedule) -> tuple[Trigger, ...]:
 
 
 def to_json(schedule: Schedule) -> str:
-    """The schedule as JSON text that ``from_json`` reads back."""
+    """The schedule as JSON text for ``from_json``."""
     return msgspec.json.encode(schedule).decode()
 
 
 def from_json(text: str | bytes) -> Schedule:
-    """A validated schedule from JSON text.
+    """Parse and validate a schedule from JSON text.
 
     Raises:
-        ScheduleError: the text is not a schedule; names the field and the reason.
+        ScheduleError: the text is not a schedule; the message names the field and the reason.
     """
     return validate(typed_json(text, Schedule, "not a schedule", ScheduleError))

@@ -1,4 +1,4 @@
-"""The recording of a run: everything the checks need, so that they need no model.
+"""The recording of a run: everything that the checks need, so that they need no model.
 
 Arrays are NumPy float32. Nothing here depends on mlx or pytest.
 """
@@ -39,9 +39,9 @@ class Stream:
 
     Attributes:
         tokens: the token ids produced, in order.
-        logprobs: float32 ``[len(tokens), vocab]``, the distribution each token was chosen from;
-            ``None`` if the engine does not return it.
-        token_logprobs: float32 ``[len(tokens)]``, of the chosen tokens.
+        logprobs: float32 ``[len(tokens), vocab]``, the distributions the tokens were chosen from;
+            ``None`` if the engine does not return them.
+        token_logprobs: float32 ``[len(tokens)]``, the logprobs of the chosen tokens.
         finish_reason: ``None`` if the request was removed or the run ended first.
     """
 
@@ -64,11 +64,11 @@ class TokenEvent:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that an engine says of its work beside tokens, and what was found.
+    """A statement of an engine about its work, besides tokens, and the measured fact.
 
     Attributes:
-        what: is counted, weighed or drawn.
-        holds: whether the two agree.
+        what: the kind of statement: counted, weighed or drawn.
+        holds: whether statement and fact agree.
     """
 
     what: str
@@ -79,19 +79,19 @@ class Claim:
 
 @dataclass(frozen=True)
 class StepOutput:
-    """What an engine's ``step`` returns.
+    """The return value of an engine's ``step``.
 
     Attributes:
-        events: the tokens that came out.
+        events: the tokens produced.
         processed: for each request, the number of its prompt tokens processed in this step.
         reused: for each request that left the queue, the number of prompt tokens not processed
             because their cache was kept from an earlier request.
         drafted: for each request, the number of tokens drafted and then verified in this step.
-        stored: calls of the store of kept sequences since the step before, where it is known.
-        claims: what the engine said of its work since the step before, where it is measured.
-        pooled: calls of the pool of kept prefixes since the step before, where it is known.
-        served: steps of a server's own generator since the step before, where they are noted.
-        left_over: bytes of arrays more than before in a server at rest, where they are noted.
+        stored: calls of the sequence store since the previous step, if known.
+        claims: the engine's statements since the previous step, if measured.
+        pooled: calls of the prefix pool since the previous step, if known.
+        served: steps of a server's own generator since the previous step, if recorded.
+        left_over: additional bytes of arrays in an idle server, if recorded.
     """
 
     events: tuple[TokenEvent, ...] = ()
@@ -110,9 +110,9 @@ class ProbeResult:
     """An invalid call and the engine's reaction.
 
     Attributes:
-        kind: which probe of the engine.
+        kind: the engine's probe that made the call.
         error: ``"TypeName: text"`` of the exception; ``None`` if the call was accepted.
-        changed: what differs in the engine's state after the call; empty if nothing does.
+        changed: what the call changed in the engine's state; empty if nothing.
     """
 
     kind: str
@@ -125,9 +125,10 @@ class CachedLayer:
     """One layer's cache of the decoding rows.
 
     Attributes:
-        nbytes: its size.
+        nbytes: its size in bytes.
         quantized: whether it is quantized.
-        dtypes: of its floating arrays, sorted; empty if it holds none, or they are not known.
+        dtypes: dtypes of its floating-point arrays, sorted; empty if it has none or they are
+            unknown.
     """
 
     nbytes: int
@@ -137,11 +138,11 @@ class CachedLayer:
 
 @dataclass(frozen=True)
 class Alive:
-    """What lives after a step.
+    """Objects that are alive after a step.
 
     Attributes:
-        arrays: how many array objects were made since the run began, those of caches included.
-        nbytes: of arrays, without those that the live caches count.
+        arrays: the number of array objects made since the run began, including those of caches.
+        nbytes: bytes of arrays, except those in live caches.
     """
 
     arrays: int
@@ -150,11 +151,11 @@ class Alive:
 
 @dataclass(frozen=True)
 class KeptLayer:
-    """One layer of a kept cache; bytes as there.
+    """One layer of a kept cache; bytes as in ``KeptCache``.
 
     Attributes:
         place: its index, such as ``3`` or, within a list of caches, ``3.0``.
-        arrays: how many it has.
+        arrays: the number of its arrays.
     """
 
     place: str
@@ -167,7 +168,7 @@ class KeptLayer:
 class KeptCache:
     """The cache of an ended request: the bytes it reports, and the bytes freed with it.
 
-    ``layers`` has the same of each of its layers, freed one after the other.
+    ``layers`` has the same for each of its layers, freed one after the other.
     """
 
     request_id: str
@@ -183,17 +184,17 @@ class Step:
     Attributes:
         index: counts from zero.
         stages: each request's stage at the start of the step, after arrivals and removals.
-        output: what the engine returned.
-        forwards: the model calls that the step made.
+        output: the engine's return value.
+        forwards: the model calls of the step.
         cache_bytes: bytes of live caches after the step; ``None`` if unknown.
         probes: invalid calls made before the step.
-        removed_from: for each request removed before the step, its stage then.
+        removed_from: the stage of each request that was removed before the step.
         rows: the batch row of each request that was decoding at the start, where known.
         layers: each layer's cache of the decoding rows after the step, where known.
         pending: edges of the unevaluated graph behind the live caches after the step; ``None`` if
             the schedule does not request it or the engine does not know it.
-        alive: what lives after the step; ``None`` if the schedule does not request it.
-        reads: where the host read arrays in the step, once for each read, without those of the
+        alive: objects alive after the step; ``None`` if the schedule does not request it.
+        reads: where the host read arrays in the step, once for each read, except reads by the
             adapter; ``None`` if the schedule does not request it.
     """
 
@@ -234,15 +235,15 @@ class Trace:
     """A whole run.
 
     Attributes:
-        schedule: what was played.
+        schedule: the schedule that was run.
         mode: forced or free.
         steps: all steps, in order.
-        failure: the exception that ended the run, if one did.
-        out_of_steps: the step bound was reached with requests still unfinished.
+        failure: the exception that ended the run, if any.
+        out_of_steps: the step limit was reached with unfinished requests.
         cache_bytes_at_end: bytes of caches still held after the last request ended.
         missed: descriptions of the triggers that never fired.
         kept: memory of the first request's cache at the end, if the schedule requests it.
-        counted: the engine's own statistics, where it keeps any.
+        counted: the engine's own statistics, if it keeps any.
     """
 
     schedule: Schedule
@@ -282,12 +283,12 @@ class Trace:
 
     @property
     def served(self) -> tuple[ServedStep, ...]:
-        """The steps of a server's own generator; none where nobody noted them."""
+        """The steps of a server's own generator; empty if nothing recorded them."""
         return tuple(own for step in self.steps for own in step.output.served)
 
     @property
     def computed(self) -> tuple[ForwardCall, ...]:
-        """All model calls of the run, in this process or in that of a server."""
+        """All model calls of the run, in this process or in a server's."""
         return self.forwards or tuple(call for step in self.served for call in step.forwards)
 
 

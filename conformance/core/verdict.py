@@ -22,7 +22,7 @@ MOST_FINDINGS = 40
 
 
 class Verdict(enum.StrEnum):
-    """The outcome of a case. Ordered from best to worst: a case is as bad as its worst schedule."""
+    """The outcome of a case, ordered from best to worst: a case is as bad as its worst schedule."""
 
     EXACT = "exact"
     TIE = "tie"
@@ -42,7 +42,7 @@ class Verdict(enum.StrEnum):
 
     @property
     def good(self) -> bool:
-        """Whether batched decoding gave what single-stream decoding gives."""
+        """Whether batched decoding gave the same result as single-stream decoding."""
         return self in (Verdict.EXACT, Verdict.TIE)
 
     @property
@@ -79,26 +79,27 @@ class CaseId(msgspec.Struct, frozen=True, order=True):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One problem that a check found. Five of its parts make the message of a failure.
+    """One problem that a check found. Five of its fields make the message of a failure.
 
     Attributes:
         verdict: how bad it is.
         check: the check that found it.
-        what: one sentence with expected and got.
-        schedule: the schedule it was found in.
+        what: one sentence with the expected and the actual value.
+        schedule: the schedule in which it was found.
         mode: forced or free; empty if it concerns neither.
         request_id: the request concerned, if any.
         step: index of the output token concerned, counted from 0 for the request's first token.
         row: the request's row on the batch axis, where known.
-        expected: what the oracle has; ``got`` what the engine gave.
-        margin: oracle top-1 minus top-2 logprob at that step (nats).
+        expected: the oracle's value.
+        got: the engine's value.
+        margin: the oracle's best logprob minus its second at that step (nats).
         difference: largest absolute logprob difference found (nats).
-        noise: what rounding alone may move at that step (nats).
+        noise: the largest change that rounding alone may cause at that step (nats).
         ratio: largest difference over its noise, of all steps of the request.
         cause: the likely cause, as text.
-        known: the ids of the entries of ``expectations/`` that allow it; empty for a new finding.
-        mended: the ids of the known defects that were mended when it was found; empty if the code
-            ran as released.
+        known: ids of the entries of ``expectations/`` that allow it; empty for a new finding.
+        mended: ids of the known defects that were mended in that run; empty if the code ran as
+            released.
     """
 
     verdict: Verdict
@@ -125,12 +126,12 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``host_reads`` counts the reads from device to host in the first run; ``longest_wait`` is the
     largest number of model calls that a decoding request waited for its next token. ``seconds`` is
-    the wall time of its runs and their checks, single streams and noise made for it included.
+    the wall time of its runs and checks, including single streams and noise computed for it.
 
-    ``cache_share`` is the size of its quantized caches divided by that of an equal schedule without
-    quantization; ``quantized_share`` is the same for the quantized layers only.
+    ``cache_share`` is the size of its quantized caches divided by the size without quantization;
+    ``quantized_share`` is the same for the quantized layers only.
 
-    ``costs`` are its counts of what contracts bound, if it is made for any.
+    ``costs`` are its counts for contracts, if it has any.
 
     ``single_logprob`` is the sum of the logprobs of its single streams' tokens, in nats.
     """
@@ -153,8 +154,8 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class WitnessResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether a case showed one of its scenario's witnesses.
 
-    ``schedules`` are those that showed it. ``excused`` is the reason why it is not required, where
-    no schedule showed it: what the engine declares, or that no schedule made for it was played.
+    ``schedules`` are the schedules that showed it. ``excused`` is the reason why a missing witness
+    is not required: something the engine declares, or that no schedule made for it was run.
     """
 
     name: str
@@ -163,10 +164,10 @@ class WitnessResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MendedResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A case with known defects, played once more with those defects mended.
+    """A case with known defects, rerun with those defects mended.
 
-    ``defects`` are the ids of their entries; ``schedules`` are those that were played: what had
-    failed as released.
+    ``defects`` are the ids of their entries; ``schedules`` are the schedules that were rerun
+    because they had failed as released.
     """
 
     verdict: Verdict
@@ -178,18 +179,18 @@ class MendedResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class CaseResult(msgspec.Struct, frozen=True):
     """One line of a result file.
 
-    ``expected`` is true if the verdict is the wanted one: ``exact`` or ``tie``, or the one that
-    ``expectations/`` names for it (then ``known`` is the id of that entry). ``max_abs_diff`` and
-    ``noise`` are in nats; ``ratio`` is the worst difference over its noise; ``first_bad_step`` is
-    the first output token at which a finding applies. ``versions`` are of packages; of a checkout
-    ``mlx-lm source`` is path and commit. ``seconds`` is wall time; ``forward_seconds`` the part of
-    it spent in model calls. ``picture`` is the data for the page of a case that is wrong;
-    ``traits`` are of its model (``cache:ArraysCache``, ``rope:M-RoPE``, ``part:ssm.ssm_update``),
-    by which known defects of shared code are recognised. ``invocation`` is the run that played it.
-    ``left_out`` are schedules of the scenario that the run's tier does not play. ``key`` is a hash
-    of all that the case hung on, where that is known; ``reused`` means that an earlier run with the
-    same key gave the result. ``mended`` is the case with its defects mended; ``unmended`` are ids
-    of those without a mend, which hide what is behind them. ``exercised``: capabilities it used.
+    ``expected`` is true if the verdict is the wanted one: ``exact`` or ``tie``, or the verdict that
+    an entry of ``expectations/`` names (``known`` is the id of that entry). ``max_abs_diff`` and
+    ``noise`` are in nats; ``ratio`` is the largest difference over its noise; ``first_bad_step`` is
+    the first output token with a finding. ``versions`` are of packages; for a checkout,
+    ``mlx-lm source`` is path and commit. ``seconds`` is wall time; ``forward_seconds`` is the part
+    spent in model calls. ``picture`` is the data for the page of a wrong case; ``traits`` are the
+    model's traits (``cache:ArraysCache``, ``rope:M-RoPE``, ``part:ssm.ssm_update``), which known
+    defects of shared code refer to. ``invocation`` is the run that ran the case. ``left_out`` are
+    schedules of the scenario that are not in the run's tier. ``key`` is a hash of everything the
+    case depends on, if known; ``reused`` means that the result is from an earlier run with the same
+    key. ``mended`` is the case with its defects mended; ``unmended`` are ids of defects without a
+    mend, which may hide others. ``exercised`` are the capabilities that the case used.
     """
 
     case: str
@@ -225,26 +226,26 @@ class CaseResult(msgspec.Struct, frozen=True):
 
     @property
     def right_once_mended(self) -> bool:
-        """Whether all that is wrong is known, and nothing is with those defects mended."""
+        """Whether all findings are known, and none remains once those defects are mended."""
         good = self.mended is not None and self.mended.verdict.good
         return self.expected and good and not self.unmended
 
 
 SCHEMA = 1
-"""Of results; those of another number are refused."""
+"""Version of the result format; results of other versions are refused."""
 
 
 def encode(result: CaseResult) -> str:
-    """The result as one line of JSON, without the newline; floats that are not finite are null."""
+    """The result as one line of JSON, without the newline; non-finite floats become null."""
     return msgspec.json.encode(result).decode()
 
 
 def decode(line: str | bytes, *, where: str = "result") -> CaseResult:
-    """A result from one line of JSON.
+    """Parse a result from one line of JSON.
 
     Raises:
-        ResultError: the line is not a result, is of another schema, or its case is not the one that
-            its fields name; names the place and the field.
+        ResultError: the line is not a result, has another schema version, or its case contradicts
+            its fields; the message names the place and the field.
     """
     result = typed_json(line, CaseResult, where, ResultError)
     if result.schema != SCHEMA:

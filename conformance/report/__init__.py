@@ -1,6 +1,6 @@
-"""Output of a run for people and CI systems, made from results only: no model, no pytest.
+"""Output of a run for readers and CI systems, made from results only: no model, no pytest.
 
-Pages are in ``pages/``; what decides a verdict belongs in ``checks/`` or ``run/judging/``.
+Pages are in ``pages/``; code that decides a verdict belongs in ``checks/`` or ``run/judging/``.
 """
 
 from conformance.report.evidence import evidence_text

@@ -12,7 +12,7 @@ from conformance.report.markdown import one_line
 from conformance.report.message import new_verdict, rerun_command
 from conformance.report.outcome import listed
 
-# Considered instead: pytest-github-actions-annotate-failures, which makes one annotation of each
+# Considered instead: pytest-github-actions-annotate-failures, which makes one annotation for each
 # failing test, of which GitHub hides all but ten; the official toolkit is JavaScript.
 MOST = 10
 """The most errors that GitHub shows for one step."""
@@ -27,8 +27,8 @@ def error_annotations(
     """At most ``most`` commands ``::error``, one for each finding, in their order.
 
     Args:
-        found: the unexpected cases of a run by their causes.
-        problems: sentences about problems that are no cases; they share the last annotation.
+        found: the unexpected cases of a run, grouped by cause.
+        problems: sentences about problems outside of cases; they share the last annotation.
         most: the largest number of annotations.
     """
     room = most - bool(problems)

@@ -1,4 +1,4 @@
-"""The result of a run as a badge: as SVG, and as shields' endpoint JSON.
+"""The result of a run as a badge: an SVG image, and shields' endpoint JSON.
 
 Source: the JSON is the schema of shields.io's endpoint badge, version 1.
 """
@@ -34,11 +34,11 @@ class Badge:
 def badge(
     results: Iterable[CaseResult], label: str = LABEL, missing: int = 0, *, problems: int = 0
 ) -> Badge:
-    """How many of the applicable cases are exact or tie; red if a verdict is not expected.
+    """How many of the applicable cases are exact or tie; red if a verdict is unexpected.
 
-    Or if planned cases are ``missing``, or there are ``problems`` that are no cases.
+    Also red if planned cases are ``missing`` or there are ``problems`` outside of cases.
 
-    Expected ``unsupported`` does not count; a known defect counts against the library.
+    Expected ``unsupported`` does not count; a known upstream defect counts against the library.
     """
     found = [r for r in results if r.verdict is not Verdict.UNSUPPORTED or not r.expected]
     good = sum(r.verdict.good for r in found)

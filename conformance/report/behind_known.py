@@ -1,4 +1,4 @@
-"""How many cases show a known defect, and behind how many of these a new one would be seen."""
+"""How many cases show a known defect, and in how many of these a new defect would show."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class BehindKnown:
-    """Cases with a known defect; what a library refuses does not count.
+    """Cases with a known defect, except cases that a library refuses.
 
     Attributes:
-        cases: those of a run.
-        mended: of these the ones that are right with their known defects mended.
-        in_part: of those the ones whose failed schedules were not all played so.
-        failed: the schedules of these that failed, and ``unplayed`` those that were not played so.
+        cases: all such cases of a run.
+        mended: cases that are right with their known defects mended.
+        in_part: mended cases whose failed schedules were not all rerun with mends.
+        failed: the failed schedules of these cases.
+        unplayed: the failed schedules that were not rerun with mends.
         hiding: entries without a mend, with the number of their cases, the largest first.
     """
 
@@ -33,7 +34,7 @@ class BehindKnown:
 
     @property
     def hidden(self) -> int:
-        """Cases in which a new defect would not be seen, or not in all schedules."""
+        """Cases in which a new defect would not show, or not in all schedules."""
         return self.cases - self.mended
 
     @property
@@ -76,10 +77,10 @@ def behind_known(results: Sequence[CaseResult]) -> BehindKnown:
 
 
 def unplayed(result: CaseResult) -> list[str]:
-    """The failed schedules of a case that were not among those played with its defects mended.
+    """The failed schedules of a case that were not rerun with its defects mended.
 
-    Where no schedule could be played as released all are played then. What is refused has nothing
-    behind it.
+    If no schedule could be run as released, all are rerun. A refused schedule has nothing behind
+    it.
     """
     mended = result.mended.schedules if result.mended is not None else ()
     return [name for name in _failed(result) if name not in mended] if mended else []

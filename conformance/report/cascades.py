@@ -1,7 +1,7 @@
-"""Failures with one cause as one finding: over the ladder, and over families.
+"""Groups failures with one cause into one finding: over the ladder, and over families.
 
 Each rung has the ingredients of the rungs before it, so a defect shows on its own rung and on most
-of those after it. What the lowest of them shows is the headline. All output takes it from here.
+later ones. The lowest of them gives the headline. All output uses these groups.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from conformance.report.message import new_verdict
 from conformance.report.symptoms import Symptom, blame, places, shared_place, symptom
 
 MANY = 5
-"""So many families that first fail on one rung in one way have one cause, whoever is to blame."""
+"""If this many families first fail on one rung in the same way, they have one cause."""
 
-_SHARED_CODE = 2  # so many where the reference engines acquit the models
-_OF_ENTRIES = ("passes", "known")  # symptoms that are about an entry, not about a rung
+_SHARED_CODE = 2  # the same, if the reference engines acquit the models
+_OF_ENTRIES = ("passes", "known")  # symptoms that concern an entry, not a rung
 
 Explanations = Mapping[str, Explanation]
 
@@ -30,10 +30,10 @@ class Cascade:
 
     Attributes:
         cases: in the order of the ladder.
-        families: of the cases, in their order.
-        verdict: the worst of what is new in them.
-        explanation: of the first case, if there is one.
-        sentence: what is to be said of it first.
+        families: the families of the cases, in their order.
+        verdict: the worst verdict of their new findings.
+        explanation: the explanation of the first case, if there is one.
+        sentence: the headline.
     """
 
     engine: str
@@ -64,8 +64,8 @@ def cascades(
     """The unexpected cases of a run by their causes, the most severe families first.
 
     Args:
-        results: of a run; expected ones are left out.
-        order: of the ladder; scenarios that it does not name come last, by name.
+        results: results of a run; expected ones are left out.
+        order: order of the ladder; other scenarios come last, by name.
         explanations: by case id, as far as there are any.
     """
     known = explanations or {}
@@ -119,7 +119,7 @@ class _Group:
 
 
 def _of_families(bad: Sequence[CaseResult], known: Explanations) -> list[_Group]:
-    """Each family's failures: together if they begin at one place, or look alike."""
+    """Group each family's failures that begin at one place or have the same symptom."""
     found: dict[str, list[_Group]] = {}
     for result in bad:
         groups = found.setdefault(result.family, [])
@@ -134,10 +134,10 @@ def _of_families(bad: Sequence[CaseResult], known: Explanations) -> list[_Group]
 
 
 def _joined(groups: Sequence[_Group]) -> list[_Group]:
-    """Groups of several families as one, where code that they share must be the cause."""
+    """Merge groups of several families whose shared code must be the cause."""
     found: list[_Group] = []
     for group in groups:
-        # Modules of one name are in files of their own; caches and the engine's output are not.
+        # Model modules are in separate files by name; caches and the engine's output are not.
         common = {place for place in group.shared if not place.startswith("module:")}
         near = next((other for other in found if other.shared & common), None)
         if near is None:
@@ -153,10 +153,10 @@ def _joined(groups: Sequence[_Group]) -> list[_Group]:
 
 
 def _alike(bucket: Sequence[_Group], seen: Symptom, who: str) -> list[_Group]:
-    """Groups that first fail on one rung in one way, as one if they are of enough families."""
+    """Merge groups that first fail on one rung in one way, if there are enough families."""
     shared = seen.kind in _OF_ENTRIES or who.startswith("engine")
     found: list[list[_Group]] = []
-    # What was explained gathers what was not.
+    # Failures with an explanation collect failures without one.
     for group in sorted(bucket, key=lambda g: not g.shared):
         near = [o for o in found if not (o[0].shared and group.shared - o[0].shared)]
         if near:

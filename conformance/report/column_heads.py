@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 
 MOST_LINES = 5
 LEAST_LETTERS = 3
-"""So many letters in a line are enough for every scenario of the ladder."""
+"""With this many letters per line, every scenario name of the ladder fits."""
 
 _MOST_LETTERS = 12
 _CUT = "."
 
 
 def letters_for(names: Sequence[str], room: int) -> int:
-    """The most letters in a line of each head that take no more blocks of columns than the least.
+    """The most letters per line of each head that do not increase the number of column blocks.
 
     Args:
-        names: of all columns.
-        room: how wide a block of columns may be, with a blank behind each column.
+        names: names of all columns.
+        room: width of a block of columns, with a blank after each column.
     """
 
     def blocks(letters: int) -> int:
@@ -30,7 +30,7 @@ def letters_for(names: Sequence[str], room: int) -> int:
 
 
 def broken(name: str, letters: int) -> list[str]:
-    """A name in at most ``MOST_LINES`` lines; the last ends with a point if there is more of it."""
+    """A name in at most ``MOST_LINES`` lines; a shortened name ends with a point."""
     words = [word for word in name.split("_") if word]
     lines = [line for word in words for line in _evenly(word, letters)]
     if len(lines) > MOST_LINES:
@@ -42,7 +42,7 @@ def broken(name: str, letters: int) -> list[str]:
 
 
 def is_cut(name: str, letters: int) -> bool:
-    """Whether the head does not show all of the name."""
+    """Whether the head shortens the name."""
     return "".join(broken(name, letters)) != name.replace("_", "")
 
 
@@ -56,7 +56,7 @@ def head_lines(names: Sequence[str], letters: int) -> Iterator[str]:
 
 
 def _evenly(word: str, letters: int, *, full: bool = False) -> Iterator[str]:
-    """A word in as few lines as it needs, about equally long; or each line ``full``."""
+    """Split a word into as few lines as needed, equally long or, with ``full``, full lines."""
     count = -(-len(word) // letters)
     size = letters if full else -(-len(word) // count)
     for start in range(0, len(word), size):

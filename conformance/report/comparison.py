@@ -98,7 +98,7 @@ class Comparison:
 
     @property
     def regressed(self) -> bool:
-        """Whether something is worse than it was, or may be: it was not run."""
+        """Whether something is worse than before, or may be worse because it was not run."""
         return self.missing > 0 or any(change.kind.regression for change in self.changes)
 
 

@@ -10,7 +10,7 @@ from conformance.report.matrix import GLYPHS, UNEXPECTED, Cell
 
 MOST_BYTES = 65_000
 """A comment on a pull request may hold 65536 characters."""
-# Changes that leave a cell as it was, or of which there are many.
+# Changes that leave a cell as it was, or that can be many.
 _SAME_GLYPH = (Kind.NOISE, Kind.COST, Kind.EXPLAINED, Kind.MOVED)
 
 
@@ -44,7 +44,7 @@ def _head(found: Comparison) -> Iterator[str]:
 def _cells(found: Comparison) -> Iterator[str]:
     """Families and scenarios with a change of verdict, as ``before > after`` glyphs.
 
-    Failures that are merely known now are left to the list of cases: there are often many.
+    Failures that became known are left to the list of cases: there are often many.
     """
     moved = [c for c in found.changes if c.kind not in _SAME_GLYPH]
     both = [c for c in moved if c.before and c.after]

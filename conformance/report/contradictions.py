@@ -1,4 +1,4 @@
-"""What a line of a result file says that another part of it denies: nobody wrote it so."""
+"""Contradictions within a line of a result file, which no run would write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conformance.report.message import RULE
 
 
 def contradiction(result: CaseResult) -> str:
-    """The first one, as the rest of a sentence; empty if there is none."""
+    """The first contradiction, as the rest of a sentence; empty if there is none."""
     if denied := _verdict_denied(result):
         return denied
     played = {schedule.name for schedule in result.schedules}
@@ -24,7 +24,7 @@ def contradiction(result: CaseResult) -> str:
 
 
 def _verdict_denied(result: CaseResult) -> str:
-    """What the schedules and the findings say against the verdict."""
+    """Schedules and findings that contradict the verdict."""
     worst = max((s.verdict for s in result.schedules), key=_severity, default=Verdict.EXACT)
     found = [f for f in result.evidence if not f.mended and f.check != RULE]
     against = max((f.verdict for f in found), key=_severity, default=Verdict.EXACT)

@@ -1,4 +1,4 @@
-"""What work costs: engines by contract, a table from results."""
+"""The cost of work: a table of engines by contract, from results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.core.verdict import CaseResult
 from conformance.report.markdown import code, one_line, table
 
 BEGIN, END = "<!-- table of costs: begin -->", "<!-- table of costs: end -->"
-"""In a Markdown file the table is between these."""
+"""Marks around the table in a Markdown file."""
 _NOT_COUNTED = "not counted"
 
 
@@ -29,7 +29,7 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """The count; one that breaks the contract with the limit."""
+        """The count; with the limit if it breaks the contract."""
         if self.cost.kept:
             return f"{self.cost.count:g}"
         return f"{self.cost.count:g}, at most {self.cost.limit:g}"
@@ -45,7 +45,7 @@ class CostTable:
 
     @property
     def broken(self) -> tuple[Cell, ...]:
-        """The cells of contracts that are not kept."""
+        """The cells of broken contracts."""
         return tuple(c for _, _, cells in self.rows for c in cells if c and not c.cost.kept)
 
 
@@ -83,7 +83,7 @@ def _excess(cell: Cell) -> float:
 
 
 def _version(result: CaseResult) -> str:
-    """Of the library whose engine it is."""
+    """The versions of the engine's library."""
     names = ("mlx-vlm", "mlx-lm")
     return next((f"{n} {result.versions[n]}" for n in names if n in result.versions), "")
 
@@ -126,7 +126,7 @@ def with_costs(text: str, found: CostTable) -> str:
 
 
 def moved_costs(old: CaseResult, new: CaseResult) -> tuple[str, ...]:
-    """Counts that are others in another run of a case: ``positions of twentieth: 1.98 -> 1.2``."""
+    """Counts that differ in another run of a case: ``positions of twentieth: 1.98 -> 1.2``."""
     before = {(s.name, c.contract): c for s in old.schedules for c in s.costs}
     return tuple(
         f"{cost.contract} of {schedule.name}: {was.count:g} -> {cost.count:g}"

@@ -1,4 +1,4 @@
-"""All that is known about one case, as text."""
+"""Everything known about one case, as text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _head(result: CaseResult) -> Iterator[str]:
 
 
 def _mended(result: CaseResult) -> Iterator[str]:
-    """What the case is with its known defects mended, and which of them have no mend."""
+    """The result of the case with its known defects mended, and the defects without a mend."""
     if result.mended:
         where = f" in {', '.join(result.mended.schedules)}" if result.mended.schedules else ""
         defects = ", ".join(result.mended.defects)
@@ -47,7 +47,7 @@ def _mended(result: CaseResult) -> Iterator[str]:
 def _findings(result: CaseResult) -> Iterator[str]:
     yield f"findings: {len(result.evidence) or 'none'}"
     for number, finding in enumerate(result.evidence, start=1):
-        # Further lines of a text stay below its first: none looks like a line of ours.
+        # Further lines of a text stay below its first, so as not to look like separate lines.
         yield from (line.replace("\n", "\n       ") for line in _finding(number, finding))
 
 

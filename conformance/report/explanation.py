@@ -1,4 +1,4 @@
-"""An explanation as plain data, which is written as JSON and drawn on pages."""
+"""An explanation as plain data, written as JSON and shown on pages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Needed(enum.StrEnum):
 
 
 class Ingredient(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One ingredient of the failing schedule: whether it is needed, and how it was switched off.
+    """One ingredient of the failing schedule: whether it is needed, and how it was disabled.
 
-    ``verdict`` is that of the schedule without the ingredient.
+    ``verdict`` is the verdict of the schedule without the ingredient.
     """
 
     name: str
@@ -35,11 +35,12 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True):
         site: ``module:<path>:<class>``, ``cache:<entry>:<class>:<part>``, ``input:tokens`` (the
             engine fed the model other tokens), ``output:<what>`` (all passes were right),
             ``crash:<frame>``, or ``none``.
-        request_id, row, position: whose, where on the batch axis, and at which token of its own
+        request_id, row, position: the request, its row on the batch axis, and the token in its own
             sequence, from 0.
-        step: of the run; ``call`` the model's call, both from 0.
+        step: the step of the run, from 0.
+        call: the model's call, from 0.
         error: relative to the single stream's largest number there; ``None`` if not finite.
-        detail: as text: between which modules, expected and got.
+        detail: as text: the modules before and after, expected and actual values.
     """
 
     site: str
@@ -56,7 +57,7 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True):
 class LayerError(msgspec.Struct, frozen=True):
     """A layer's largest relative error in the first pass that differs, and its noise.
 
-    ``error`` is ``None`` where a number is not finite.
+    ``error`` is ``None`` if a number is not finite.
     """
 
     path: str
@@ -67,7 +68,7 @@ class LayerError(msgspec.Struct, frozen=True):
 class StepError(msgspec.Struct, frozen=True):
     """The largest difference of a request's logprobs at one of its steps, and its noise, in nats.
 
-    ``difference`` is ``None`` where a number is not finite.
+    ``difference`` is ``None`` if a number is not finite.
     """
 
     request_id: str
@@ -77,11 +78,11 @@ class StepError(msgspec.Struct, frozen=True):
 
 
 SITED = 4.0
-"""Points of a class whose defects break just the place where the failure begins."""
+"""Score of a class whose defects break exactly the place where the failure begins."""
 
 
 class Relative(msgspec.Struct, frozen=True):
-    """A class of the catalogue that the failure resembles, with its most similar defects."""
+    """A class of the catalogue that the failure resembles, with its most similar faults."""
 
     fault_class: str
     score: float
@@ -93,18 +94,19 @@ class Explanation(msgspec.Struct, frozen=True):
     """Why a case fails.
 
     Attributes:
-        case: its id; ``schedule`` is the one of its schedules that is explained.
-        fault: the key of the injected fault, if any.
+        case: its id.
+        schedule: the schedule that is explained.
+        fault: the key of the fault that was put in, if any.
         what: the text of the finding.
-        ingredients: each that the schedule has, and whether the failure needs it.
-        suffices: whether the schedule fails with only the needed ingredients; ``None`` if that
-            was not tried.
+        ingredients: the schedule's ingredients, and whether the failure needs each of them.
+        suffices: whether the schedule fails with only the needed ingredients; ``None`` if this was
+            not tried.
         where: the first place that differs.
         entry: the first cache entry that differs.
         layers: errors of the layers, in the first pass that differs.
         steps: errors of the steps.
-        opinion: the culprit, model or engine and caches, by the reference engines.
-        relatives: classes of the catalogue, the likeliest first.
+        opinion: the culprit according to the reference engines: model, or engine and caches.
+        relatives: classes of the catalogue, the most likely first.
         seconds: wall time.
     """
 
@@ -126,7 +128,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The names of the ingredients without which it does not fail."""
+        """The names of the ingredients that the failure needs."""
         return tuple(i.name for i in self.ingredients if i.needed is Needed.YES)
 
 

@@ -1,4 +1,4 @@
-"""Which scenario and checks kill each fault, as a table in a Markdown text."""
+"""Which scenario and checks kill each fault, as a Markdown table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conformance.report.markdown import between, code, one_line, table
 from conformance.report.trials import Outcome, Trial
 
 BEGIN, END = "<!-- table of faults: begin -->", "<!-- table of faults: end -->"
-"""In a Markdown file the table is between these."""
+"""Marks around the table in a Markdown file."""
 
 
 def with_faults(text: str, trials: Sequence[Trial]) -> str:
@@ -17,7 +17,7 @@ def with_faults(text: str, trials: Sequence[Trial]) -> str:
 
 
 def faults_markdown(trials: Sequence[Trial]) -> list[str]:
-    """A row for each fault, a column for each engine and family; cells have what caught it."""
+    """A row for each fault, a column for each engine and family; cells name what killed it."""
     columns = list(dict.fromkeys((t.engine, t.family, t.dtype) for t in trials))
     found = {(t.fault, t.engine, t.family, t.dtype): t for t in trials}
     faults = sorted({t.fault for t in trials}, key=_place)
@@ -31,7 +31,7 @@ def faults_markdown(trials: Sequence[Trial]) -> list[str]:
 
 
 def _place(name: str) -> tuple[str, int, str]:
-    """By its letter and its number."""
+    """Sort key: a fault's letter and number."""
     key = name.partition(".")[0]
     letters = key.rstrip("0123456789")
     return letters, int(key[len(letters) :] or 0), name

@@ -1,4 +1,4 @@
-"""The one sentence that is said first of failures with one cause."""
+"""The headline for failures with one cause, in one sentence."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from conformance.report.message import broken_rules, worst
 from conformance.report.symptoms import beginning, blame
 
 ODD_ONE_OUT = "the single stream is the odd one out"
-"""The beginning of a diagnosis: all engines agree with each other, and not with the oracle."""
+"""Beginning of a diagnosis: all engines agree with each other, but not with the oracle."""
 
-_CHARACTERS = 240  # of what is said about the first case
+_CHARACTERS = 240  # of the text about the first case
 
 
 def headline(
@@ -21,12 +21,12 @@ def headline(
     *,
     lanes: Collection[tuple[str, str]] = (),
 ) -> str:
-    """Who fails, how often, where first on the ladder, and why as far as that is known.
+    """What fails, how often, first on which rung, and why, as far as known.
 
     Args:
-        cases: of one cause, in the order of the ladder.
-        explanation: of the first of them.
-        lanes: the engines and dtypes of the run; they are named where there are several.
+        cases: cases with one cause, in the order of the ladder.
+        explanation: the explanation of the first case.
+        lanes: the engines and dtypes of the run; the headline names them if there are several.
     """
     first, number = cases[0], len(cases)
     families = {result.family for result in cases}
@@ -39,7 +39,7 @@ def headline(
     failing = "1 case fails, at" if number == 1 else f"{number} cases fail, first at"
     where = f"`{first.scenario}`" + (f" ({first.family})" if len(families) > 1 else "")
     alone = blame(first).startswith(ODD_ONE_OUT)
-    # Where a batch first differs from a single stream that is wrong says nothing.
+    # If the single stream is wrong, the batch's first difference from it means nothing.
     why = _brief(beginning(explanation) if explanation and not alone else _what(first))
     sentences = [f"{who}: {failing} {where}: {why}."]
     if alone:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from conformance.core.verdict import CaseResult, Finding, Verdict
 
 Run = tuple[str, Sequence[CaseResult]]
-"""A release, or whatever else names a run, and its results."""
+"""The name of a run, such as a release, and its results."""
 
 MENDED = ", known defects mended"
-"""Ends the name of a schedule as it is with the known defects of its release repaired."""
+"""Suffix of a schedule's name if the known defects of its release are mended."""
 
-# What stops a run, or is of no request, is shown by its message; the others by the requests that
-# are wrong. A wrong count, a leak or a single stream that fails in pieces stops nothing: wrong
-# requests beside it are shown, too.
+# A failure that stops a run, or concerns no request, is shown by its message; others are shown by
+# the wrong requests. A wrong count, a leak or a single stream that fails in pieces stops nothing:
+# wrong requests are shown in addition.
 _BESIDE = (Verdict.PROTOCOL, Verdict.LEAK, Verdict.ORACLE)
 _BY_MESSAGE = (Verdict.CRASH, Verdict.UNSUPPORTED, Verdict.HANG, *_BESIDE)
 _LONGEST = 100
@@ -47,7 +47,7 @@ def state_of(verdict: Verdict | None) -> State:
 class Outcome:
     """One schedule of a case in one release. ``what`` is the text of its first finding.
 
-    ``signature`` is the same for the same defect: the requests that are wrong and from which token,
+    ``signature`` is the same for the same defect: the wrong requests and their first wrong tokens,
     or the message of a failure.
     """
 
@@ -72,7 +72,7 @@ class History:
 
     @property
     def states(self) -> tuple[State, ...]:
-        """One for each release."""
+        """The states by release."""
         return tuple(state_of(outcome.verdict if outcome else None) for outcome in self.outcomes)
 
     @property
@@ -82,12 +82,12 @@ class History:
 
     @property
     def differs(self) -> bool:
-        """Whether releases differ: in its state, or wrong or refused in another way."""
+        """Whether releases differ: in state, or in how they are wrong or refuse."""
         return len({shown for shown in self._seen if shown is not None}) > 1
 
     @property
     def signatures(self) -> str:
-        """As ``shape``, with what is wrong, and with releases that refuse it."""
+        """As ``shape``, with the signature of wrong releases, and with releases that refuse."""
         runs: list[tuple[str, list[str]]] = []
         for release, shown in zip(self.releases, self._seen, strict=True):
             if shown is None:
@@ -100,7 +100,7 @@ class History:
 
     @property
     def _seen(self) -> tuple[str | None, ...]:
-        """What each release shows; ``None`` where nothing was run, or proven."""
+        """What each release shows; ``None`` if nothing was run or proven."""
         return tuple(_shown(outcome) for outcome in self.outcomes)
 
     @property
@@ -117,7 +117,7 @@ class History:
     def _parts(self) -> Iterator[tuple[str, list[str], bool]]:
         """Runs of releases with the same verdict, without those of unknown state.
 
-        Each with whether it is the last run.
+        Each with whether it is the last run of releases.
         """
         runs: list[tuple[str, list[str]]] = []
         for release, outcome, state in zip(self.releases, self.outcomes, self.states, strict=True):
@@ -147,15 +147,15 @@ def _shown(outcome: Outcome | None) -> str | None:
 
 
 def histories(runs: Sequence[Run], *, mended: bool = False) -> tuple[History, ...]:
-    """One for each schedule that was run in any of the releases, by case and schedule.
+    """The history of each schedule that any of the releases ran, by case and schedule.
 
     Args:
-        mended: also one for each that was played with known defects repaired.
+        mended: also include schedules rerun with known defects mended.
     """
     releases = tuple(release for release, _ in runs)
     tables = _spread([dict(_schedules(results)) for _, results in runs])
     keys = dict.fromkeys(key for table in tables for key in table)
-    # With defects mended only what is not as released in some release says more.
+    # With defects mended, only schedules that differ from the released state add information.
     plain = {key: [table.get(key) for table in tables] for key in keys}
     keys = {
         key: None
@@ -172,7 +172,7 @@ Key = tuple[str, str, str, str]
 
 
 def _spread(tables: Sequence[dict[Key, Outcome]]) -> list[dict[Key, Outcome]]:
-    """A case that failed before any schedule counts for each schedule that other releases played.
+    """A case that failed before any schedule counts for each schedule that other releases ran.
 
     Otherwise a release in which a model cannot decode at all could not be compared with others.
     """
@@ -195,7 +195,7 @@ def _schedules(results: Sequence[CaseResult]) -> Iterator[tuple[Key, Outcome]]:
             own = [f for f in result.evidence if f.schedule == schedule.name and not f.mended]
             plain = _outcome(schedule.verdict, own)
             yield _key(result, schedule.name), plain
-            # Behind a known defect; where there is none, it is the schedule as released.
+            # Behind a known defect; without a known defect, this is the schedule as released.
             behind = _behind(result, schedule.name)
             yield _key(result, f"{schedule.name}{MENDED}"), behind or plain
         if worst is None or worst.severity < result.verdict.severity:
@@ -203,7 +203,7 @@ def _schedules(results: Sequence[CaseResult]) -> Iterator[tuple[Key, Outcome]]:
 
 
 def _behind(result: CaseResult, schedule: str) -> Outcome | None:
-    """A schedule with the known defects mended, if it was played so."""
+    """A schedule rerun with the known defects mended, if there is such a rerun."""
     if result.mended is None or schedule not in result.mended.schedules:
         return None
     found = [f for f in result.evidence if f.schedule == schedule and f.mended]
@@ -211,7 +211,7 @@ def _behind(result: CaseResult, schedule: str) -> Outcome | None:
 
 
 def _outcome(verdict: Verdict, findings: Sequence[Finding]) -> Outcome:
-    """Of the findings of one schedule, worst first."""
+    """The outcome from the findings of one schedule, worst first."""
     bad = [finding for finding in findings if finding.verdict is verdict]
     what = findings[0].what if findings else ""
     if verdict in _BY_MESSAGE:
@@ -224,12 +224,12 @@ def _outcome(verdict: Verdict, findings: Sequence[Finding]) -> Outcome:
 
 
 def _where(findings: Sequence[Finding]) -> list[str]:
-    """The requests of these findings, each with the token from which it is wrong."""
+    """The requests of these findings, each with its first wrong token."""
     return sorted({f"{f.request_id} from token {f.step}" for f in findings if f.request_id})
 
 
 def _message(text: str) -> str:
-    """The beginning of a message without its numbers, which hang on sizes and on line numbers."""
+    """The beginning of a message without its numbers, which depend on sizes and line numbers."""
     return re.sub(r"\d+", "#", " ".join(text.split()))[:_LONGEST]
 
 

@@ -1,7 +1,7 @@
-"""What a case proved in an earlier run and does not in a later one, with the same verdict.
+"""What a case proved in an earlier run but not in a later one, with the same verdict.
 
-A case is as good as what was played of it: schedules, witnesses that they showed, counts of costs,
-and the play with its known defects mended.
+A case proves as much as was run of it: schedules, the witnesses they showed, counts of costs, and
+the rerun with its known defects mended.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from conformance.report.not_playable import about_machine
 from conformance.report.outcome import Outcome, count, tallies
 
 MOST_BYTES = 1024 * 1024
-"""The most bytes GitHub accepts for one step; it shows nothing of a longer summary."""
+"""The most bytes GitHub accepts for one step; a longer summary is not shown at all."""
 
 _MOST_FINDINGS = 50
 _MOST_FAILURES = 500
@@ -29,10 +29,9 @@ def job_summary(
 ) -> str:
     """Markdown of at most ``most_bytes``; what does not fit is counted at its end.
 
-    Args:
-        outcome: of the run.
-        found: the comparison with an older run, if any.
-        most_bytes: remaining for the step.
+    outcome: outcome of the run.
+    found: the comparison with an older run, if any.
+    most_bytes: the bytes left for the step.
     """
     lines = [f"## {_headline(outcome)}", ""]
     if found is not None:

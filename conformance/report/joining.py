@@ -1,4 +1,4 @@
-"""Several result files as one run, such as those of shards, engines or dtypes."""
+"""Joins several result files into one run, such as shards, engines or dtypes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.core.verdict import CaseResult
 from conformance.report.jsonl import RunFile, read_run
 
 LONGEST_HOURS = 12.0
-"""Shards of one run begin within it; a nightly run of before began earlier."""
+"""Shards of one run begin within this time; an earlier nightly run began before."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Joined:
     """One run.
 
     Attributes:
-        results: of all files that count.
-        header: the sum of theirs; ``None`` if a file has none.
-        problems: sentences about shards that do not count, about those that are not there, and
-            about files without a header.
+        results: results of all files that count.
+        header: the sum of their headers; ``None`` if a file has none.
+        problems: sentences about shards that do not count or are missing, and about files without a
+            header.
         missing: how many of the planned cases have no result.
     """
 
@@ -35,10 +35,10 @@ class Joined:
 
 
 def read_joined(paths: Sequence[Path]) -> Joined:
-    """The results of all files, of which some may have none.
+    """The results of all files, some of which may be empty.
 
     Raises:
-        ResultError: there is none in any, a case is there twice, or a file can't be read.
+        ResultError: all files are empty, a case is there twice, or a file can't be read.
     """
     runs = {path: read_run(path) for path in paths}
     stale = _stale(runs)
@@ -64,7 +64,7 @@ def _not_known_whole(path: Path) -> str:
 
 
 def lacking_shards(header: RunHeader) -> str:
-    """A sentence about the other shards of a run that is not whole; empty if it is."""
+    """A sentence about the missing shards of a run; empty if it is whole."""
     if not header.shard:
         return ""
     numbers, count = parts_of(header.shard)
@@ -79,7 +79,7 @@ def parts_of(shard: str) -> tuple[set[int], int]:
 
 
 def _stale(runs: Mapping[Path, RunFile]) -> dict[Path, str]:
-    """A sentence for each shard that is of another run than the newest one."""
+    """A sentence for each shard that does not belong to the newest run."""
     shards = {path: run.header for path, run in runs.items() if run.header and run.header.shard}
     if not shards:
         return {}
@@ -106,7 +106,7 @@ def _time(header: RunHeader) -> datetime:
 
 
 def _sum(headers: Sequence[RunHeader]) -> RunHeader:
-    """That of all together; the shard is empty where all are there."""
+    """The joint header; its shard is empty if all shards are there."""
     shards = [parts_of(header.shard) for header in headers if header.shard]
     numbers = {number for found, _ in shards for number in found}
     count = max((count for _, count in shards), default=0)

@@ -1,4 +1,4 @@
-"""Result files: JSON lines, a header, then one per case. Under its final name a file is whole."""
+"""Result files: JSON lines, a header, then one per case. A file with its final name is complete."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ResultFile(Generic[R]):
     """Writes a result file: results are appended to ``FILE.partial`` as they arrive.
 
     ``finish`` replaces ``FILE`` atomically; without it ``FILE`` is unchanged, and the partial file
-    keeps the results of an interrupted run. Only one run at a time writes a file. What is no
-    regular file, such as a pipe, gets all results at the end, and nothing of an interrupted run.
+    keeps the results of an interrupted run. Only one run at a time writes a file. A special file,
+    such as a pipe, gets all results at the end, and nothing of an interrupted run.
 
     Args:
-        encode: a result as one line, without the newline.
+        encode: returns a result as one line, without the newline.
 
     Raises:
         ResultError: the file can't be written, or another run is writing it.
@@ -56,7 +56,7 @@ class ResultFile(Generic[R]):
         return self._file is not None and self.partial.exists() and self.partial.stat().st_size > 0
 
     def begin(self, header: RunHeader) -> None:
-        """Say what was planned, before the first result; ``finish`` writes the last that was said.
+        """Record the planned cases before the first result; ``finish`` writes the last such record.
 
         Raises:
             ResultError: it cannot be written, for example because the disk is full.
@@ -125,7 +125,7 @@ def _only_writer(path: Path, partial: Path) -> FileIO:
             if os.fstat(file.fileno()).st_ino == partial.stat().st_ino:
                 file.seek(file.truncate(0))
                 return file
-        file.close()  # the other run ended between our two steps and removed its file
+        file.close()  # the other run ended in between and removed its file
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -165,23 +165,23 @@ def _unwritable(path: Path, error: OSError) -> ResultError:
 
 @dataclass(frozen=True)
 class RunFile:
-    """A result file: its results, and its header where it has one."""
+    """A result file: its results, and its header if it has one."""
 
     results: tuple[CaseResult, ...]
     header: RunHeader | None = None
 
     @property
     def missing(self) -> int:
-        """How many of the planned cases have no result; 0 where that is not known."""
+        """How many of the planned cases have no result; 0 if unknown."""
         return max(0, self.header.planned - len(self.results)) if self.header else 0
 
 
 def read_run(path: Path) -> RunFile:
-    """A result file; of a partial file all complete lines.
+    """Read a result file; of a partial file, all complete lines.
 
     Raises:
-        ResultError: the file cannot be read, one of its lines is not a result or contradicts
-            itself, a case is there twice, or there are more than were planned; names the line.
+        ResultError: the file cannot be read, a line is not a result or contradicts itself, a case
+            is there twice, or there are more cases than planned; the message names the line.
     """
     text = read_text(path, ResultError, most=MOST_BYTES)
     lines = text.split("\n")

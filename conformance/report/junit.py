@@ -1,4 +1,4 @@
-"""Results as JUnit XML: a file of our own, and the properties for pytest's.
+"""Results as JUnit XML: the project's own file, and the properties for pytest's.
 
 Source: the schema of Jenkins' xUnit plugin (``junit-10.xsd``), the strictest in common use. It has
 no properties of a test case, so the figures are in ``system-out``.
@@ -15,8 +15,8 @@ from conformance.report.cascades import Cascade, by_case
 from conformance.report.message import failure_message, new_verdict, worst
 from conformance.report.outcome import Outcome, count
 
-# Considered instead: junitparser 5.0, which the tests read our files with. It would count failures
-# for us (some ten lines), but checks no characters, and would have to be installed for each run;
+# Considered instead: junitparser 5.0, with which the tests read these files. It would count
+# failures (some ten lines), but checks no characters, and would have to be installed for each run;
 # junit-xml had its last release in 2020.
 PREFIX = "conformance."
 
@@ -43,15 +43,15 @@ def properties(result: CaseResult) -> list[tuple[str, str]]:
 
 
 def junit_xml(outcome: Outcome, *, options: Sequence[str] = ()) -> str:
-    """The file: one suite for each engine and dtype, one for problems that are no cases.
+    """The file: one suite for each engine and dtype, and one for problems outside of cases.
 
     An unexpected verdict is a failure, whose message is the sentence of its finding: systems that
     group by message show one. Unsupported cases and known defects are skipped with the reason:
     neither has passed.
 
     Args:
-        outcome: of a run.
-        options: of the run, which a rerun of one case needs too.
+        outcome: outcome of a run.
+        options: options of the run that a rerun of one case needs, too.
     """
     results, problems = outcome.results, outcome.problems
     if outcome.missing:

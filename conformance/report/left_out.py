@@ -1,4 +1,4 @@
-"""Selected cases that a run leaves out: nothing changed, or they did not fail the last time."""
+"""Selected cases that a run leaves out: unchanged, or right in their last run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What a run leaves out, and what is known of it.
+    """The cases that a run leaves out, and their known results.
 
     Attributes:
-        last: the last known result of each of the cases, by id; ``None`` where there is none.
-        failed: those that were not as expected when they were last played.
+        last: the last known result of each of the cases, by id; ``None`` if there is none.
+        failed: the cases that were not as expected in their last run.
     """
 
     last: Mapping[str, CaseResult | None] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class LeftOut:
 
     @classmethod
     def of(cls, last: Mapping[str, CaseResult | None], failures: Iterable[str]) -> LeftOut:
-        """With the ids of all cases that failed the last time, whose results may not be kept."""
+        """Add the ids of all cases that failed in their last run; they may have no result."""
         remembered = set(failures)
         failed = (
             name
@@ -35,19 +35,19 @@ class LeftOut:
         return cls(last, tuple(sorted(failed)))
 
     def judged(self, judge: Callable[[CaseResult], CaseResult]) -> LeftOut:
-        """The same, with another rule for what is expected."""
+        """The same, with another rule for expected results."""
         last = {name: judge(found) if found else None for name, found in self.last.items()}
         unknown = {name for name in self.failed if last[name] is None}
         return LeftOut.of(last, unknown)
 
     @property
     def unknown(self) -> int:
-        """Of how many no result is known."""
+        """The number of cases without a known result."""
         return sum(result is None for result in self.last.values())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was not run, with what is known of it."""
+        """The cases that were not run, and what is known of them."""
         if not self.last:
             return ()
         found = [f"{t.verdict} {t.cases}" for t in tallies(filter(None, self.last.values()))]
@@ -56,7 +56,7 @@ class LeftOut:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was not run, and was not as expected when it was."""
+        """The cases that were not run and were not as expected in their last run."""
         if not self.failed:
             return ()
         shown = [self._shown(name) for name in self.failed]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_ROOM = 200  # bytes, for the line with the number of lines left out
+_ROOM = 200  # bytes, for the line with the number of omitted lines
 
-# Control characters, and those that turn the direction of the text around them.
+# Control characters, and characters that change the direction of text.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -34,14 +34,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def between(text: str, begin: str, end: str, body: str) -> str:
-    """``text`` with ``body`` between its marks; without both marks, ``body`` alone."""
+    """Insert ``body`` between the marks in ``text``; without both marks, return ``body`` alone."""
     before, begun, rest = text.partition(begin)
     _, ended, after = rest.partition(end)
     return f"{before}{begin}\n\n{body}\n\n{end}{after}" if begun and ended else f"{body}\n"
 
 
 def limited(lines: Sequence[str], most_bytes: int) -> str:
-    """The first lines that fit into that many bytes of UTF-8, and how many are left out."""
+    """The first lines that fit into this many bytes of UTF-8, and how many are omitted."""
     kept: list[str] = []
     size = 0
     whole = sum(len(line.encode()) + 1 for line in lines) <= most_bytes

@@ -30,11 +30,11 @@ UNEXPECTED = "!"
 """Follows the glyph of an unexpected verdict."""
 
 MENDED = "'"
-"""Follows the glyph of a known verdict where the case is right with its known defects mended."""
+"""Follows the glyph of a known verdict if the case is right with its known defects mended."""
 
 
 def mark(*, expected: bool, mended: bool = False) -> str:
-    """What follows the glyph of a verdict."""
+    """The mark that follows the glyph of a verdict."""
     if not expected:
         return UNEXPECTED
     return MENDED if mended else ""
@@ -64,7 +64,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One family. ``cells`` has one entry for each scenario, ``None`` where none was run."""
+    """One family. ``cells`` has one entry for each scenario, ``None`` if it was not run."""
 
     family: str
     cells: tuple[Cell | None, ...]
@@ -96,8 +96,8 @@ def matrices(results: Iterable[CaseResult], order: Sequence[str] = ()) -> tuple[
     """One matrix for each engine and dtype, in the order of their first result.
 
     Args:
-        results: of a run; several seeds of a case become one cell.
-        order: of the columns; scenarios that it does not name come last, by name.
+        results: results of a run; several seeds of a case become one cell.
+        order: order of the columns; other scenarios come last, by name.
     """
     lanes: dict[tuple[str, str], list[CaseResult]] = {}
     for result in results:

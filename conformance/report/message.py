@@ -23,8 +23,8 @@ def failure_message(result: CaseResult, *, options: Sequence[str] = (), rerun: s
     """Six lines of plain text about a case with an unexpected verdict.
 
     Args:
-        result: of that case. Shows its worst new finding and the number of others.
-        options: of the run, which a rerun needs too (``--family-file FILE``).
+        result: the result of that case. Shows its worst new finding and the number of others.
+        options: options of the run that a rerun needs, too (``--family-file FILE``).
         rerun: the command, if it is not ``conformance show``.
     """
     verdict = new_verdict(result)
@@ -50,14 +50,14 @@ def message_parts(
 
 
 def rerun_command(case: str, *, options: Sequence[str] = ()) -> str:
-    """The command that runs just this case again and prints all its evidence."""
+    """The command that reruns only this case and prints all its evidence."""
     return shlex.join(["conformance", "show", *options, case])
 
 
 def worst(result: CaseResult) -> Finding | None:
     """The finding that matters most: the first with the highest severity.
 
-    Where the verdict is unexpected, a known finding is not the reason, so only new ones count.
+    If the verdict is unexpected, known findings are not the reason, so only new ones count.
     """
     seen = [finding for finding in result.evidence if finding.check not in ASIDE]
     if not result.expected and not result.verdict.good:
@@ -66,13 +66,13 @@ def worst(result: CaseResult) -> Finding | None:
 
 
 def new_verdict(result: CaseResult) -> Verdict:
-    """The verdict by what is new in the case; that of the case where nothing is."""
+    """The verdict of the case's new findings; the case's verdict if it has none."""
     finding = worst(result)
     return finding.verdict if finding and not result.verdict.good else result.verdict
 
 
 def broken_rules(result: CaseResult) -> list[str]:
-    """What the expectations want of the case and did not get, a sentence each."""
+    """What the expectations want of the case but did not get, one sentence each."""
     return [finding.what for finding in result.evidence if finding.check == RULE]
 
 
@@ -109,7 +109,7 @@ def _what(result: CaseResult, finding: Finding | None) -> str:
 
 
 def _others(result: CaseResult) -> str:
-    """How many more findings there are; those of known defects by themselves."""
+    """How many more findings there are, with known defects counted separately."""
     seen = [finding for finding in result.evidence if finding.check not in ASIDE]
     known = 0 if result.expected else sum(bool(finding.known) for finding in seen)
     more = len(seen) - known - 1

@@ -1,6 +1,6 @@
-"""Whether a known defect shows otherwise than it did: in other schedules or requests, or numbers.
+"""Whether a known defect shows differently than before: in schedules, requests or numbers.
 
-A verdict alone hides that: a second defect behind a known one can leave it as it was.
+The verdict alone would hide it: a second defect behind a known one can leave it unchanged.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 from conformance.core.verdict import MOST_FINDINGS, CaseResult, Verdict
 
-# A difference is read off weights and prompts that do not change; rounding moves it by its noise.
+# Weights and prompts are fixed, so rounding moves a difference only by its noise.
 _NOISES = 4.0
 _SHARE = 0.01
 
-# What stray memory holds is another thing in each run.
+# Stray memory has other contents in each run.
 _STRAY = {Verdict.UNSTABLE, Verdict.NAN, Verdict.CRASH, Verdict.HANG}
 
 
 def moved(old: CaseResult, new: CaseResult) -> str:
-    """What is different in a case that shows known defects before and after; empty if nothing."""
+    """How a case with known defects before and after has changed; empty if it has not."""
     if not (old.known and new.known and old.expected and new.expected):
         return ""
     if new.verdict is Verdict.UNSUPPORTED or old.verdict is not new.verdict:
@@ -30,7 +30,7 @@ def moved(old: CaseResult, new: CaseResult) -> str:
 
 
 def _stray(result: CaseResult) -> bool:
-    """Whether what a case shows is decided by stray memory, which differs in each run."""
+    """Whether stray memory, which differs in each run, decides what a case shows."""
     return result.verdict in _STRAY or any(s.verdict in _STRAY for s in result.schedules)
 
 
@@ -49,7 +49,7 @@ def _mended(old: CaseResult, new: CaseResult) -> Iterator[str]:
 
 
 def _requests(old: CaseResult, new: CaseResult) -> Iterator[str]:
-    """Requests that are wrong in only one of the two; not where findings were left out."""
+    """Requests that are wrong in only one of the two; not if findings were left out."""
     if max(len(old.evidence), len(new.evidence)) >= MOST_FINDINGS:
         return
     played = {s.name for s in old.schedules} & {s.name for s in new.schedules}
@@ -75,7 +75,7 @@ def _named(requests: list[tuple[str, str]]) -> str:
 
 
 def _numbers(old: CaseResult, new: CaseResult) -> Iterator[str]:
-    """The step at which it is first wrong, and how far, where the same schedules were played."""
+    """The first wrong step and the size of the difference, if the same schedules were run."""
     if [s.name for s in old.schedules] != [s.name for s in new.schedules]:
         return
     if old.first_bad_step != new.first_bad_step:

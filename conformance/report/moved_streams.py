@@ -1,19 +1,19 @@
-"""Single streams that are others in another release: what changed for requests alone, too."""
+"""Single streams that differ between releases: changes for requests that are decoded alone."""
 
 from __future__ import annotations
 
 from conformance.core.verdict import CaseResult
 
-# The sum over a schedule's tokens moves by far less where only roundings differ.
+# Rounding alone moves the sum over a schedule's tokens by far less.
 _TIMES_NOISE = 100
 _LEAST_NATS = 1e-3
 
 
 def moved_streams(old: CaseResult, new: CaseResult) -> str:
-    """Which schedules' single streams moved, and by how much; empty if none did.
+    """The schedules whose single streams moved, and by how much; empty if none did.
 
-    What is compared is the sum of the logprobs of their tokens, in nats, which other tokens change,
-    too. No verdict says it: each release is judged by its own single streams.
+    The sum of the logprobs of their tokens (nats) is compared; other tokens change it, too. No
+    verdict shows such a change, since each release is judged by its own single streams.
     """
     before = {schedule.name: schedule.single_logprob for schedule in old.schedules}
     most = max(_LEAST_NATS, *(_TIMES_NOISE * (result.noise or 0.0) for result in (old, new)))

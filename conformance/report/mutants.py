@@ -16,11 +16,12 @@ from conformance.core.user_files import MOST_BYTES, read_text, typed_json
 
 
 class Fate(enum.StrEnum):
-    """What became of a mutant.
+    """The fate of a mutant.
 
-    ``same in both streams``: a check sees it where only the batch runs the mutated code, and none
-    where the single stream runs it too. ``equivalent``: a reviewed entry says why nothing can see
-    it, or it compiles to the same code. ``invalid``: it is no program, or cannot be put in.
+    ``same in both streams``: a check detects it if only the batch runs the mutated code, and none
+    if the single stream runs it, too. ``equivalent``: a reviewed entry says why nothing can detect
+    it, or it compiles to the same code. ``invalid``: it is not a valid program, or cannot be put
+    in.
     """
 
     KILLED = "killed"
@@ -32,7 +33,7 @@ class Fate(enum.StrEnum):
 
 
 class Kind(enum.StrEnum):
-    """Where the mutated code is: in a function's body, its defaults, or a constant beside them."""
+    """Where the mutated code is: in a function's body, its defaults, or a constant outside."""
 
     BODY = "body"
     DEFAULT = "default"
@@ -44,16 +45,16 @@ class Mutant(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         module: file below the installed packages: ``mlx_lm/models/cache.py``.
-        function: the innermost one, as ``Class.method``; the class of a constant, or empty.
-        operator: of mutmut, which made it.
+        function: the innermost function, as ``Class.method``; the class of a constant, or empty.
+        operator: the operator of mutmut that made it.
         before: the source lines that it changes, each without the white space around it.
-        after: what they become.
-        nth: of the function's mutants that are alike up to here, counted from 0.
+        after: the changed lines.
+        nth: index among the function's mutants that are equal in all fields above, from 0.
         line: the first line that it changes, from 1.
         reached_by: first and last line of the statement: one of them must run.
-        start: where in the module's text it begins, in characters.
-        end: where it ends.
-        text: what is there instead.
+        start: where the change begins in the module's text, in characters.
+        end: where the change ends.
+        text: the replacement.
     """
 
     module: str
@@ -71,12 +72,12 @@ class Mutant(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[str, str, str, str, str, int]:
-        """What names it without numbers of lines, which other changes of the file move."""
+        """Its identity without line numbers, which other changes of the file move."""
         return (self.module, self.function, self.operator, self.before, self.after, self.nth)
 
     @property
     def name(self) -> str:
-        """A short name, the same as long as its function's line is the same: ``a3f09c1b2d``."""
+        """A short name, stable as long as its function's line is unchanged: ``a3f09c1b2d``."""
         return hashlib.sha256("\0".join(map(str, self.key)).encode()).hexdigest()[:10]
 
 
@@ -85,9 +86,9 @@ class MutantKill(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         case: its id.
-        schedule: the one that was played.
-        verdict: of that schedule; ``cost`` where only a figure of the run got worse.
-        checks: those with a finding that the run without the mutant lacks.
+        schedule: the schedule that was run.
+        verdict: the schedule's verdict; ``cost`` if only a figure of the run got worse.
+        checks: checks with a finding that the run without the mutant lacks.
         what: the worst of these findings.
     """
 
@@ -102,14 +103,14 @@ class MutantResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """A mutant and its fate: one line of the file.
 
     Attributes:
-        library: whose code it changes.
-        versions: of that library, as it was.
+        library: the library that it changes.
+        versions: versions of that library.
         kill: the first case that detected it.
-        played: schedules that were played with it.
+        played: schedules that were run with it.
         reaching: schedules that run its line.
-        unplayed: cases that reach it and of which no schedule was played, because of the bound.
-        why: why it is equivalent, invalid or unreached.
-        seconds: of all its runs.
+        unplayed: cases that reach it but ran no schedule, because of the limit.
+        why: the reason why it is equivalent, invalid or unreached.
+        seconds: time of all its runs.
     """
 
     mutant: Mutant
@@ -126,23 +127,23 @@ class MutantResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Tally(NamedTuple):
-    """How many mutants had which fate."""
+    """The number of mutants by fate."""
 
     counts: Counter[Fate]
 
     @property
     def killed(self) -> int:
-        """Those that a check detected."""
+        """Mutants that a check detected."""
         return self.counts[Fate.KILLED]
 
     @property
     def of(self) -> int:
-        """Those that a check should detect: killed or survived."""
+        """Mutants that a check should detect: killed or survived."""
         return self.counts[Fate.KILLED] + self.counts[Fate.SURVIVED]
 
     @property
     def share(self) -> float | None:
-        """The killed share of those; ``None`` of none."""
+        """The killed share of these; ``None`` if there are none."""
         return self.killed / self.of if self.of else None
 
 
@@ -165,10 +166,10 @@ def encode(result: MutantResult) -> str:
 
 
 def read_mutants(paths: Iterable[Path]) -> tuple[MutantResult, ...]:
-    """The results of some files; of the same mutant of a library the last one counts.
+    """The results of some files; for equal mutants of a library the last result counts.
 
     Raises:
-        ResultError: a file cannot be read, or a line is no such result; says which.
+        ResultError: a file cannot be read, or a line is not a result; the message names it.
     """
     found: dict[tuple[str, ...], MutantResult] = {}
     for path in paths:

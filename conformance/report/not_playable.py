@@ -1,4 +1,4 @@
-"""What this machine is to blame for: libraries that it lacks, and what its device refused once."""
+"""Problems of this machine: missing system libraries, and cases that its device refused once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MACHINE = "machine"
 
 
 def about_machine(results: Iterable[CaseResult]) -> tuple[str, ...]:
-    """A sentence about each of the two."""
+    """A sentence about each of the two problems."""
     found = tuple(results)
     return (*not_playable(found), *problems_of_machine(found))
 
@@ -32,7 +32,7 @@ def not_playable(results: Iterable[CaseResult]) -> tuple[str, ...]:
 
 
 def problems_of_machine(results: Iterable[CaseResult]) -> tuple[str, ...]:
-    """A sentence about cases that a device or its compiler refused at first, and not alone."""
+    """A sentence about cases that a device or its compiler refused, but not when run alone."""
     found = {
         result.case: finding
         for result in results

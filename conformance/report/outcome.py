@@ -16,13 +16,13 @@ class Outcome:
     """A completed run.
 
     Attributes:
-        results: of all cases that were run.
+        results: results of all cases that were run.
         scenarios: all scenario names in the order of the ladder.
-        problems: sentences about problems that are no cases: uncovered modules, stale expectations.
+        problems: sentences about problems outside of cases: uncovered modules, stale expectations.
         missing: number of selected cases that were not run (``-x``, an interruption).
         seconds: wall time.
         unchanged: number of selected cases that were left out (``report/left_out.py``).
-        explanations: of failing cases, by case id, as far as there are any.
+        explanations: explanations of failing cases, by case id, as far as there are any.
         notes: sentences that fail nothing.
         against: the earlier run that decides what is expected; empty if none does.
     """
@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def reused(self) -> int:
-        """How many results are those of an earlier run."""
+        """The number of results from earlier runs."""
         return sum(result.reused for result in self.results)
 
     @functools.cached_property

@@ -20,11 +20,11 @@ class Separation:
 
     Attributes:
         signal: the smallest of the signals of the family's killed faults. A fault's signal is the
-            largest difference of a run with it that the right run has not, in units of noise;
-            faults that no number detects have none and are left out. A run ends once it detects the
-            fault clearly, so that the signal is a lower bound; the smallest signals are exact.
-        noise: the largest difference of all right runs of the family, in units of noise; 1 at
-            least, since rounding may reach the envelope.
+            largest difference of a run with it that the right run lacks, in units of noise; faults
+            that no number detects have none and are left out. A run ends once it detects the fault
+            clearly, so the signal is a lower bound; the smallest signals are exact.
+        noise: the largest difference of all right runs of the family, in units of noise; at least
+            1, since rounding may reach the envelope.
         fault: the fault with the smallest signal.
     """
 
@@ -42,14 +42,14 @@ class Separation:
 
     @property
     def enough(self) -> bool:
-        """Whether it is what the dtype should have."""
+        """Whether it is large enough for the dtype."""
         return self.value >= LEAST[self.dtype]
 
 
 def separations(trials: Sequence[Trial]) -> tuple[Separation, ...]:
     """The separation of each family and dtype, the smallest first.
 
-    A family without a killed fault that a number detects has none.
+    A family without a killed fault that a number detects has no separation.
     """
     groups: dict[tuple[str, str, str], list[Trial]] = defaultdict(list)
     for trial in trials:

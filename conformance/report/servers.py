@@ -1,4 +1,4 @@
-"""Servers by what they do: a table from results, so that a user can choose between them."""
+"""What each server does: a table from results, so that a user can choose between servers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from conformance.report.outcome import listed
 
 _SCENARIOS = frozenset(what.scenario for what in BEHAVIOURS)
 _LONGEST = 120  # characters of a finding
-_FAMILIES = 3  # that a cell names
+_FAMILIES = 3  # named in a cell
 BEGIN, END = "<!-- table of servers: begin -->", "<!-- table of servers: end -->"
-"""In a Markdown file the table is between these."""
+"""Marks around the table in a Markdown file."""
 
 
 class Answer(enum.StrEnum):
@@ -41,7 +41,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a server does: ``shown`` in each case, the worst first."""
+    """A server's behaviour: ``shown`` in each case, the worst first."""
 
     answer: Answer
     shown: tuple[Shown, ...] = ()
@@ -54,7 +54,7 @@ class Cell:
 
     @property
     def families(self) -> str:
-        """Of several families those with the answer; empty if all have it."""
+        """If there are several families, those with this answer; empty if all have it."""
         some = [shown.result.family for shown in self.shown if shown.answer is self.answer]
         return "" if len(some) == len(self.shown) else listed(some, _FAMILIES)
 
@@ -99,7 +99,7 @@ def _cell(
 
 
 def _shown(what: Behaviour, result: CaseResult) -> Shown | None:
-    """What the schedules of a case show; ``None`` if it did not play them."""
+    """What the schedules of a case show; ``None`` if they were not run."""
     made = [s for s in result.schedules if _about(what, s.name)]
     findings = [f for f in result.evidence if not f.verdict.good]
     whole = [f for f in findings if not f.schedule]
@@ -132,7 +132,7 @@ def _short(text: str) -> str:
 
 
 def _versions(results: Sequence[CaseResult]) -> str:
-    """The release of the server's library, and the families that were asked."""
+    """The release of the server's library, and the families that were run."""
     names = ("mlx-vlm", "mlx-lm", "openai")
     versions = results[0].versions
     found = next((f"{name} {versions[name]}" for name in names if name in versions), "")
@@ -141,7 +141,7 @@ def _versions(results: Sequence[CaseResult]) -> str:
 
 
 def servers_markdown(found: Compatibility) -> list[str]:
-    """The table's lines, and the cases that decide what is not done."""
+    """The table's lines, and the cases that show missing behaviours."""
     head = ["", *(code(name) for name in found.servers)]
     rows = [[what.text, *map(_marked, cells)] for what, cells in found.rows]
     lines = [f"- {code(n)}: {v}" for n, v in zip(found.servers, found.versions, strict=True)]
@@ -153,7 +153,7 @@ def _marked(cell: Cell) -> str:
 
 
 def _deciding(found: Compatibility) -> Iterator[str]:
-    """Each case that shows that something is not done, once."""
+    """Each case that shows a missing behaviour, once."""
     cells = (cell for _, row in found.rows for cell in row if cell.why and cell.evidence)
     for case in dict.fromkeys(cell.evidence.case for cell in cells if cell.evidence):
         yield one_line(case).replace("`", "'")

@@ -1,6 +1,6 @@
-"""What a failure looks like, so that failures which look alike can be taken for one.
+"""Symptoms of a failure, so that similar failures can be grouped.
 
-A symptom is known of every failure; a place only where ``conformance explain`` found it.
+Every failure has a symptom; a place is known only if ``conformance explain`` found it.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.report.explanation import SITED, Explanation, Where
 from conformance.report.message import DIAGNOSIS, worst
 
-# Whether a wrong number moves a token, or is not finite, is up to weights and prompts. Where the
-# single stream is wrong, so is what is compared with it.
+# Whether a wrong number changes a token, or is not finite, depends on weights and prompts. If the
+# single stream is wrong, so is everything compared with it.
 _NUMBERS = {Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN, Verdict.ORACLE}
-# Of these the message says what is wrong; of all others the check does.
+# For these checks the message names the problem; for all others the check's name does.
 _BY_MESSAGE = {Verdict.PROTOCOL, Verdict.UNSUPPORTED}
-_NOWHERE = "none"  # the site where no place was found
+_NOWHERE = "none"  # the site if no place was found
 _FRAME = re.compile(r"\[([^\[\]:\s]+\.py):\d+")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
 class Symptom(NamedTuple):
-    """The kind of a failure, and what distinguishes it from others of the kind."""
+    """The kind of a failure, and what distinguishes it from others of this kind."""
 
     kind: str
     mark: str = ""
 
 
 def symptom(result: CaseResult) -> Symptom:
-    """Of a case with an unexpected verdict, by what is new in it."""
+    """The symptom of a case with an unexpected verdict, from its new findings."""
     if result.verdict.good:
         return Symptom("passes", result.known or "")
     finding = worst(result)
@@ -53,20 +53,20 @@ def _raised(finding: Finding) -> str:
 
 
 def places(explanation: Explanation) -> frozenset[str]:
-    """Where it begins, and its first cache entry: two failures that share one are of one cause."""
+    """The failure's place and first cache entry; failures that share one have one cause."""
     found = (explanation.where, explanation.entry)
     return frozenset(_anywhere(where.site) for where in found if where and where.site != _NOWHERE)
 
 
 def _anywhere(site: str) -> str:
-    """A site in whichever layer; of a frame in whichever line."""
+    """A site without its layer number; for a frame, without its line."""
     if site.startswith("crash:"):
         return re.sub(r":\d+$", "", site)
     return re.sub(r"(?<=[.:])\d+(?=[.:]|$)", "#", site)
 
 
 def shared_place(explanation: Explanation) -> frozenset[str]:
-    """Where it begins, in words that other model files can share; a module by its last name."""
+    """The place in words that other model files can share; a module by its last name."""
     site = explanation.where.site
     return frozenset() if site == _NOWHERE else frozenset({_shared(_anywhere(site))})
 
@@ -82,16 +82,16 @@ def _shared(site: str) -> str:
 
 
 def blame(result: CaseResult) -> str:
-    """Whom the reference engines accuse: ``model``, ``engine or cache``; empty if not known."""
+    """The culprit by the reference engines: ``model``, ``engine or cache``; empty if unknown."""
     said = next((f.what for f in result.evidence if f.check == DIAGNOSIS), "")
     who = said.partition(":")[0]
     return "" if who == "undecided" else who
 
 
 def beginning(explanation: Explanation) -> str:
-    """Where a failure begins, and which defects it resembles, as the rest of a sentence."""
+    """The place of a failure, and the defects it resembles, as the rest of a sentence."""
     where, like = explanation.where, explanation.relatives[:1]
-    # The place of an exception is what raised it; defects of every class can raise there.
+    # The place of an exception is where it was raised; defects of every class can raise there.
     alike = like and like[0].score >= SITED and not where.site.startswith("crash:")
     return _place(where) + (f", like defects of the class {like[0].fault_class!r}" if alike else "")
 

@@ -38,11 +38,11 @@ def summary(
     """Findings, slowest cases, problems, matrices, totals and, last, the result in one line.
 
     Args:
-        outcome: of the run.
+        outcome: outcome of the run.
         width: columns of the terminal.
         failures: whether to show the first case of each finding; pytest shows all in its own way.
         durations: how many of the slowest cases to list.
-        options: of the run, which a rerun of one case needs too.
+        options: options of the run that a rerun of one case needs, too.
         brief: show only failures, problems and the last line.
         every_family: whether to show also families that are clean or unsupported.
     """
@@ -80,7 +80,7 @@ def render(text: Text, *, colour: bool) -> str:
 
 
 def _finding(cascade: Cascade, options: Sequence[str]) -> Text:
-    """Its sentence, the message of its first case, and the names of the others."""
+    """The finding's sentence, the message of its first case, and the names of the others."""
     message = failure_message(cascade.first, options=options)
     others = [result.case for result in cascade.cases[1:]]
     lines = [_sentence(cascade), Text(message)]

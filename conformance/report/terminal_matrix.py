@@ -1,4 +1,4 @@
-"""A matrix as text that fits the terminal: columns that do not fit go into further blocks."""
+"""A matrix as text that fits the terminal: further columns go into further blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STYLES = {
     Verdict.TIE: "cyan",
     Verdict.UNSUPPORTED: "bright_black",
 }
-_LEAST = 2 * (LEAST_LETTERS + 1)  # room for two columns, for which long family names are cut
+_LEAST = 2 * (LEAST_LETTERS + 1)  # room for two columns; long family names are cut to leave it
 _CUT = ".."
 
 

@@ -15,8 +15,8 @@ from conformance.core.user_files import MOST_BYTES, read_text, typed_json
 class Outcome(enum.StrEnum):
     """The outcome of a fault in a family.
 
-    ``hidden``: it took effect only where the family is wrong without it, and no check found a
-    difference. The defect that hides it is listed in ``expectations/``.
+    ``hidden``: the fault took effect only where the family is wrong without it, and no check found
+    a difference. The known defect that hides it is listed in ``expectations/``.
     """
 
     KILLED = "killed"
@@ -30,13 +30,13 @@ class Kill(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         scenario: its name.
-        verdict: of the case with the fault.
-        checks: those with a finding that the run without the fault lacks.
+        verdict: verdict of the case with the fault.
+        checks: checks with a finding that the run without the fault lacks.
         ratio: the largest difference over its noise in such a finding. ``None`` if it was not
-            detected by numbers (lost tokens, wrong draws, bookkeeping, costs: all within noise),
-            or one is not finite.
-        schedules: those of the scenario that would have detected it by themselves, as far as they
-            were played: without ``Trial.complete`` the first that does ends the run.
+            detected by numbers (lost tokens, wrong draws, bookkeeping, costs: all within noise), or
+            one is not finite.
+        schedules: the scenario's schedules that would have detected it alone, as far as they were
+            run: without ``Trial.complete`` the first one ends the run.
     """
 
     scenario: str
@@ -51,7 +51,7 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         hits: how often the defect took effect.
-        tried: the scenarios that were run with it; with ``complete`` all that the engine can
+        tried: the scenarios that were run with it; with ``complete``, all that the engine can
             express, else only until one detected it.
         why: why it is hidden or not applicable, or how it survived.
         noise: the largest difference over its noise of the runs without the fault; ``None`` if none
@@ -76,7 +76,7 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def signal(self) -> float | None:
-        """The largest ratio of its kills; ``None`` where no kill has one."""
+        """The largest ratio of its kills; ``None`` if no kill has one."""
         ratios = [kill.ratio for kill in self.kills if kill.ratio is not None]
         return max(ratios, default=None)
 
@@ -87,10 +87,10 @@ def encode(trial: Trial) -> str:
 
 
 def read_trials(paths: Iterable[Path]) -> tuple[Trial, ...]:
-    """The trials of some files. Of the same fault in the same family the last one counts.
+    """The trials of some files. For the same fault in the same family, the last one counts.
 
     Raises:
-        ResultError: a file cannot be read, or a line is no trial; says which.
+        ResultError: a file cannot be read, or a line is not a trial; the message names it.
     """
     found: dict[tuple[str, str, str, str, int], Trial] = {}
     for path in paths:

@@ -1,4 +1,4 @@
-"""Which cases of a run are worse than in an earlier one, whatever is expected of them."""
+"""Cases of a run that are worse than in an earlier run, whatever is expected of them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Base:
         return cls(path.name, by_case(read_results(path), "--against"))
 
     def judged(self, result: CaseResult) -> CaseResult:
-        """``result``, expected unless it is worse than it was."""
+        """``result``, marked as expected unless it is worse than before."""
         return msgspec.structs.replace(result, expected=not self.worse(result))
 
     def worse(self, result: CaseResult) -> bool:
-        """Whether the case, or one of its schedules, has a worse verdict than it had.
+        """Whether the case, or one of its schedules, has a worse verdict than before.
 
-        A case that was not run before is worse if it is not expected. A case that a library may
-        refuse is lost coverage. Where a known defect showed before and shows now, an entry allows
-        both verdicts.
+        A case that was not run before is worse if it is not expected. A newly refused case is lost
+        coverage instead. If a known defect showed before and shows now, an entry allows both
+        verdicts.
         """
         before = self.results.get(result.case)
         if before is None:
@@ -53,7 +53,7 @@ class Base:
         return _rank(result) > _rank(before) or _a_schedule_is_worse(before, result)
 
     def lost(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> tuple[str, ...]:
-        """Cases that were right and are not played now, or are refused now.
+        """Cases that were right and are now not run, or refused.
 
         Args:
             selected: whether a case of the earlier run belongs to this one.
@@ -68,9 +68,9 @@ class Base:
         )
 
     def seen(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> Outcome:
-        """The outcome with each result judged by this run; what is no case is only noted.
+        """The outcome with each result judged by the earlier run; other problems become notes.
 
-        Lost coverage is a problem, of a run that was not broken off.
+        Lost coverage is a problem, unless the run was interrupted.
         """
         lost = () if outcome.missing else self._lost(outcome, selected)
         return replace(
@@ -82,7 +82,7 @@ class Base:
         )
 
     def _lost(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> tuple[str, ...]:
-        """A sentence for each kind of coverage that is lost: cases, and what is in them."""
+        """A sentence for each kind of lost coverage: cases, and parts of cases."""
         whole = [(name, "") for name in self.lost(outcome, selected)]
         pairs = ((self.results.get(result.case), result) for result in outcome.results)
         inside = [
@@ -99,7 +99,7 @@ class Base:
         )
 
     def _moved(self, outcome: Outcome) -> tuple[str, ...]:
-        """A sentence about known defects that show otherwise than before, if any do."""
+        """A sentence about known defects that show differently than before, if any do."""
         pairs = ((self.results.get(result.case), result) for result in outcome.results)
         found = [(new.case, text) for old, new in pairs if old and (text := moved(old, new))]
         if not found:
@@ -111,7 +111,7 @@ class Base:
 
 
 def _a_schedule_is_worse(before: CaseResult, result: CaseResult) -> bool:
-    """Of a case that failed as a whole before, nothing is known of its schedules."""
+    """Whether a schedule is worse; if the case failed as a whole before, none is known to be."""
     old = {schedule.name: schedule for schedule in before.schedules}
     refusal = result.expected
     return any(

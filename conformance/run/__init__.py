@@ -1,4 +1,4 @@
-"""The main job: find plugins, choose cases, load models, play schedules and judge each case.
+"""The core of a run: find plugins, choose cases, load models, run schedules, judge each case.
 
-What prints is in ``report``, what the user calls in ``app``; no plugin is imported by name.
+``report`` has the output, ``app`` the interface; no plugin is imported by name.
 """

@@ -1,6 +1,6 @@
-"""Judges a case: what came of it, beside what is known; once more, mended; and what is at fault.
+"""Judges a case: by its known defects, rerun with mends, and by reference engines.
 
-The one place where these follow one another, for every command and for assertions.
+The only place that combines these steps, for all commands and for assertions.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class CaseJudge:
     """Judges cases of one session.
 
     Args:
-        session: plays them.
-        known: what is known; ``None`` where each case is judged as if no defect were known.
-        mends: play cases of known defects again, with these mended.
-        like_module: what is known of the tiny family of a module is known of each family of that
-            module; by default only of checkpoints.
+        session: runs the cases.
+        known: the known defects; ``None``: judge each case as if no defect were known.
+        mends: rerun cases with known defects with those defects mended.
+        like_module: apply the known defects of a module's tiny family to each family of that
+            module; by default only to checkpoints.
     """
 
     def __init__(
@@ -49,41 +49,41 @@ class CaseJudge:
         return Mending(self._session)
 
     def compared(self, released: CaseResult) -> CaseResult:
-        """``released`` with ``expected`` and ``known`` as the expectations want them."""
+        """``released`` with ``expected`` and ``known`` set by the expectations."""
         if self._known is None:
             return released
         return self._known.apply_like(released, module=self._known_as(released))
 
     def judged(self, case: CaseId, released: CaseResult) -> CaseResult:
-        """``released`` compared, and what comes of the case with its known defects mended."""
+        """``released`` judged, with the result of the case with its known defects mended."""
         result = self.compared(released)
         if self._known is None or not self._mends:
             return result
         return self.compared(self._mending.play(case, result, *self._entries(self._known, result)))
 
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
-        """A judged result; if it failed, compared with engines that are right by construction."""
+        """A judged result; a failed case is compared with engines right by construction."""
         failed = not result.expected and not result.verdict.good
         if not failed or result.verdict is Verdict.HANG:
             return result
         return diagnose(self._session, case, result)
 
     def judged_again(self, result: CaseResult) -> CaseResult | None:
-        """A result of an earlier run as it counts today; ``None`` if other defects are mended."""
+        """An earlier result by the current expectations; ``None`` if the mends have changed."""
         judged = self.compared(result)
         if self._known is None or not self._mends:
             return judged
         return judged if self._mending.holds(judged, *self._entries(self._known, judged)) else None
 
     def mends_of(self, released: CaseResult) -> tuple[Mend, ...]:
-        """The mends with which the case is played again; none where it is not."""
+        """The mends with which the case is rerun; none if it is not."""
         if self._known is None:
             return ()
         judged = self.compared(released)
         return self._mending.mends_of(judged, *self._entries(self._known, judged))
 
     def _known_as(self, result: CaseResult) -> str:
-        """The name of the tiny family whose entries are about the result."""
+        """The name of the tiny family whose entries apply to the result."""
         family = self._session.registry.family_of(CaseId.parse(result.case))
         like = self._like_module or family.checkpoint is not None
         return family.module if like else result.family
@@ -91,7 +91,7 @@ class CaseJudge:
     def _entries(
         self, known: Expectations, result: CaseResult
     ) -> tuple[Sequence[Defect], Sequence[Defect]]:
-        """Those that the result shows, and those that may take part."""
+        """The entries that the result shows, and the entries that may contribute."""
         own = known.to_mend(result)
         like = msgspec.structs.replace(result, family=self._known_as(result))
         return own if own[0] else known.to_mend(like)

@@ -1,4 +1,4 @@
-"""What the hooks of all plugins give, each checked; what breaks a rule is left out or refused."""
+"""Collects and checks the results of all plugins' hooks; invalid ones are left out or refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conformance.run.hosting import Host
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-# Something, and the name of its plugin before it.
+# An object, preceded by the name of its plugin.
 Pairs = list[tuple[str, T]]
 
 _NAME = re.compile(r"[\w.+-]+")
@@ -87,7 +87,7 @@ def collect_engines(host: Host) -> Pairs[type[Engine]]:
 def unique(
     host: Host, what: str, pairs: Iterable[tuple[str, T]], key: Callable[[T], K]
 ) -> dict[K, T]:
-    """The things by their keys; one whose key another has already is left out or refused."""
+    """The objects by their keys; an object with a key that is taken is left out or refused."""
     found: dict[K, tuple[str, T]] = {}
     for plugin, item in pairs:
         first, kept = found.setdefault(key(item), (plugin, item))
@@ -107,10 +107,10 @@ def of_libraries(
     libraries: Collection[str],
     library_of: Callable[[T], str],
 ) -> Pairs[T]:
-    """Those whose library is there; one sentence about the others of each plugin and library.
+    """Objects whose library is installed; one sentence about the others of each plugin and library.
 
     Args:
-        part_of: as ``Host.part_of``, around the making of a plugin's part.
+        part_of: like ``Host.part_of``, called for each part of a plugin.
     """
     missing: dict[tuple[str, str], list[str]] = {}
     for plugin, user in users:
@@ -132,8 +132,8 @@ def with_engines(
 ) -> tuple[Unavailable, ...]:
     """What is left out, each with the engines that may lack it.
 
-    They are those of its plugin, and those that decode its libraries' models. The engines of a
-    plugin that cannot be loaded are not known; they may have its name.
+    These are the engines of its plugin and the engines that decode its libraries' models. The
+    engines of a plugin that cannot be loaded are unknown; they may have its name.
     """
     named: dict[str, set[str]] = {}
     for hook in (_NAMES, _ENGINES):
@@ -161,6 +161,6 @@ def _check_name(plugin: str, hook: str, item: Any) -> None:
 
 
 def name_of(item: Any) -> str:
-    """The name of a thing that a plugin has."""
+    """The name of an object from a plugin."""
     name: str = item.name
     return name

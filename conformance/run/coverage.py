@@ -1,4 +1,4 @@
-"""What there is to run with the installed libraries, and which of their modules have no family."""
+"""The cases that the installed libraries allow, and the library modules without a family."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.run.registry import Registry
 
 
 def account(registry: Registry, library: str) -> Account:
-    """The account of the library of that name, as installed.
+    """Coverage of the modules of the installed library with this name.
 
     Raises:
         KeyError: there is no such library.
@@ -30,7 +30,7 @@ def account(registry: Registry, library: str) -> Account:
 
 
 def take_inventory(registry: Registry, results: Iterable[CaseResult]) -> Inventory:
-    """What can be run with the engines and families of these results.
+    """Inventory of what can be run with the engines and families of these results.
 
     A family's caches are taken from its outline, which the library builds without weights, in about
     0.1 s.

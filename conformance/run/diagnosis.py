@@ -1,8 +1,8 @@
-"""Model or engine? A failing case is played again on engines that are correct by construction.
+"""Model or engine? A failing case is rerun on engines that are correct by construction.
 
-Such an engine (``Engine.opinion``) keeps each row in caches of its own. If the same model is right
-there, the library's engine or its caches are wrong; if not, the model is. Where the pass without a
-cache is on the engine's side, the single stream is.
+Such an engine (``Engine.opinion``) keeps each row in its own caches. If the same model is right
+there, the library's engine or its caches are wrong; if not, the model is. If the pass without a
+cache agrees with the engine, the single stream is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from conformance.run.session import Session
 CHECK = "diagnosis"
 """The check name of this finding in the evidence of a case; it never changes the verdict."""
 
-# An engine that pads nothing cannot witness padding, so its case is vacuous; but it is right.
+# An engine without padding cannot show padding, so its case is vacuous, but its result is right.
 _RIGHT = {Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS}
 
 
@@ -41,7 +41,7 @@ def opinions(session: Session, case: CaseId) -> tuple[str, ...]:
     registry = session.registry
     library = registry.engines[case.engine].library
     scenario = registry.scenarios[case.scenario]
-    other_model = registry.family_of(case).name != case.family  # which they would not play
+    other_model = registry.family_of(case).name != case.family  # which they would not run
     if scenario.oracle_only or other_model or registry.engines[case.engine].opinion:
         return ()
     return tuple(
@@ -54,7 +54,7 @@ def opinions(session: Session, case: CaseId) -> tuple[str, ...]:
 
 
 def conclusion(verdicts: dict[str, Verdict]) -> str:
-    """What follows from the verdicts of the reference engines, in one sentence."""
+    """The conclusion from the verdicts of the reference engines, in one sentence."""
     known = {name: verdict for name, verdict in verdicts.items() if verdict != Verdict.UNSUPPORTED}
     if not known:
         return "undecided: no reference engine can play this"

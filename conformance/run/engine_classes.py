@@ -1,4 +1,4 @@
-"""What an engine class must declare."""
+"""Checks the declarations of an engine class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from conformance.core.prefix_reuse import PrefixReuse
 
 
 def engine_problem(engine: type[Engine]) -> str:
-    """What is wrong with an engine class; empty if nothing."""
+    """The problem with an engine class; empty if none."""
     for attribute in ("name", "library", "capabilities"):
         if not hasattr(engine, attribute):
             return f"has no attribute {attribute!r}"
@@ -23,7 +23,7 @@ def engine_problem(engine: type[Engine]) -> str:
 
 
 def _declared(engine: type[Engine]) -> str:
-    """What is wrong with the attributes that have a default."""
+    """The problem with attributes that have a default."""
     if not isinstance(engine.prefix_reuse, PrefixReuse):
         return "must declare prefix_reuse as a PrefixReuse"
     packages: object = engine.packages

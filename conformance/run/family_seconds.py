@@ -1,6 +1,6 @@
-"""How long each family's cases take, as recorded: what is given out first, and which shard has it.
+"""Recorded run times of each family, which decide the order of work and the shards.
 
-``family_seconds.json`` is written by ``python ci/family_seconds.py`` from the results of a run.
+``python ci/family_seconds.py`` writes ``family_seconds.json`` from the results of a run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FamilySeconds:
         return cls(msgspec.json.decode(file.read_bytes(), type=dict[str, float]))
 
     def of(self, group: str) -> float:
-        """The seconds of a group; of one without a record, such as a new family, the median."""
+        """The seconds of a group; without a record, as for a new family, the median."""
         found = self.recorded.get(group)
         return self._median if found is None else found
 
@@ -40,10 +40,10 @@ class FamilySeconds:
         return statistics.median(self.recorded.values()) if self.recorded else 1.0
 
     def parts(self, groups: Iterable[str], count: int) -> tuple[tuple[str, ...], ...]:
-        """The groups in ``count`` parts of about equal seconds.
+        """Split the groups into ``count`` parts that take about equal time.
 
-        The longest come first, each to the part that has least so far; equal ones by name, so that
-        every machine finds the same parts.
+        The longest groups come first, each into the part with the least time so far; equal ones are
+        ordered by name, so that every machine finds the same parts.
         """
         parts: list[list[str]] = [[] for _ in range(count)]
         seconds = [0.0] * count

@@ -26,7 +26,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def conformance_libraries() -> Iterable[Library]:  # type: ignore[empty-body]
-    """Model libraries: they build and load families and decode single streams."""
+    """Model libraries: each builds and loads families and decodes single streams."""
 
 
 @hookspec
@@ -41,9 +41,9 @@ def conformance_engines() -> Iterable[type[Engine]]:  # type: ignore[empty-body]
 
 @hookspec
 def conformance_engine_names() -> Iterable[str]:  # type: ignore[empty-body]
-    """The names of all engines of a plugin whose other hooks take long, as they import a library.
+    """Names of the plugin's engines, for a plugin whose other hooks import a library and take long.
 
-    They are not called where none of its engines is wanted.
+    The other hooks are not called unless one of these engines is selected.
     """
 
 
@@ -54,14 +54,14 @@ def conformance_scenarios() -> Iterable[Scenario]:  # type: ignore[empty-body]
 
 @hookspec
 def conformance_faults() -> Iterable[Fault | Unavailable]:  # type: ignore[empty-body]
-    """Named, switchable defects that the checks must catch."""
+    """Faults: named, switchable defects that the checks must catch."""
 
 
 @hookspec
 def conformance_mends() -> Iterable[Mend | Unavailable]:  # type: ignore[empty-body]
-    """Repairs of known defects: with them, a case that a defect spoils must be right."""
+    """Mends, the repairs of known defects: a case that a defect spoils must be right with them."""
 
 
 @hookspec
 def conformance_expectations() -> Iterable[Path]:  # type: ignore[empty-body]
-    """Folders of files that name the known defects of its engines, beside the project's own."""
+    """Folders of expectations with the known defects of the plugin's engines."""

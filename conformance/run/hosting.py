@@ -1,4 +1,4 @@
-"""The plugin host: finds plugins, and leaves out a broken one, which a sentence names."""
+"""The plugin host: finds plugins; a broken plugin is left out and reported in a sentence."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ _NO_HOOK = "it implements no hook; mark its functions with conformance.hookimpl"
 
 
 class Host:
-    """The plugins with our hooks: all installed ones, and ``extra`` ones.
+    """The plugins with hooks of this project: all installed ones, and ``extra`` ones.
 
-    What is wrong with an installed one leaves it out, or a part of it; an extra one was asked for,
-    and ends the command.
+    A problem in an installed plugin leaves out the plugin or a part of it; in an extra plugin,
+    which the user named, it ends the command.
 
     Attributes:
-        manager: has the plugins that are not left out.
+        manager: has the plugins that are in use.
         unavailable: what is left out so far.
 
     Raises:
-        PluginError: an extra plugin implements none of our hooks, or one that does not exist.
+        PluginError: an extra plugin implements none of the project's hooks, or a hook unknown to
+            it.
     """
 
     def __init__(self, extra: Iterable[object] = ()) -> None:
@@ -52,11 +53,11 @@ class Host:
 
     @contextlib.contextmanager
     def part_of(self, plugin: str, hook: str = "", part: str = "") -> Iterator[None]:
-        """Around the making of one part: what an installed plugin does wrong leaves it out.
+        """Context for making one part: a problem in an installed plugin leaves the part out.
 
         Args:
-            hook: that gives the part; none for the whole plugin.
-            part: what it is; by default all that the hook gives.
+            hook: the hook that returns the part; empty for the whole plugin.
+            part: names the part; by default everything that the hook returns.
         """
         try:
             yield
@@ -97,7 +98,7 @@ class Host:
         _register(self.manager, plugin, entry.name)
 
     def _check_hooks(self) -> None:
-        """Leave out, or refuse, the plugins with hooks that do not exist."""
+        """Leave out, or refuse, plugins with unknown hooks."""
         while True:
             try:
                 self.manager.check_pending()
@@ -124,7 +125,7 @@ def _called(plugin: str, hook: str, function: Callable[[], Iterable[Any]]) -> li
 
 
 def load_plugins(names: Iterable[str]) -> list[object]:
-    """The modules of these names, of the current folder or installed.
+    """The modules with these names, from the current folder or installed.
 
     Raises:
         PluginError: there is no such module, or it can't be imported.
@@ -151,7 +152,7 @@ def _load_plugin(name: str, folder: Path) -> object:
 
 
 def origin(plugin: object) -> str:
-    """Where a plugin comes from: its file, or its module."""
+    """The origin of a plugin: its file or its module."""
     return str(getattr(plugin, "__file__", None) or getattr(plugin, "__module__", plugin))
 
 
@@ -173,7 +174,7 @@ def _register(manager: pluggy.PluginManager, plugin: object, name: str | None) -
 
 
 def brings_hooks(plugin: object) -> bool:
-    """Whether a pytest plugin, such as a user's ``conftest.py``, implements hooks of ours."""
+    """Whether a pytest plugin, such as a ``conftest.py``, implements hooks of this project."""
     if plugin is hookspecs:
         return False
     marker = f"{hookspecs.PROJECT}_impl"

@@ -1,4 +1,4 @@
-"""What of a run is measured beside its calls, as the schedule requests: memory, reads."""
+"""Measurements during a run besides model calls, as the schedule requests: memory, reads."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from conformance.core.schedule import Weigh
 from conformance.core.trace import Alive
 
-# What is measured after each step, the graph behind the caches with it.
+# Measured after each step, including the graph behind the caches.
 _EACH_STEP = (Weigh.GRAPH, Weigh.ALIVE)
-# Steps between two that are measured where not each is.
+# Steps between two measurements, if not every step is measured.
 _SAMPLED = 10
 
 
-# mlx is imported where it counts: to judge a foreign trace needs no mlx.
+# mlx is imported only where it is needed: judging a foreign trace needs no mlx.
 class Measuring:
     """The measurements of one run."""
 
@@ -25,7 +25,7 @@ class Measuring:
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
-        """Around all steps."""
+        """Context around all steps."""
         with contextlib.ExitStack() as stack:
             if self._weigh in (Weigh.ALIVE, Weigh.SAMPLED):
                 from conformance.backend import memory  # noqa: PLC0415
@@ -44,7 +44,7 @@ class Measuring:
         return sampled or self._weigh in _EACH_STEP
 
     def alive(self, index: int, cache_bytes: int) -> Alive | None:
-        """What lives after that step."""
+        """The objects alive after that step."""
         if self._weigh is Weigh.GRAPH or not self.after(index):
             return None
         from conformance.backend.memory import alive  # noqa: PLC0415
@@ -52,7 +52,7 @@ class Measuring:
         return alive(cache_bytes)
 
     def reads(self) -> tuple[str, ...] | None:
-        """The reads of the host since the last call; ``None`` if they are not counted."""
+        """The host reads since the last call; ``None`` if they are not counted."""
         if self._reads is None:
             return None
         new = tuple(self._reads[self._taken :])

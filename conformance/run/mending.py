@@ -1,6 +1,6 @@
-"""Plays a case with known defects once more, with those defects mended: it must be right then.
+"""Reruns a case with its known defects mended: then it must be right.
 
-So a defect behind a known one is seen, and the diagnosis of the known one is proven again.
+This shows defects behind known ones, and confirms the diagnosis of the known ones.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ CHECK = "mends"
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is played: the defects that are mended, in which schedules, and what has no mend.
+    """A plan: the defects to mend, the schedules to rerun, and the defects without a mend.
 
-    ``shown`` are the defects that these schedules have; of ``seen`` a mend must have an effect.
+    ``shown`` are the defects of these schedules; the mends of ``seen`` must have an effect.
     """
 
     defects: tuple[str, ...] = ()
@@ -43,15 +43,15 @@ class _Plan:
 
     @property
     def hiding_if_refused(self) -> tuple[str, ...]:
-        """The defects behind which nothing is seen where what comes after them is refused."""
+        """Defects that hide what is behind them, if the mended case is refused."""
         return tuple(sorted({*self.hiding, *self.shown}))
 
 
 class Mending:
-    """Plays cases with mends; keeps what the next case of the same family can use.
+    """Reruns cases with mends; keeps what the next case of the same family can use.
 
     Args:
-        session: of the cases as released; mends that leave the single stream alone use it too.
+        session: runs the cases as released, and cases whose mends do not change the single stream.
     """
 
     def __init__(self, session: Session) -> None:
@@ -65,17 +65,17 @@ class Mending:
         entries: Sequence[Defect],
         also: Sequence[Defect] = (),
     ) -> CaseResult:
-        """``result`` with what came of the case with its defects mended.
+        """``result`` with the result of the case with its defects mended.
 
-        Only schedules that failed are played, and of these only those for which each entry that
-        claims them has a mend: behind the others nothing can be seen. A tier that is not the full
-        ladder plays one schedule for each entry.
+        Only failed schedules are rerun, and of these only those for which each entry that claims
+        them has a mend: the others would stay hidden. Tiers other than the full ladder rerun one
+        schedule for each entry.
 
         Args:
-            result: of the case as released, judged.
+            result: the judged result of the case as released.
             entries: the known defects that it shows.
-            also: others that may take part, as their own schedules were left out; those that have
-                a mend are mended, too.
+            also: known defects that may contribute, as their own schedules were left out; those
+                with a mend are mended, too.
         """
         plan = self._plan(result, entries, also)
         result = msgspec.structs.replace(result, unmended=plan.hiding, mended=None)
@@ -108,7 +108,7 @@ class Mending:
     def holds(
         self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect] = ()
     ) -> bool:
-        """Whether a result of before has what ``play`` would add to it today."""
+        """Whether an earlier result already has what ``play`` would add now."""
         plan = self._plan(result, entries, also)
         if result.mended is None and plan.defects:
             return result.unmended == plan.hiding_if_refused
@@ -117,7 +117,7 @@ class Mending:
         return plan.defects == defects and result.unmended in {plan.hiding, left.hiding}
 
     def mend_for(self, entry: Defect, family: str) -> Mend | None:
-        """The entry's mend, where the installed functions are those that were diagnosed."""
+        """The entry's mend, if the installed functions are the diagnosed ones."""
         return self._whole_mend(entry.id, family) if as_diagnosed(entry) else None
 
     def _whole_mend(self, defect: str, family: str) -> Mend | None:
@@ -137,13 +137,13 @@ class Mending:
         if self._session.tier is not WHOLE:
             schedules = _cheapest(result, used, schedules)
         shown = {entry.id for entry in used if _claims_any(entry, result, schedules)}
-        unknown = not result.schedules and lacking  # which schedule would be hidden
+        unknown = not result.schedules and lacking  # the hidden schedule is unknown
         if not shown or unknown or (result.schedules and not schedules):
             return _Plan(hiding=hiding)
         more = {entry.id: found for entry in also if (found := self._mends_for(entry, family))}
         used += [entry for entry in also if entry.id in more]
         chosen = _unique(mend for entry in used for mend in (mends | more)[entry.id])
-        # Where schedules were left out, a mend's effect may be in those.
+        # If schedules were left out, a mend's effect may be in those.
         seen = frozenset(() if result.left_out or schedules != failed else shown)
         named = (name for entry in used for name in (entry.id, *entry.hides(family)))
         mended = dict.fromkeys(named)
@@ -152,17 +152,17 @@ class Mending:
     def mends_of(
         self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect] = ()
     ) -> tuple[Mend, ...]:
-        """The mends with which ``play`` plays the case again; none where it does not."""
+        """The mends with which ``play`` reruns the case; none if it does not."""
         return self._plan(result, entries, also).mends
 
     def _mends_for(self, entry: Defect, family: str) -> list[Mend]:
-        """The entry's mend and those of what it hides there; none if any of them is missing."""
+        """The entry's mend and the mends of entries it hides there; none if any is missing."""
         hidden = [self._whole_mend(name, family) for name in entry.hides(family)]
         found = [mend for mend in (self.mend_for(entry, family), *hidden) if mend is not None]
         return found if len(found) == 1 + len(hidden) else []
 
     def _findings(self, case: CaseId, plan: _Plan) -> tuple[Finding, ...]:
-        """What is still found with the mends; those of defects that it has must have an effect."""
+        """The remaining findings with the mends; mends of its own defects must have an effect."""
         mends, schedules = plan.mends, plan.schedules
         made_anew = any(mend.single_stream for mend in mends)
         session, kept = self._mended_session(case, mends) if made_anew else (self._session, {})
@@ -181,7 +181,7 @@ class Mending:
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.key].count]
         seen = found.evidence
         if found.verdict is Verdict.UNSUPPORTED:
-            return seen  # what is refused as a whole never comes to the code of a defect
+            return seen  # a case that is refused as a whole never reaches the code of a defect
         if any(mend.other_pieces for mend in mends):
             seen = tuple(finding for finding in seen if finding.check != WITNESS)
         return (*seen, *map(_without_effect, idle))
@@ -191,8 +191,8 @@ class Mending:
     ) -> tuple[Session, dict[str, Hits]]:
         """A session whose single streams are made with these mends; only the last one is kept.
 
-        With the hits of those of the single stream: what an earlier case has made with them stays,
-        and is not made again.
+        Includes the hits of mends in the single stream, since streams from an earlier case with the
+        same mends are not made again.
         """
         session = self._session
         library = session.registry.engines[case.engine].library
@@ -206,7 +206,7 @@ class Mending:
 def _split(
     result: CaseResult, entries: Sequence[Defect], lacking: set[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The failed schedules behind which can be seen, and the entries that hide the others."""
+    """The failed schedules that can be mended, and the entries that hide the others."""
     bad = [s.name for s in result.schedules if not s.verdict.good]
     bad = [name for name in bad if _verdict(result, name) is not Verdict.UNSUPPORTED]
     seen, hiding = [], set()
@@ -222,7 +222,7 @@ def _split(
 
 
 def _without_refused(plan: _Plan, result: CaseResult, entries: Sequence[Defect]) -> _Plan | None:
-    """The plan without schedules that are refused as released, too; ``None`` if none are left."""
+    """The plan without schedules that are refused as released; ``None`` if none are left."""
     refused = _refused(result)
     left = tuple(name for name in plan.schedules if name not in refused)
     if not left:
@@ -234,7 +234,7 @@ def _without_refused(plan: _Plan, result: CaseResult, entries: Sequence[Defect])
 
 
 def _refused(result: CaseResult) -> set[str]:
-    """The schedules that the library refuses as released, perhaps beside a defect."""
+    """The schedules that the library refuses as released, possibly in addition to a defect."""
     found = (f for f in result.evidence if f.verdict is Verdict.UNSUPPORTED and not f.mended)
     return {finding.schedule for finding in found}
 
@@ -242,9 +242,9 @@ def _refused(result: CaseResult) -> set[str]:
 def _cheapest(
     result: CaseResult, entries: Sequence[Defect], failed: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Of the failed schedules for each entry the one that took least; some serve several.
+    """For each entry, the fastest of the failed schedules; some serve several entries.
 
-    One that is also refused only if there is no other.
+    A schedule that is also refused is used only if there is no other.
     """
     refused = _refused(result)
     cost = {s.name: (s.name in refused, s.seconds) for s in result.schedules}
@@ -261,7 +261,7 @@ def _verdict(result: CaseResult, schedule: str) -> Verdict:
 
 
 def _claims_any(entry: Defect, result: CaseResult, schedules: Sequence[str]) -> bool:
-    """Whether the entry is about any of the schedules; about the case where none was played."""
+    """Whether the entry is about any of the schedules; about the case if none was run."""
     return not result.schedules or any(entry.claims(result.scenario, s) for s in schedules)
 
 
@@ -270,7 +270,7 @@ def _unique(mends: Iterable[Mend]) -> tuple[Mend, ...]:
 
 
 def _without_effect(mend: Mend) -> Finding:
-    """Of a mend that repaired nothing: then its defect is not what was seen."""
+    """The finding about a mend that repaired nothing: its defect is not the one that was seen."""
     return Finding(
         Verdict.VACUOUS,
         CHECK,

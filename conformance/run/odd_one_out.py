@@ -1,7 +1,7 @@
-"""Is the single stream itself the one that differs? The pass without a cache decides.
+"""Is the single stream itself wrong? The pass without a cache decides.
 
-That all engines agree is not enough: a model that takes a batch otherwise than one row is wrong
-alike on all of them. The pass without a cache has one row and no state.
+Agreement of all engines is not enough: a model that treats a batch differently from one row is
+wrong in the same way on all of them. The pass without a cache has one row and no state.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def odd_one_out(
     result: CaseResult,
     others: Mapping[str, CaseResult],
 ) -> str:
-    """A sentence, if the single stream is not what the pass without a cache gives, and engines are.
+    """A sentence if the pass without a cache agrees with the engines, but not the single stream.
 
-    Empty where that is not so, and where it cannot be known.
+    Empty if it does not, or if this is unknown.
 
     Args:
         subject: the model that was run.
-        schedules: of the case.
-        result: of the engine under test.
-        others: of the reference engines, for the same case.
+        schedules: the schedules of the case.
+        result: the result of the engine under test.
+        others: results of the reference engines for the same case.
     """
     played = {n: other for n, other in others.items() if other.verdict is not Verdict.UNSUPPORTED}
     mine = _answers(result)
@@ -58,7 +58,7 @@ def odd_one_out(
 def _confirmed(
     subject: Subject, schedules: Mapping[str, Schedule], answers: _Answers
 ) -> Finding | None:
-    """The first of the answers, if the pass without a cache gives all that it can be asked for."""
+    """The first of the answers, if the pass without a cache agrees wherever it can be computed."""
     known = [finding for finding in answers.values() if finding.schedule in schedules]
     asked = [(f, _without_a_cache(subject, schedules[f.schedule], f)) for f in known]
     given = [(finding, token) for finding, token in asked if token is not None]
@@ -67,7 +67,7 @@ def _confirmed(
 
 
 def _answers(result: CaseResult) -> _Answers:
-    """For each request of each schedule the first token that is not the single stream's."""
+    """For each request of each schedule, the first token that differs from the single stream."""
     found: _Answers = {}
     for finding in result.evidence:
         if finding.check == "free" and finding.verdict is Verdict.DIVERGED:
@@ -76,7 +76,7 @@ def _answers(result: CaseResult) -> _Answers:
 
 
 def _agree(one: CaseResult, other: CaseResult) -> bool:
-    """Whether two engines gave the same other tokens, as far as both are on record."""
+    """Whether two engines gave the same different tokens, as far as both are recorded."""
     mine, theirs = _answers(one), _answers(other)
     both = mine.keys() & theirs.keys()
     cut = max(len(one.evidence), len(other.evidence)) >= MOST_FINDINGS
@@ -86,7 +86,7 @@ def _agree(one: CaseResult, other: CaseResult) -> bool:
 
 
 def _without_a_cache(subject: Subject, schedule: Schedule, finding: Finding) -> int | None:
-    """The token that the pass without a cache gives there; ``None`` where it is not comparable."""
+    """The pass's token at that place; ``None`` if it is not comparable."""
     request = next(r for r in schedule.requests if r.request_id == finding.request_id)
     if finding.step is None or not _plain(request, schedule):
         return None
@@ -96,6 +96,6 @@ def _without_a_cache(subject: Subject, schedule: Schedule, finding: Finding) -> 
 
 
 def _plain(request: Request, schedule: Schedule) -> bool:
-    """Whether a token is the best one after all that was seen, and nothing else decides."""
+    """Whether a token is the best one after its history, and nothing else decides."""
     special = request.sampler or request.processors or request.continues
     return not (special or schedule.options.kv or schedule.options.max_kv_size)

@@ -42,7 +42,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Registry:
-    """Everything that can be run, by name; ``unavailable`` is what is left out of it."""
+    """Everything that can be run, by name; ``unavailable`` is what is left out."""
 
     libraries: Mapping[str, Library]
     families: Mapping[tuple[str, str], Family]
@@ -55,11 +55,11 @@ class Registry:
     unavailable: tuple[Unavailable, ...] = ()
 
     def select_engines(self, globs: Iterable[str]) -> tuple[str, ...]:
-        """The names of the engines that match any of the globs; of all if there are none.
+        """The names of the engines that match any of the globs; without globs, of all engines.
 
         Raises:
-            ConformanceError: a pattern matches nothing; says so where it is an engine that is left
-                out, and why.
+            ConformanceError: a pattern matches nothing; for an engine that is left out, the message
+                gives the reason.
         """
         globs = tuple(globs)
         for glob in globs:
@@ -71,16 +71,16 @@ class Registry:
         return select(self.engines, globs, what="engine")
 
     def usual_engines(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those of the names that can be used here; all of them if none can, which is an error."""
+        """The engines that can be used here; all if none can, which is an error."""
         return tuple(name for name in names if name in self.engines) or tuple(names)
 
     def lacking(
         self, globs: Sequence[str], *, also: Collection[str] = ()
     ) -> tuple[Unavailable, ...]:
-        """What is left out that one could miss who uses these engines.
+        """Left-out parts that a user of these engines could miss.
 
         Args:
-            also: the hooks of faults and of mends, for one who needs these.
+            also: include the hooks of faults and of mends.
         """
         needless = {"conformance_faults", "conformance_mends"}.difference(also)
         return tuple(
@@ -91,7 +91,7 @@ class Registry:
         )
 
     def versions_of(self, engine: str) -> dict[str, str]:
-        """What made an engine's results: versions of its library, and of packages of its own."""
+        """The versions behind an engine's results: its library and its own packages."""
         kind = self.engines[engine]
         found = dict(self.libraries[kind.library].versions())
         for package in kind.packages:
@@ -99,7 +99,7 @@ class Registry:
         return found
 
     def mend_of(self, defect: str) -> Mend | None:
-        """The mend of the known defect with that id."""
+        """The mend of the known defect with this id."""
         return next((mend for mend in self.mends.values() if defect in mend.defects), None)
 
     def families_of(self, engine: type[Engine]) -> tuple[Family, ...]:
@@ -107,7 +107,7 @@ class Registry:
         return tuple(f for (library, _), f in self.families.items() if library == engine.library)
 
     def family_of(self, case: CaseId) -> Family:
-        """The family of a case, as its engine plays it."""
+        """The family of a case, as its engine runs it."""
         kind = self.engines[case.engine]
         return kind.variant(self.families[kind.library, case.family])
 
@@ -126,7 +126,7 @@ class Registry:
         )
 
     def left_out(self, engine: type[Engine], family: Family) -> dict[str, str]:
-        """The other scenarios, by name: why each does not apply to this family on this engine."""
+        """The scenarios that do not apply to this family on this engine, with the reasons."""
         reasons = {}
         for scenario in self.scenarios.values():
             reason = scenario.lacking(engine.capabilities)
@@ -147,16 +147,17 @@ def build_registry(
     A family file replaces a plugin's family of the same name and library.
 
     Args:
-        extra: plugins beside the installed ones.
-        engines: globs of those that are wanted. Plugins that name their engines, and none of
-            these, are left out, unless what the others provide is for their libraries.
+        extra: plugins in addition to the installed ones.
+        engines: globs of the engines that are needed. Plugins that name their engines, none of
+            which is needed, are left out, unless the other plugins' objects are for their
+            libraries.
 
-    A hook that raises, returns things of a wrong type or with a bad name, names that another plugin
-    has, and things for a library that is missing: all that leaves out a part of an installed
-    plugin. ``Registry.unavailable`` names it.
+    A part of an installed plugin is left out if a hook raises, returns objects of a wrong type,
+    with a bad name or a name that is taken, or objects for a missing library.
+    ``Registry.unavailable`` names these parts.
 
     Raises:
-        PluginError: an extra plugin does one of these. Names the plugin.
+        PluginError: an extra plugin does one of these; the message names the plugin.
         FamilyError: one of ``family_files`` is malformed.
     """
     extra, family_files, globs = tuple(extra), tuple(family_files), tuple(engines)
@@ -164,7 +165,7 @@ def build_registry(
     if left_out := _without(host, globs):
         for plugin in left_out:
             host.manager.unregister(plugin)
-        with contextlib.suppress(PluginError):  # a real one is raised again below
+        with contextlib.suppress(PluginError):  # a real error is raised again below
             found = _registry(host, family_files, whole=False)
             if all(any(means(glob, name) for name in found.engines) for glob in globs):
                 return found
@@ -173,7 +174,7 @@ def build_registry(
 
 
 def _without(host: Host, globs: tuple[str, ...]) -> list[object]:
-    """The plugins whose engines are known by name, and none of them is wanted."""
+    """The plugins whose engines are known by name, and none of which is needed."""
     named = host.call("conformance_engine_names") if globs else []
     return [
         host.manager.get_plugin(plugin)
@@ -183,7 +184,7 @@ def _without(host: Host, globs: tuple[str, ...]) -> list[object]:
 
 
 def _registry(host: Host, family_files: tuple[Path, ...], *, whole: bool = True) -> Registry:
-    """What the plugins of a host have; a missing library is an error unless they are the whole."""
+    """The contents of a host's plugins; unless these are all, a missing library is an error."""
     libraries = collect(host, "conformance_libraries", Library)  # type: ignore[type-abstract]
     families = collect(host, "conformance_families", Family)
     engines = collect_engines(host)
@@ -214,7 +215,7 @@ def _registry(host: Host, family_files: tuple[Path, ...], *, whole: bool = True)
 
 
 def select(names: Iterable[str], patterns: Iterable[str], *, what: str) -> tuple[str, ...]:
-    """Those of ``names`` that match any of the globs; all of them if there are no globs.
+    """The ``names`` that match any of the globs; without globs, all.
 
     Raises:
         ConformanceError: a pattern matches nothing.
@@ -243,5 +244,5 @@ def _family_key(family: Family) -> tuple[str, str]:
 
 
 def _refusing(_plugin: str, _hook: str, _part: str) -> contextlib.AbstractContextManager[None]:
-    """In place of ``Host.part_of``: what is wrong is an error."""
+    """Used instead of ``Host.part_of`` if every problem is an error."""
     return contextlib.nullcontext()

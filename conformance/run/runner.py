@@ -1,6 +1,6 @@
-"""Plays a schedule on an engine and records what happens. Makes no verdict.
+"""Runs a schedule on an engine and records what happens, without a verdict.
 
-One step of a run: fire what is due (arrivals, removals, probes), record each request's stage,
+One step of a run: perform what is due (arrivals, removals, probes), record each request's stage,
 call ``engine.step()``, record its output and its model calls.
 """
 
@@ -27,7 +27,7 @@ from conformance.core.schedule import (
 from conformance.core.trace import KeptCache, Mode, ProbeResult, Step, StepOutput, Trace
 from conformance.run.measuring import Measuring
 
-# Steps after the end of the last request, in which the engine must produce nothing more.
+# Steps after the end of the last request, in which the engine must produce nothing.
 _EPILOGUE_STEPS = 2
 
 
@@ -43,7 +43,7 @@ def play(
     """Run the schedule to its end, or to the step bound, or to the first exception.
 
     Args:
-        model: as its library loaded it; ``meter`` is the list to which its calls are appended.
+        model: the model as its library loaded it; its calls are appended to ``meter``.
         forced: for each request the tokens to feed; ``None`` for a free run.
         hints: for each request the tokens that a draft should contain.
 
@@ -57,11 +57,11 @@ def play(
 
 
 class Run:
-    """The state of one run: plays its whole schedule, or is driven step by step.
+    """The state of one run, which runs its whole schedule or is driven step by step.
 
     Attributes:
         stages: the last recorded stage of each request.
-        produced: how many tokens came out for each request.
+        produced: how many tokens each request has produced.
         steps: the record so far.
     """
 
@@ -133,7 +133,7 @@ class Run:
         return engine.give_up(first, computed=self._schedule.weigh is Weigh.COMPUTED)
 
     def _loop(self, engine: Engine) -> bool:
-        """Step until all requests have ended. Returns whether the step bound was hit."""
+        """Step until all requests have ended; return whether the step limit was reached."""
         bound = step_bound(self._schedule)
         epilogue = 0
         for index in range(bound):
@@ -152,7 +152,7 @@ class Run:
         before, rows = dict(self.stages), dict(engine.rows())
         mark = len(self._meter)
         self._doing = f"step {index}"
-        self._measuring.reads()  # those of before belong to no step
+        self._measuring.reads()  # earlier reads belong to no step
         output = engine.step()
         reads = self._measuring.reads()
         self._note(output)
@@ -192,7 +192,7 @@ class Run:
                 self.stages[name] = Stage.DECODE  # as its token shows
 
     def _fire(self, engine: Engine, index: int) -> tuple[ProbeResult, ...]:
-        """Do everything that is due, in schedule order; one action can make another due."""
+        """Perform everything that is due, in schedule order; one action can trigger another."""
         results: list[ProbeResult] = []
         fired = True
         while fired:
@@ -262,10 +262,10 @@ MEDIUM = 800
 
 
 def step_bound(schedule: Schedule) -> int:
-    """The most steps a run may take: one for each prompt and output token, and a few more.
+    """The step limit of a run: one step for each prompt and output token, and a few more.
 
-    Even an engine with a single slot, prefilling one token a step, needs no more. Of a medium a
-    prompt may have a single token, and the model as many embeddings as a picture has patches.
+    Even an engine with a single slot that prefills one token per step needs no more. A medium may
+    be one token in the prompt, and as many embeddings in the model as the picture has patches.
     """
     latest = max((a.when.count for a in schedule.arrivals if a.when.request_id is None), default=0)
     work = sum(len(r.prompt) + r.max_tokens + 4 + MEDIUM * len(r.media) for r in schedule.requests)

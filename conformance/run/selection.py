@@ -1,4 +1,4 @@
-"""Which cases a run is made of."""
+"""Selects the cases of a run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ DEFAULT_ENGINES = ("mlx_lm", "mlx_vlm")
 
 @dataclass(frozen=True)
 class Shard:
-    """One of ``count`` parts of a run, ``number`` from 1; all of them together are the run."""
+    """One of ``count`` parts of a run, ``number`` from 1; the parts together are the run."""
 
     number: int = 1
     count: int = 1
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """The shard written as ``2/4``; the whole run if ``text`` is empty.
+        """Parse a shard such as ``2/4``; the whole run if ``text`` is empty.
 
         Raises:
             ConformanceError: ``text`` is not ``K/N`` with K from 1 to N, of four digits at most.
@@ -51,7 +51,7 @@ class Shard:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence about what is not in a part of a run."""
+        """A sentence about what a part of a run lacks."""
         if self.count == 1:
             return ()
         return (f"shard {self.number}/{self.count} alone: the rest of the run is not in it",)
@@ -61,7 +61,7 @@ class Shard:
     ) -> tuple[T, ...]:
         """The items of this shard, in their order.
 
-        Each group stays in one shard; the shards have about equal seconds.
+        Each group stays in one shard; the shards take about equal time.
         """
         groups = [(group_of(item), item) for item in found]
         mine = set(seconds.parts((group for group, _ in groups), self.count)[self.number - 1])
@@ -103,7 +103,7 @@ class Selection:
 
 
 def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
-    """The selected cases, all those of one family together, scenarios in ladder order.
+    """The selected cases, grouped by family, scenarios in ladder order.
 
     Raises:
         ConformanceError: a glob matches nothing, a family matches but none of the selected engines
@@ -161,10 +161,10 @@ def _nothing_applies(
 
 
 def known_dtype(name: str) -> str:
-    """The name, if it is one of the working dtypes.
+    """Return the name if it is a working dtype.
 
     Raises:
-        ConformanceError: it is none.
+        ConformanceError: it is not.
     """
     if name not in DTYPES:
         raise ConformanceError(f"no dtype {name!r}; there are {', '.join(DTYPES)}")
@@ -172,10 +172,10 @@ def known_dtype(name: str) -> str:
 
 
 def seed_number(text: str) -> int:
-    """The seed that a text names.
+    """Parse a seed.
 
     Raises:
-        ConformanceError: it is no whole number of at least 0.
+        ConformanceError: the text is not a whole number of at least 0.
     """
     if not text.isdecimal():
         raise ConformanceError(f"seed {text!r} is no whole number of at least 0")

@@ -29,7 +29,7 @@ from conformance.run.judging.summing import result_of
 from conformance.run.registry import Registry
 from conformance.run.tiers import WHOLE, Tier
 
-# Models that stay loaded: the cases of a family come together, in at most three dtypes.
+# Number of loaded models: the cases of a family come in a row, in at most three dtypes.
 _KEPT = 3
 
 
@@ -37,14 +37,14 @@ class Session:
     """Runs cases one after another; keeps what the next case of the same family can use.
 
     Args:
-        tier: which schedules of a scenario are played.
-        evaluate: compute each model call inside the call, so that the seconds of calls hold all
-            of their cost. For benchmarks.
-        store: where oracles of tiny families are kept from run to run.
+        tier: selects the schedules of a scenario.
+        evaluate: compute each model call within the call, so that the calls' seconds include all of
+            their cost. For benchmarks.
+        store: keeps oracles of tiny families between runs.
         kept: how many models stay loaded.
 
     Attributes:
-        tainted: a case leaked threads; what comes after it belongs in another process.
+        tainted: a case leaked threads; later cases need another process.
     """
 
     def __init__(
@@ -77,13 +77,12 @@ class Session:
         """Run the case and judge it. A library's failure is a verdict, never an exception.
 
         Args:
-            around: entered for each run of the engine with its schedule's name, as a fault is.
-            until: called for each run with its findings; once it is true, the case is left as it
-                is.
-            only: the schedules to play of those of the tier; all by default.
+            around: context for each run of the engine, by its schedule's name; used for faults.
+            until: called for each run with its findings; once it returns true, the case ends.
+            only: the schedules of the tier to run; default: all.
 
         Raises:
-            MachineError: this machine lacks the disk or the right that a model's files need.
+            MachineError: the disk is full or a permission for a model's files is missing.
         """
         start = time.perf_counter()
         meter_seconds = 0.0
@@ -101,7 +100,7 @@ class Session:
             if problem := machine_problem(error):
                 raise MachineError(problem) from error
             library = self.registry.libraries[self.registry.engines[case.engine].library]
-            outcome = _failed(error, library)  # whatever a library raises is a verdict
+            outcome = _failed(error, library)  # any exception of a library is a verdict
         seconds = time.perf_counter() - start
         result = self._result(case, outcome, seconds=seconds, forward_seconds=meter_seconds)
         if result.expected or subject is None:
@@ -127,12 +126,12 @@ class Session:
         return discerning(outcome, subject, brief)
 
     def _keep(self, subject: Subject) -> None:
-        """Store what is new of the oracle; after leaked threads nothing is sure any more."""
+        """Store new parts of the oracle; after leaked threads nothing is reliable any more."""
         if self._store is not None and not self.tainted:
             self._store.save(subject.file)
 
     def _with_leaks(self, outcome: Outcome, leaks: ThreadLeaks) -> Outcome:
-        """The outcome, with a finding of its own for leaked threads."""
+        """The outcome, with an additional finding for leaked threads."""
         threads = leaks.find()
         if not threads:
             return outcome
@@ -150,7 +149,7 @@ class Session:
         return isinstance(self._subjects.get(self._key(case)), ModelError)
 
     def subject(self, case: CaseId) -> Subject:
-        """The case's model with its oracles, loaded when it is first needed.
+        """The case's model with its oracles, loaded on first use.
 
         Raises:
             ModelError: the library cannot build or load it.
@@ -186,7 +185,7 @@ class Session:
         return (family.facts.library, family.name, case.dtype, case.seed)
 
     def _traits_of(self, subject: Subject) -> tuple[str, ...]:
-        """By which a wrong result may be a known one; none of a model that can't be described."""
+        """Traits that relate a wrong result to known defects; empty if they can't be read."""
         key = (subject.library.name, subject.family.name)
         if key not in self._traits:
             try:

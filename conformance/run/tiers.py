@@ -1,9 +1,9 @@
-"""Tiers: how much of the ladder a run plays, chosen by which schedules catch faults.
+"""Tiers: how much of the ladder is run, chosen by which schedules catch faults.
 
-``full`` plays everything. ``default`` leaves out schedules that catch no fault which another does
-not, and plays what tests the engine and not the model on one family of each kind. ``quick`` leaves
-out whole rungs. What a tier leaves out is data, ``tiers.json``, which ``conformance audit tiers``
-writes. What the data does not know is played.
+``full`` runs everything. ``default`` skips redundant schedules, and runs scenarios that test the
+engine rather than the model on one family of each kind. ``quick`` skips whole rungs. The choice is
+data, ``tiers.json``, which ``conformance audit tiers`` writes; schedules that it does not know are
+run.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from conformance.core.schedule import Schedule
 from conformance.core.tier_names import FULL, TIERS
 
 FILE, SERVED_FILE = "tiers.json", "served.json"
-_SERVED = "served_"  # how scenarios of servers begin
-# The rung that unequal rows in one prefill make the hardest for a model's own code.
+_SERVED = "served_"  # prefix of the servers' scenarios
+# The rung that is hardest for a model's own code: unequal rows in one prefill.
 _TWICE = "ragged"
 
 Globs = dict[str, tuple[str, ...]]
@@ -31,14 +31,14 @@ Globs = dict[str, tuple[str, ...]]
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a tier plays of one library's families, and what that was worth when it was chosen.
+    """What a tier runs of one library's families, and its measured power and cost.
 
     Attributes:
         killed: pairs of a fault and a family that its schedules catch.
         of: pairs that the full ladder catches.
-        share: its part of the full ladder's seconds, without what was added since.
-        left_out: schedules that no family plays.
-        of_kinds: schedules that only the families that represent a kind play (``Facts.quick``).
+        share: its part of the full ladder's seconds, without later additions.
+        left_out: schedules that no family runs.
+        of_kinds: schedules that only families which represent a kind run (``Facts.quick``).
     """
 
     killed: int
@@ -52,9 +52,9 @@ class TierData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of ``tiers.json``.
 
     Attributes:
-        date: of the choice, as 2026-11-22.
-        extended: when schedules were added that catch newer faults; empty if never.
-        versions: of the packages whose families were run.
+        date: the date of the choice, such as 2026-11-22.
+        extended: when schedules were added for newer faults; empty if never.
+        versions: versions of the packages whose families were run.
         tiers: by tier and library.
     """
 
@@ -65,18 +65,18 @@ class TierData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServedChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What servers play unless all of it is to be played: starting one takes seconds.
+    """What is run on servers by default: starting a server takes seconds.
 
     Attributes:
-        families: of each library one of each kind that is served in another way.
-        of_first: scenarios that the first of them alone plays: they test the server, not the model.
+        families: for each library, one family of each kind that is served in another way.
+        of_first: scenarios that only the first family runs: they test the server, not the model.
     """
 
     families: dict[str, tuple[str, ...]]
     of_first: tuple[str, ...]
 
     def plays(self, family: Family, scenario: str) -> bool:
-        """Whether the family plays the scenario on a server."""
+        """Whether the family runs the scenario on a server."""
         chosen = self.families.get(family.facts.library, (family.name,))
         first = chosen[:1] if scenario in self.of_first else chosen
         return family.name in first
@@ -84,17 +84,17 @@ class ServedChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Tier:
-    """One tier; a library without a choice is played whole."""
+    """One tier; a library without a choice runs everything."""
 
     name: str = FULL
     choices: dict[str, Choice] = field(default_factory=dict)
 
     def leaves_out(self, library: str) -> bool:
-        """Whether any of the library's families does not play the whole ladder."""
+        """Whether any of the library's families does not run the whole ladder."""
         return library in self.choices
 
     def plays(self, family: Family, scenario: str) -> bool:
-        """Whether the family plays any of the scenario."""
+        """Whether the family runs any of the scenario."""
         if self.name != FULL and scenario.startswith(_SERVED):
             return read_served().plays(family, scenario)
         return "*" not in self._without(family, scenario)
@@ -102,19 +102,19 @@ class Tier:
     def kept(
         self, family: Family, scenario: str, schedules: Sequence[Schedule]
     ) -> tuple[Schedule, ...]:
-        """Those of a scenario's schedules that the family plays; all if none would be left."""
+        """The scenario's schedules that the family runs; all if none would be left."""
         kept = tuple(s for s in schedules if self.keeps(family, scenario, s.name))
         return kept or tuple(schedules)
 
     def keeps(self, family: Family, scenario: str, schedule: str) -> bool:
-        """Whether the family plays that schedule, if there are others that it plays."""
+        """Whether the family runs that schedule, if it also runs others."""
         return not any(fnmatchcase(schedule, glob) for glob in self._without(family, scenario))
 
     def twice(self, family: Family, scenario: str) -> bool:
-        """Whether the family plays the scenario's first schedule twice whatever comes of it.
+        """Whether the family runs the scenario's first schedule twice whatever its result.
 
-        Families that represent a kind do so in every rung, the others in one: what an engine does
-        is much the same with each, and a result that differs from the oracle is played again.
+        Families that represent a kind do so on every rung, the others on one: an engine behaves
+        much the same with each, and a result that differs from the oracle is rerun anyway.
         """
         if family.facts.library not in self.choices:
             return True
@@ -134,7 +134,7 @@ WHOLE = Tier()
 
 @functools.cache
 def tier(name: str) -> Tier:
-    """The tier of that name.
+    """The tier with this name.
 
     Raises:
         ConformanceError: there is no such tier.

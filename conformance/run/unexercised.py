@@ -1,4 +1,4 @@
-"""Capabilities that an engine declares and that nothing which was played has used."""
+"""Reports capabilities that an engine declares and no case of the run has used."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from conformance.scenarios.exercised import USES
 def unexercised(
     registry: Registry, selection: Selection, results: Sequence[CaseResult]
 ) -> tuple[str, ...]:
-    """A sentence for each engine that declares what no case has used; nothing is proven of that.
+    """A sentence for each engine with declared but unused capabilities, which remain unproven.
 
-    None where single scenarios were selected, and none of a server, whose scenarios each need what
-    they ask. An engine of which no run came to its end has its verdicts.
+    None if single scenarios were selected, and none for a server, whose scenarios each need what
+    they use. An engine without a completed run is reported by its verdicts.
     """
     if selection.scenarios:
         return ()
@@ -44,7 +44,7 @@ def unexercised(
 
 
 def _useless(engine: type[Engine], families: Sequence[Family]) -> set[Capability]:
-    """What none of the families that were played can use."""
+    """The capabilities that none of the families in the run can use."""
     media = any(set(family.facts.modalities) - {"text"} for family in families)
     drafts = any(equipped(family, engine).facts.drafters for family in families)
     useful = {Capability.MEDIA: media, Capability.SPECULATIVE: drafts}

@@ -1,4 +1,4 @@
-"""A scenario: a named maker of schedules, what it needs, and what it must have exercised."""
+"""A scenario: a named maker of schedules, its needs, and the witnesses it must show."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ def _text_only(parts: Sequence[tuple[int, ...] | Media]) -> Composed:
 
 @dataclass(frozen=True)
 class Brief:
-    """What a scenario may know about the subject that it makes schedules for.
+    """What a scenario knows about the subject that it makes schedules for.
 
     Attributes:
         tokens: half-open range of token ids for prompts.
-        window: the model's smallest sliding window or chunk, ``None`` if it has none.
-        longest: the most tokens of a sequence that the model has positions for, if it is bounded.
+        window: the model's smallest sliding window or chunk; ``None`` if it has none.
+        longest: the most tokens of a sequence that the model has positions for, if bounded.
         bounded: whether ``max_kv_size`` bounds the model's caches.
-        seed: of the case; other seeds give other prompts of the same lengths.
-        capabilities: what the engine declares that it can do.
+        seed: the case's seed; other seeds give other prompts of the same lengths.
+        capabilities: the capabilities that the engine declares.
         probes: the invalid calls that the engine's ``probe`` can make.
         solo: gives the oracle's stream of a request, for scenarios that need it (stop sequences).
-        modalities: what the family's requests may hold.
+        modalities: what the family's requests may contain.
         sizes: for each kind of media, the sizes that its requests use.
-        required: the kind of media that every request must hold; empty if none.
+        required: the kind of media that every request must contain; empty if none.
         beside: whether the model attends to media by cross attention, outside of the sequence.
-        single: the kinds of media of which a request may hold only one.
+        single: the kinds of media of which a request may contain only one.
         media_last: whether the library's chat template puts media after the text.
         drafters: the kinds of drafters that the family has.
         compose: makes a prompt of text and media.
         heads: gives the sizes of heads that can be quantized; see ``Library.head_sizes``.
         schemes: the quantization schemes; see ``Library.schemes``.
         texts: token ids of real texts to cut prompts from; if empty, prompts are random.
-        family: the family's name, and ``library`` its library's.
+        family: the family's name.
+        library: the name of its library.
         uncut: whether prompts with media are always prefilled whole.
     """
 
@@ -78,16 +79,16 @@ class Brief:
     longest: int | None = None
 
     def prompt(self, length: int, variant: int = 0) -> tuple[int, ...]:
-        """A prompt of ``length`` tokens; equal arguments give the equal prompt in every scenario.
+        """A prompt of ``length`` tokens; equal arguments give an equal prompt in every scenario.
 
-        So the oracle's stream for it is made only once.
+        Therefore the oracle's stream for it is made only once.
         """
         if self.texts:
             return self._cut(np.random.default_rng((self.seed, length, variant)), length)
         return _random_prompt((self.seed, length, variant), self.tokens)
 
     def _cut(self, rng: np.random.Generator, length: int) -> tuple[int, ...]:
-        """A piece of the joined texts, which wrap around at their end.
+        """A piece of the joined texts, which continue at their start after their end.
 
         Pieces begin with different tokens; otherwise different prompts might share a prefix.
         """
@@ -99,7 +100,7 @@ class Brief:
 
 @functools.lru_cache(maxsize=1024)
 def _random_prompt(seeds: tuple[int, int, int], tokens: tuple[int, int]) -> tuple[int, ...]:
-    """Cached, because exploring uses the same few prompts thousands of times."""
+    """Draw random tokens; cached, since exploring uses the same prompts thousands of times."""
     _, length, _ = seeds
     return tuple(int(t) for t in np.random.default_rng(seeds).integers(*tokens, length))
 
@@ -112,16 +113,16 @@ class Witness:
     one schedule of the scenario. ``name`` is what a report shows as missing otherwise.
 
     Attributes:
-        schedules: globs of the schedules that are made to show it; if none of them is played, it
-            is not required. Empty: every schedule is.
-        reach: whether a schedule can show it on an engine that reuses prefixes by such rules; if
+        schedules: globs of the schedules that are made to show it; if none of them is run, it is
+            not required. Empty: all schedules are.
+        reach: whether a schedule can show it on an engine with these rules for reusing prefixes; if
             none can because of what the engine declares, it is not required.
-        essential: without it the scenario proves nothing: where no schedule can show it, the case
-            is ``unsupported``.
+        essential: the scenario proves nothing without it: if no schedule can show it, the case is
+            ``unsupported``.
         needs: not required of an engine without these capabilities.
-        shared: needs rows in one pass. For a model whose rows can't share one (``Engine.apart``)
-            the case is ``unsupported``, for the engine's reason.
-        cut: needs a prompt in pieces. Not required with a model whose prompts are never cut
+        shared: needs rows in one pass. For a model whose rows can't share a pass
+            (``Engine.apart``), the case is ``unsupported``, for the engine's reason.
+        cut: needs a prompt in pieces. Not required for a model whose prompts are never cut
             (``Engine.uncut``).
     """
 
@@ -135,16 +136,16 @@ class Witness:
     essential: bool = False
 
     def shown_in(self, *schedules: str) -> Witness:
-        """The same witness, of a scenario in which these schedules are made to show it."""
+        """The same witness, for a scenario in which these schedules are made to show it."""
         return replace(self, schedules=schedules)
 
     def made_for(self, schedule: str) -> bool:
-        """Whether the schedule of that name is made to show it."""
+        """Whether the schedule with this name is made to show it."""
         return not self.schedules or any(fnmatchcase(schedule, g) for g in self.schedules)
 
 
 def always(family: Family) -> str:  # noqa: ARG001
-    """No reason why a scenario should not apply: it applies to every family."""
+    """Returns no reason against a scenario: it applies to every family."""
     return ""
 
 
@@ -153,12 +154,12 @@ class Scenario:
     """A rung of the ladder.
 
     Attributes:
-        name: as in case ids and on the command line.
+        name: the name in case ids and on the command line.
         rung: its place in the ladder, from the simplest to the most complex.
         summary: one line: the ingredient that it adds.
         needs: capabilities that an engine must have.
-        make: gives the schedules of a case; each is played forced and free.
-        witnesses: if one is missing that the engine could show, the case is ``vacuous``.
+        make: makes the schedules of a case; each is run forced and free.
+        witnesses: if a witness that the engine could show is missing, the case is ``vacuous``.
         oracle_only: the oracle is compared with itself; no engine runs.
         applies: the reason why the scenario does not apply to a family, in one short clause; empty
             if it applies.
@@ -175,11 +176,11 @@ class Scenario:
 
     @property
     def served(self) -> bool:
-        """Whether it is for servers, and for nothing else."""
+        """Whether it is only for servers."""
         return Capability.SERVED in self.needs
 
     def lacking(self, capabilities: frozenset[Capability]) -> str:
-        """Why an engine of such capabilities does not play it; empty if it does."""
+        """Why an engine with these capabilities does not run it; empty if it does."""
         lacking = sorted(self.needs - capabilities)
         if lacking:
             return f"the engine lacks {', '.join(lacking)}"

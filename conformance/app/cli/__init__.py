@@ -1,6 +1,6 @@
-"""The command line: each command is a module of its own, loaded only when it is used.
+"""The command line: each command is its own module, loaded only when it is used.
 
-A module reads options, calls what does the work, and prints; it decides nothing.
+A command's module reads options, calls the code that does the work, and prints the result.
 """
 
 from __future__ import annotations

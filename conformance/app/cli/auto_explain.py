@@ -28,13 +28,13 @@ from conformance.report.pages.extras import read_explanations
 from conformance.scenarios import Scenario
 
 EXPLAIN_SECONDS = 60.0
-"""How long the explanations of one run may take together."""
+"""Time limit for all explanations of one run."""
 
 _CHILD = "from conformance.app.cli.main import main_of_child; main_of_child({parent})"
-# Of one among several, so that one that hangs leaves time for others.
+# The share of one explanation when there are several, so that a hang leaves time for the others.
 _SHARE = 0.5
 _LOOK_SECONDS = 0.1
-# What has no place in a model's pass, or would hang once more.
+# Verdicts with no place in a model's pass, or whose case would hang again.
 _ASIDE = {
     Verdict.POLICY,
     Verdict.UNSUPPORTED,
@@ -53,16 +53,16 @@ def with_explanations(
     jobs: int,
     options: Sequence[str] = (),
 ) -> Outcome:
-    """The outcome of a run with its failures explained, as far as the time suffices.
+    """Return the outcome of a run with explanations of its failures, as far as time allows.
 
-    What other code has played than is installed here is left as it is: it may fail elsewhere here.
+    Results of other code versions than the installed ones stay unexplained: they may differ here.
 
     Args:
-        outcome: of a run.
-        scenarios: by name.
-        seconds: for all of it; one of several gets half of it at most. 0: explain nothing.
+        outcome: the outcome of a run.
+        scenarios: the scenarios by name.
+        seconds: limit for all explanations; one of several gets at most half. 0: explain none.
         jobs: processes at a time.
-        options: of the run, which the command needs too.
+        options: options of the run that ``conformance explain`` needs, too.
     """
     cases = lowest(outcome, scenarios) if seconds > 0 else ()
     chosen = tuple(result for result in cases if result.case not in outcome.explanations)
@@ -88,7 +88,7 @@ def _played_by_this_code(result: CaseResult) -> bool:
 
 
 def _names(versions: Mapping[str, str]) -> list[str]:
-    """Versions, and of a checkout its commit: its path may be another one on another machine."""
+    """Versions, and the commit of a checkout, whose path may differ between machines."""
     return sorted(version.rpartition("/")[2] for version in versions.values())
 
 
@@ -111,7 +111,7 @@ def _family(result: CaseResult) -> tuple[str, str, str]:
 
 
 def _has_place(result: CaseResult, scenarios: Mapping[str, Scenario]) -> bool:
-    """Whether it fails by something new in a schedule that an engine plays."""
+    """Whether the case has an unexpected finding in a schedule that an engine runs."""
     finding = worst(result)
     if finding is None or not finding.schedule or finding.verdict in _ASIDE:
         return False
@@ -122,10 +122,10 @@ def _has_place(result: CaseResult, scenarios: Mapping[str, Scenario]) -> bool:
 def explained(
     cases: Iterable[CaseResult], *, seconds: float, jobs: int, options: Sequence[str] = ()
 ) -> dict[str, Explanation]:
-    """What ``conformance explain`` finds about each of the cases; one that fails costs only itself.
+    """Run ``conformance explain`` on each case; an explanation that fails affects no other.
 
     Args:
-        cases: the most important first.
+        cases: the most important case first.
         seconds, jobs, options: as in ``with_explanations``.
     """
     deadline = time.monotonic() + seconds
@@ -156,7 +156,7 @@ class _Child:
     most_bytes: int
 
     def over(self) -> bool:
-        """Whether it ended; it is ended where its time or its part of the memory is over."""
+        """Whether the process ended; it is killed once it exceeds its time or its memory."""
         within = time.monotonic() < self.deadline and memory_of(self.tree) <= self.most_bytes
         if within and self.process.poll() is None:
             return False
@@ -164,7 +164,7 @@ class _Child:
         return True
 
     def end(self) -> None:
-        """End it with all that it started."""
+        """Kill the process and all processes that it started."""
         end_tree(self.tree)
         self.process.wait()
 
@@ -181,7 +181,7 @@ def _start(
 
 
 def start_child(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    """The command in a process that prints nothing, and ends with this one."""
+    """The command in a process that prints nothing and ends with its parent."""
     command = [sys.executable, "-c", _CHILD.format(parent=os.getpid()), *arguments]
     nothing = subprocess.DEVNULL
     return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)

@@ -1,4 +1,4 @@
-"""The one case that a command is about."""
+"""Finds the case that a command's argument names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from conformance.run.selection import DTYPES, Selection, cases
 
 
 def case_of(registry: Registry, text: str) -> CaseId:
-    """The case written as ``text``, if there is such a case.
+    """The case with the id ``text``.
 
     Raises:
-        ResultError: it is no case id.
-        ConformanceError: there is no such case; names one that is written nearly so.
+        ResultError: the text is not a case id.
+        ConformanceError: there is no such case; the message suggests similar names.
     """
     case = CaseId.parse(text)
     if registry.lacking((case.engine,)):
-        registry.select_engines((case.engine,))  # says what is left out, if that is its engine
+        registry.select_engines((case.engine,))  # names parts that are left out
     everything = Selection(engines=tuple(registry.engines), dtypes=DTYPES, seeds=(case.seed,))
     known = cases(registry, everything)
     if case not in known:
@@ -29,5 +29,5 @@ def case_of(registry: Registry, text: str) -> CaseId:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """The known name that is written nearly so, or where to look, as the end of a sentence."""
+    """A similar known name, or where to look, as the end of a sentence."""
     return did_you_mean(name, known) or " (`conformance show` shows what there is)"

@@ -1,4 +1,4 @@
-"""``--cluster``: the cases are played by the workers of a Dask scheduler."""
+"""``--cluster``: run cases on the workers of a Dask scheduler."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ R = TypeVar("R")
 
 
 def cluster_option(function: F) -> F:
-    """The option; given to the command as ``cluster``."""
+    """The option; passed to the command as ``cluster``."""
     return click.option(
         "--cluster",
         metavar="ADDRESS",
-        help="Let the workers of the Dask scheduler at this address play the cases, for example "
-        "tcp://10.0.0.1:8786; a lost worker's are played again. Needs the extra 'cluster'.",
+        help="Run the cases on the workers of the Dask scheduler at this address, for example "
+        "tcp://10.0.0.1:8786. Cases of a lost worker are rerun. Needs the extra 'cluster'.",
     )(function)
 
 
 def on_cluster(
     address: str, settings: Settings, progress: object, *, exitfirst: bool
 ) -> tuple[int, str]:
-    """Run the suite with its cases on a cluster: pytest's exit code, and what it printed.
+    """Run the suite on a cluster; return pytest's exit code and output.
 
     Raises:
-        ConformanceError: what is to be played is on this machine alone, the extra is not
-            installed, or the cluster is not like this machine.
+        ConformanceError: an option names a file that only this machine has, the extra is not
+            installed, or the cluster's workers differ from this machine.
     """
     _shared(settings)
     with _connected(address) as client:
@@ -52,11 +52,11 @@ def on_cluster(
 
 
 class Helpers:
-    """Processes that share work: of this machine, or of a cluster's workers.
+    """Processes that share work: on this machine, or a cluster's workers.
 
     Attributes:
-        count: how many items are done at once, if there are as many.
-        elsewhere: whether a cluster's workers do them.
+        count: how many items are processed at once.
+        elsewhere: whether a cluster's workers process them.
     """
 
     def __init__(self, jobs: int | None, client: Any = None) -> None:
@@ -67,10 +67,10 @@ class Helpers:
     def as_they_come(
         self, work: Callable[[T], R], items: Sequence[T], *, on_crash: Callable[[T], R]
     ) -> Generator[tuple[int, R], None, None]:
-        """The index of each item and ``work`` of it, as soon as it is there; each once.
+        """Yield each item's index with the result of ``work``, as soon as it is there.
 
         Raises:
-            ConformanceError: the cluster is lost, or a worker is not like this machine.
+            ConformanceError: the cluster is lost, or a worker differs from this machine.
         """
         if self._client is None:
             yield from parallel.as_they_come(work, items, jobs=self._jobs, on_crash=on_crash)
@@ -82,10 +82,10 @@ class Helpers:
 
 @contextlib.contextmanager
 def helpers(cluster: str | None, jobs: int | None) -> Iterator[Helpers]:
-    """Those of the cluster at that address; without one, so many processes of this machine.
+    """The workers of the cluster at this address; without an address, processes of this machine.
 
     Raises:
-        ConformanceError: the extra is not installed, or the cluster is not like this machine.
+        ConformanceError: the extra is not installed, or the cluster differs from this machine.
     """
     if cluster is None:
         yield Helpers(jobs)
@@ -105,7 +105,7 @@ def _connected(address: str) -> AbstractContextManager[Any]:
 
 
 def _shared(settings: Settings) -> None:
-    """Refuse what workers do not have.
+    """Refuse options that the workers cannot follow.
 
     Raises:
         ConformanceError: an option names a file or a module of this machine.

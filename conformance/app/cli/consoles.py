@@ -12,12 +12,12 @@ from conformance.core.plain_text import plain
 
 
 def new_console(**options: Any) -> Console:
-    """A console for tables and colours. Its text has no markup: names may look like it."""
+    """A console for tables and colours, without markup: a name may look like markup."""
     return _PlainConsole(**{"highlight": False, "markup": False, "emoji": False, **options})
 
 
 class _PlainConsole(Console):
-    """Writes out what is invisible in each piece of text; its own control codes stay."""
+    """Escapes invisible characters in each piece of text, but not its own control codes."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

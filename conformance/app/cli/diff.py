@@ -1,4 +1,4 @@
-"""``conformance diff``: the results of two runs compared."""
+"""``conformance diff``: compare the results of two runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conformance.report.comparison_markdown import markdown, summary
 from conformance.report.joining import lacking_shards
 from conformance.report.jsonl import RunFile, read_run, write_lines
 
-# Rows of one kind that are shown in the terminal; the Markdown file has more.
+# Rows of each kind that the terminal shows; the Markdown file has more.
 _MOST = 40
 _STYLES = {Kind.FAILING: "red", Kind.WORSE: "red", Kind.LOST: "yellow", Kind.FIXED: "green"}
 
@@ -41,7 +41,7 @@ _STYLES = {Kind.FAILING: "red", Kind.WORSE: "red", Kind.LOST: "yellow", Kind.FIX
     show_default=True,
     help="Report noise that changed by this factor.",
 )
-@click.option("--common", is_flag=True, help="Look only at cases that both files have.")
+@click.option("--common", is_flag=True, help="Compare only the cases that both files have.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -54,9 +54,9 @@ def command(
 ) -> None:
     """Compare two result files of `conformance run --json`, the older one first.
 
-    Exit code 1 if something is worse: a case fails that did not, has a worse verdict, is no longer
-    run, or proves less (fewer schedules, witnesses or counts), or RESULTS_B has fewer results than
-    cases were planned.
+    Exit code 1 if something is worse: a case newly fails, has a worse verdict, is no longer run or
+    proves less (fewer schedules, witnesses or counts), or RESULTS_B has fewer results than
+    planned cases.
     """
     reads((results_a, results_b))
     out = writable(markdown_file, "--markdown") if markdown_file is not None else None

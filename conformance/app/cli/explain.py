@@ -52,18 +52,18 @@ from conformance.tools.explain.accuracy import Trial, encode_trial, trials
     "patterns",
     multiple=True,
     metavar="GLOB",
-    help="No case: explain each of these defects in the first quick family that shows it, and "
-    "print how often the place that was named is the one that it breaks.",
+    help="Without a case: explain each of these historic defects in the first quick family that "
+    "shows it, and print how often the explanation names the place of the defect.",
 )
-@globs("family", "Only these families. For --faults.")
+@globs("family", "Explain only in these families. For --faults.")
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),
     default="float32",
     show_default=True,
-    help="Of the cases that --faults explains.",
+    help="Explain cases in this dtype. For --faults.",
 )
-@json_lines("Write it as JSON, too, with the errors along layers and steps. One line a case.")
+@json_lines("Also write JSON, with the errors along layers and steps: one line for each case.")
 @family_files_option
 @library_path_option
 @plugins_option
@@ -79,11 +79,11 @@ def command(
     family_files: tuple[Path, ...],
     plugins: tuple[str, ...],
 ) -> None:
-    """Take a failing case apart, for example mlx_lm/llama/ragged/float32/0.
+    """Explain why a case fails, for example mlx_lm/llama/ragged/float32/0.
 
-    Which ingredients it needs; the first module, layer, row and position that differ from the
-    single stream; the first cache entry; model or engine; and what it is like. A case that does not
-    fail has nothing to explain: exit code 2.
+    Shows the ingredients that the failure needs; the first module, layer, row and position that
+    differ from the single stream; the first wrong cache entry; whether the model or the engine is
+    wrong; and the likely class of defect. Exit code 2 if the case does not fail.
     """
     if bool(case_id) == bool(patterns) or (schedule and patterns):
         raise ConformanceError("explain either one CASE_ID, or defects by --faults")
@@ -118,10 +118,10 @@ def _explain(registry: Registry, case: CaseId, fault_key: str | None, schedule: 
 
 
 def known_fault(registry: Registry, key: str, case: CaseId) -> Fault:
-    """The defect of that key, which must be put under the case's engine.
+    """The fault with this key, which must apply to the case's engine.
 
     Raises:
-        ConformanceError: there is none, or it is put under another engine.
+        ConformanceError: there is no such fault, or it applies to another engine.
     """
     if key not in registry.faults:
         raise ConformanceError(f"there is no fault {key}{near(key, registry.faults)}")
@@ -159,7 +159,7 @@ def _hits(
 
 
 def _families(registry: Registry, engine: str, patterns: tuple[str, ...]) -> list[str]:
-    """The quick ones, or those that are named."""
+    """The families that options name, else the quick tier's."""
     known = registry.families_of(registry.engines[engine])
     if patterns:
         named = set(select((f.name for f in registry.families.values()), patterns, what="family"))

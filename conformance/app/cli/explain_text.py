@@ -1,4 +1,4 @@
-"""An explanation, and how often explanations were right, as text and tables."""
+"""Prints explanations, and how often they were right, as text and tables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _ingredients(found: Explanation) -> Table:
 
 
 def _layers(found: Explanation) -> Table:
-    """A bar for each layer; the longest is the largest error."""
+    """One bar for each layer, scaled to the largest error."""
     table = _table("\nerror along the layers, in that call", "layer", "relative", "noise", "")
     largest = max((layer.error or 0.0 for layer in found.layers), default=0.0)
     for layer in found.layers:
@@ -89,7 +89,7 @@ def _relatives(found: Explanation) -> Table:
 
 
 def line_of(trial: Trial) -> str:
-    """One line for a defect that was put in."""
+    """One line for a fault that was put in."""
     if trial.where is None:
         return f"{trial.fault}: not explained: {trial.why}"
     verdict = {True: "right", False: "WRONG", None: "has no place"}[trial.hit]
@@ -98,9 +98,9 @@ def line_of(trial: Trial) -> str:
 
 
 def print_hits(console: Console, trials: Sequence[Trial]) -> None:
-    """How often the place and the class were right, by engine, and what an explanation took.
+    """How often place and class were right, by engine, and how long an explanation took.
 
-    What is not explained, or raised, counts as wrong.
+    A fault without an explanation, or whose explanation raised an error, counts as wrong.
     """
     for engine, dtype in dict.fromkeys((t.fault.split("/")[0], t.dtype) for t in trials):
         mine = [t for t in trials if t.fault.startswith(f"{engine}/") and t.dtype == dtype]

@@ -39,12 +39,12 @@ _EXAMPLES = 400
 @click.option(
     "--false-alarms",
     is_flag=True,
-    help="Play random schedules on families without a known defect instead: all that is not exact "
-    "or a tie is a false alarm.",
+    help="Run random schedules on families without a known defect instead: any result that is "
+    "neither exact nor a tie is a false alarm.",
 )
-@globs("engine", "Engines. Default: mlx_lm.")
-@globs("family", "Families. Default: all without a known defect.")
-@click.option("--minutes", type=MINUTES, metavar="M", help="Share this time.")
+@globs("engine", "Engines to explore. Default: mlx_lm.")
+@globs("family", "Families to explore. Default: all without a known defect.")
+@click.option("--minutes", type=MINUTES, metavar="M", help="Time limit for all families together.")
 @click.option(
     "--examples",
     type=click.IntRange(min=1),
@@ -55,7 +55,7 @@ _EXAMPLES = 400
     "--cases",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --false-alarms: requests to judge, at least; each is a row of some batch. "
+    help="With --false-alarms: judge at least this many requests (rows of batches). "
     f"Default: {_CASES}.",
 )
 @click.option(
@@ -63,22 +63,22 @@ _EXAMPLES = 400
     "dtypes",
     type=click.Choice(DTYPES),
     multiple=True,
-    help="Working dtype. Default: float32; with --false-alarms, where it may be repeated, "
+    help="Working dtype. Default: float32. With --false-alarms it may be repeated; default: "
     "float32, float16 and bfloat16 in turn.",
 )
 @click.option("--seed", type=SEED, default=0, show_default=True, metavar="N")
-@click.option("--fault", metavar="KEY", help="Put this fault in; it should be found.")
+@click.option("--fault", metavar="KEY", help="Put this fault in; the search should find it.")
 @click.option(
-    "--known", is_flag=True, help="Families with known defects, too; what has their verdicts is "
-    "counted, not reported.",
+    "--known", is_flag=True, help="Include families with known defects; findings with the verdicts "
+    "of known defects are counted, not reported.",
 )  # fmt: skip
 @click.option(
     "--corpus",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep what is found in this folder.",
+    help="Save each discovery in this folder.",
 )
-@json_lines("Write one JSON line for each family, with what was found.")
+@json_lines("Write one JSON line for each family, with its discoveries.")
 @cluster_option
 @jobs_option()
 @library_path_option
@@ -101,15 +101,14 @@ def command(
     jobs: int | None,
     cluster: str | None,
 ) -> None:
-    """Search for schedules that show a defect, and make each as small as can be.
+    """Search for schedules that show a defect, and shrink them.
 
     Hypothesis makes schedules from all features that an engine has, each batch from a random subset
     of them, and programs that insert, step, remove and extract in any order. Equal seeds make equal
     schedules. Exit code 1 if anything is found.
 
-    With --false-alarms random schedules are played on engines and families of which no defect is
-    known. What is flagged is either a defect that nobody has named yet or an alarm that should not
-    be: exit code 1.
+    With --false-alarms, random schedules are run on engines and families without a known defect.
+    Each finding is either a new defect or a false alarm: exit code 1.
     """
     target = writable(json_file, "--json") if json_file else None
     if false_alarms:
@@ -157,7 +156,7 @@ def _refuse(options: Mapping[str, object], why: str) -> None:
     """Refuse options of the other mode.
 
     Raises:
-        ConformanceError: one is given.
+        ConformanceError: such an option is given.
     """
     for option, value in options.items():
         if value:
@@ -165,9 +164,9 @@ def _refuse(options: Mapping[str, object], why: str) -> None:
 
 
 def shares(pairs: int, workers: int, minutes: float | None) -> tuple[int, float | None]:
-    """How many seeds each pair of engine and family gets, and the seconds of each.
+    """Seeds for each pair of engine and family, and the seconds for each seed.
 
-    With more workers than pairs each pair is explored from several seeds at once, in all the time.
+    If there are more workers than pairs, each pair is explored from several seeds at the same time.
     """
     if minutes is None:
         return 1, None
@@ -176,7 +175,7 @@ def shares(pairs: int, workers: int, minutes: float | None) -> tuple[int, float 
 
 
 def _explore_all(units: list[ExploreUnit], corpus: Path | None, shared: Helpers) -> list[Explored]:
-    """Explore, and print what is found of each family as soon as it is there, each cause once."""
+    """Explore; print each family's discoveries as soon as it is done, and each cause once."""
     console, found, causes = new_console(), [], Causes()
     with console.status("exploring") as status:
         for _, given in shared.as_they_come(_work, units, on_crash=_crashed):

@@ -1,4 +1,4 @@
-"""Which families ``conformance explore`` plays; what its worker processes have once each."""
+"""The families that ``conformance explore`` searches, and objects that a worker makes once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from conformance.tools.explore.exclusions import clean
 
 @cache
 def registry() -> Registry:
-    """Made once in each process."""
+    """The registry, made once in each process."""
     return registry_with_faults()
 
 
 @cache
 def expectations() -> Expectations:
-    """Read once in each process."""
+    """The expectations, read once in each process."""
     return load_expectations()
 
 
@@ -29,11 +29,11 @@ def chosen_pairs(
     """Each selected engine with each selected family that it can decode.
 
     Args:
-        known: families with known defects, too.
-        hint: how the sentence goes on that no family without one is selected.
+        known: include families with known defects.
+        hint: end of the error message if no selected family is without a known defect.
 
     Raises:
-        ConformanceError: there is none, or a glob matches nothing.
+        ConformanceError: there is no such pair, or a glob matches nothing.
     """
     names = (name for _, name in registry().families)
     chosen = set(select(names, families, what="family"))

@@ -1,4 +1,4 @@
-"""What ``conformance explore`` prints."""
+"""The output of ``conformance explore``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.tools.explore.results import Discovery, Explored
 
 
 def lines(found: Explored) -> Iterator[str]:
-    """One family: what was made of it, and each discovery with its schedule."""
+    """One family: statistics of its schedules, and each discovery with its schedule."""
     unit = found.unit
     where = f"{unit.engine}/{unit.family}"
     if found.unsupported or found.failed:
@@ -43,13 +43,13 @@ def _discovered(found: Discovery) -> Iterator[str]:
 
 
 def rate(found: Explored) -> float:
-    """Schedules a second of processor time, the median over whole seconds."""
+    """Schedules per second of processor time: the median over whole seconds."""
     whole = found.rates[:-1] or found.rates
     return float(statistics.median(whole)) if whole else 0.0
 
 
 def summary(found: Sequence[Explored]) -> Iterator[str]:
-    """Coverage of all families together, and one sentence."""
+    """Coverage of all families together, and a summary sentence."""
     pairs: Counter[str] = Counter()
     for item in found:
         pairs.update(item.pairs)

@@ -1,4 +1,4 @@
-"""``conformance explore --false-alarms``: random schedules on what is right."""
+"""``conformance explore --false-alarms``: run random schedules where no defect is known."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from conformance.tools.explore.false_alarms import AlarmResult, AlarmUnit, alarm
 def look_for_false_alarms(
     ways: Sequence[Way], cases: int, *, seed: int, target: Path | None, jobs: int | None
 ) -> bool:
-    """Play until ``cases`` rows are judged, and print what came of it.
+    """Run schedules until ``cases`` rows are judged, and print the results.
 
     Args:
-        ways: engine, family and dtype.
-        target: where the results go as JSON lines, if anywhere.
+        ways: engine, family and dtype of each combination.
+        target: JSON lines file for the results; ``None``: write none.
 
     Returns:
-        Whether as many rows were judged, and none raised an alarm.
+        Whether that many rows were judged and none raised an alarm.
     """
     allotment = Allotment(ways, cases, seed=seed)
     console = new_console()
@@ -50,7 +50,7 @@ def _passed(allotment: Allotment) -> bool:
 
 
 def _lines(allotment: Allotment, cases: int) -> list[str]:
-    """The alarms, what could not be played, and one sentence."""
+    """The alarms, the combinations that could not be run, and a summary sentence."""
     found = allotment.found
     lines = [
         f"{a.verdict}: {a.engine}/{a.family} {a.dtype} {a.schedule.name}: {a.what}"

@@ -10,7 +10,7 @@ from conformance.run.registry import Registry, select
 def chosen_families(
     registry: Registry, engines: tuple[str, ...], patterns: tuple[str, ...]
 ) -> list[tuple[Library, Family]]:
-    """The families of these engines' libraries that are meant, with their library.
+    """The selected families of these engines' libraries, with their library.
 
     Raises:
         ConformanceError: a glob matches nothing.

@@ -1,4 +1,4 @@
-"""A group of commands that are imported when they are called, shown in sections."""
+"""A command group whose commands are imported when called, listed by section."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from conformance.core.nearest import did_you_mean
 
 
 class Lazy(NamedTuple):
-    """A command that is not imported yet: its module, and its line in the help of the group."""
+    """A command that is not imported yet: its module and its line in the group's help."""
 
     module: str
     help: str
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name; imports a command's module when it is called.
+    """Knows its commands by name, and imports a command's module when it is called.
 
     Args:
-        sections: the commands by name, under the title of the section that the help shows them in.
+        sections: the commands by name, under the section titles of the help.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class LazyGroup(click.Group):
         self._lazy = {name: lazy for each in sections.values() for name, lazy in each.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names, in the order of the help."""
+        """The names in the order of the help."""
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command of that name, imported."""
+        """The command with this name, imported."""
         if cmd_name not in self._lazy:
             return None
         with signals.beginning():

@@ -1,4 +1,4 @@
-"""The ``conformance`` command: its commands in groups; errors become one sentence."""
+"""The ``conformance`` command: commands in groups; a user error is printed as one sentence."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ _SECTIONS = {
 
 
 class _Main(LazyGroup):
-    """The command itself: turns errors that a user can fix into one sentence."""
+    """The command itself: prints an error that the user can fix as one sentence."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; an error that the user can fix becomes one sentence."""
+        """Run a command; print an error that the user can fix as one sentence."""
         try:
             with signals.interruptible():
                 return super().invoke(ctx)
@@ -85,7 +85,7 @@ class _Main(LazyGroup):
             place = f"{error.filename}: " if error.filename else ""
             say(f"conformance: {place}{error.strerror}", err=True)
             ctx.exit(EXIT_USER_ERROR)
-        except SystemExit as ended:  # none of ours: click's own end is another exception
+        except SystemExit as ended:  # not from click, which raises another exception
             say(f"conformance: code of a plugin or a model ended the command: {ended!r}", err=True)
             ctx.exit(INCOMPLETE)
         except RuntimeError as error:
@@ -106,9 +106,9 @@ def _say_interrupted(ctx: click.Context) -> None:
 )
 @click.version_option(conformance.__version__, prog_name="conformance")
 def group() -> None:
-    """Prove that batched decoding on MLX gives what single-stream decoding gives.
+    """Check that batched decoding on MLX gives the same result as single-stream decoding.
 
-    Every model family is built tiny, decoded as a single stream and in batches arranged in every
+    Every model family is built tiny, decoded as single streams and in batches arranged in every
     way a server can arrange them, and judged: exact, a floating-point tie, or wrong.
 
     \b
@@ -119,14 +119,14 @@ def group() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the ``conformance`` command. Ends the process; the work is a child's."""
+    """Entry point of the ``conformance`` command; the work is done in a child process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     anew = sys.orig_argv[1:] if arguments is None else ["-c", _AGAIN, *words]
     name = shlex.join(["conformance", *words])
     end = go_on_in_child([sys.executable, *anew], name, early=INTERRUPTED)
-    # Processes that are started import nothing from the current folder, which may be a checkpoint.
+    # Child processes import nothing from the current folder, which may be a checkpoint.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
-    # Hypothesis keeps what it found in sources; its own choice is a folder where the user is.
+    # Hypothesis caches constants of source files; by default it does so in the current folder.
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(user_cache() / "hypothesis"))
     _run(words, end)
 
@@ -161,7 +161,7 @@ def _code(code: object) -> int:
 
 
 def _check_folder() -> None:
-    """The folder that the command was started in is still there; much would fail without it."""
+    """Refuse to work in a folder that was deleted: much would fail without one."""
     try:
         Path.cwd()
     except OSError:
@@ -170,7 +170,7 @@ def _check_folder() -> None:
 
 
 def _use_checkouts(arguments: Sequence[str]) -> None:
-    """Follow ``--library-path`` before the command's module imports a library."""
+    """Apply ``--library-path`` before the command's module imports a library."""
     try:
         library_paths.use(library_paths.in_words(arguments))
         library_paths.import_used()
@@ -180,7 +180,7 @@ def _use_checkouts(arguments: Sequence[str]) -> None:
 
 
 def _use_devices(arguments: Sequence[str]) -> None:
-    """Follow ``--devices`` before the command's module imports mlx."""
+    """Apply ``--devices`` before the command's module imports mlx."""
     text = devices.in_words(arguments) if arguments[:1] == ["run"] else ""
     if not text:
         devices.see_first()
@@ -193,7 +193,7 @@ def _use_devices(arguments: Sequence[str]) -> None:
 
 
 def _leave_threads(code: int) -> None:
-    """End the process at once if a model left threads that would keep it from ending."""
+    """End the process at once if a model left threads that would keep it running."""
     left = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
     if any(thread not in pools._threads_queues for thread in left):
         for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""What code of models prints while a command plays it: it reaches the terminal as plain text."""
+"""Sends all output of model code to stderr, as plain text, while a command runs the model."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ _PIECE = 2**16  # bytes
 
 @contextlib.contextmanager
 def plain_output() -> Iterator[None]:
-    """Within it, whatever is printed by whatever way comes to stderr, without commands to it.
+    """Context in which all output, however it is written, goes to stderr without control codes.
 
-    The answer of the command on stdout is not mixed with it. A crash's traceback goes to stderr as
-    it is.
+    The command's result on stdout stays separate. A crash's traceback goes to stderr unchanged.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -39,7 +38,7 @@ def plain_output() -> Iterator[None]:
         raw = io.FileIO(file.fileno(), "w", closefd=False)
         text = io.TextIOWrapper(raw, "utf-8", errors="replace", write_through=True)
         try:
-            # Where they are no files, as under pytest, the descriptors are not theirs.
+            # If the streams are not files, as under pytest, the descriptors are not theirs.
             with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
                 yield
         finally:
@@ -55,9 +54,9 @@ def plain_output() -> Iterator[None]:
 
 
 class _Relay(threading.Thread):
-    """Passes on what is written to a file, as plain text.
+    """Passes on, as plain text, what is written to a temporary file.
 
-    No pipe: who prints while it keeps the interpreter's lock would wait for ever once it is full.
+    A pipe would deadlock once it is full, if its writer holds the interpreter's lock.
     """
 
     def __init__(self, source: int, target: int) -> None:
@@ -68,12 +67,12 @@ class _Relay(threading.Thread):
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def run(self) -> None:
-        """Until ``finish``."""
+        """Pass on text until ``finish`` is called."""
         while not self._over.wait(_LOOK_SECONDS):
             self._pass_on()
 
     def finish(self) -> None:
-        """Pass on what is left."""
+        """Pass on the rest."""
         self._over.set()
         self.join()
         self._pass_on()

@@ -1,4 +1,4 @@
-"""Numbers that options take: finite, and not absurd."""
+"""Numbers as option values: finite and within sensible bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAYS = 10
 
 
 class Finite(click.FloatRange):
-    """A number within a range; neither an infinity nor no number, which Python reads, too."""
+    """A number within a range; refuses ``inf`` and ``nan``, which Python would accept."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

@@ -54,13 +54,13 @@ def globs(kind: str, text: str) -> Callable[[F], F]:
 
 
 def json_lines(text: str) -> Callable[[F], F]:
-    """``--json FILE``, where results are to be written."""
+    """``--json FILE``: the file to write results to."""
     kind = click.Path(dir_okay=False, path_type=Path)
     return click.option("--json", "json_file", type=kind, metavar="FILE", help=text)
 
 
 def power_files_option(text: str) -> Callable[[F], F]:
-    """``--power FILE``: what ``conformance audit power --json`` wrote."""
+    """``--power FILE``: the output of ``conformance audit power --json``."""
     return click.option(
         "--power",
         "power_files",
@@ -72,14 +72,14 @@ def power_files_option(text: str) -> Callable[[F], F]:
 
 
 def jobs_option(text: str = "Worker processes. 'auto': one for each core.") -> Callable[[F], F]:
-    """``--jobs``: how many processes share the work."""
+    """``--jobs``: the number of processes that share the work."""
     return click.option(
         "--jobs", type=JOBS, default="auto", show_default=True, metavar="auto|N", help=text
     )
 
 
 def cores() -> int:
-    """How many processes can run at once here."""
+    """How many processes can run at the same time on this machine."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -106,9 +106,9 @@ def library_path_option(function: F) -> F:
         type=click.Path(path_type=Path),
         metavar="DIR",
         expose_value=False,
-        # Has no effect after ``main``, which did it before the library was imported.
+        # No effect here: ``main`` has applied it before the library was imported.
         callback=lambda ctx, param, value: library_paths.use(value),  # noqa: ARG005
-        help="Use mlx-lm or mlx-vlm from this checkout, the folder that holds mlx_lm/ or mlx_vlm/. "
+        help="Use mlx-lm or mlx-vlm from this checkout, the folder with mlx_lm/ or mlx_vlm/. "
         "May be repeated.",
     )(function)
 
@@ -121,21 +121,21 @@ def plugins_option(function: F) -> F:
         "plugins",
         multiple=True,
         metavar="MODULE",
-        help="A module with hooks, of this folder or installed. May be repeated.",
+        help="A module with hooks, in this folder or installed. May be repeated.",
     )(function)
 
 
 def mends_option(function: F) -> F:
-    """``--no-mends``: cases with known defects are played only as released."""
+    """``--no-mends``: run cases with known defects only as released."""
     return click.option(
         "--no-mends",
         is_flag=True,
-        help="Do not play cases with known defects once more with those defects mended.",
+        help="Do not rerun cases with known defects with those defects mended.",
     )(function)
 
 
 def case_options(function: F) -> F:
-    """What decides how a case is run and judged: own families, plugins, the expectations."""
+    """Options for running and judging a case: own families, plugins, the expectations."""
     for option in (
         click.option(
             "--no-expectations",
@@ -146,7 +146,7 @@ def case_options(function: F) -> F:
             "--expectations",
             type=EXISTING_FOLDER,
             metavar="DIR",
-            help="Folder of the files that name known defects, instead of the project's own.",
+            help="Folder of expectations (known defects), instead of the project's own.",
         ),
         family_files_option,
         plugins_option,
@@ -156,7 +156,7 @@ def case_options(function: F) -> F:
 
 
 def checkpoint_options(function: F) -> F:
-    """The options of a real checkpoint; given to the command as ``checkpoint``."""
+    """The options for a real checkpoint; passed to the command as ``checkpoint``."""
 
     @functools.wraps(function)
     def call(
@@ -189,32 +189,32 @@ def checkpoint_options(function: F) -> F:
     made: Any = call
     for option in (
         click.option(
-            "--force", is_flag=True, help="Run it even if it needs more memory than there is."
+            "--force", is_flag=True, help="Run the checkpoint even if it exceeds the free memory."
         ),
         click.option(
             "--trust-remote-code",
             is_flag=True,
-            help="Python files in the checkpoint's folder may be run.",
+            help="Allow running Python files in the checkpoint's folder.",
         ),
         click.option(
             "--cache-dir",
             type=click.Path(file_okay=False, path_type=Path),
             metavar="DIR",
-            help="Where single streams of checkpoints are kept from run to run. Default: "
+            help="Folder that keeps single streams of checkpoints between runs. Default: "
             "mlx-conformance in the user's cache.",
         ),
         click.option(
             "--prompts",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="Texts that prompts are cut from, one a line. Default: a dozen built-in ones.",
+            help="File of texts to cut prompts from, one per line. Default: a dozen built-in ones.",
         ),
         click.option(
             "--model",
             type=click.Path(path_type=Path),
             metavar="FOLDER",
-            help="Run the cases on a real checkpoint: config.json, safetensors, tokenizer. In its "
-            "own dtype unless --dtype names another.",
+            help="Run the cases on a real checkpoint: config.json, safetensors, tokenizer. Default "
+            "dtype: the checkpoint's own.",
         ),
     ):
         made = option(made)
@@ -230,7 +230,7 @@ def case_settings(
     no_mends: bool = False,
     **more: Any,
 ) -> Settings:
-    """Settings from the shared options; what a command has no option for is left at its default."""
+    """Settings from the shared options; a setting without an option keeps its default."""
     unset: dict[str, Any] = {
         "engines": (),
         "families": (),

@@ -1,4 +1,4 @@
-"""How much a run prints, and its JUnit file: the options, and the end of a run."""
+"""The options for a run's output and its JUnit file, and the end of a run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Verbosity(enum.Enum):
 
 @dataclass(frozen=True)
 class Output:
-    """What a run prints at its end, and writes.
+    """What a run prints and writes at its end.
 
     Attributes:
         verbosity: how much.
-        durations: how many of the slowest cases.
-        junit: where the cases go as JUnit XML, if anywhere.
+        durations: how many of the slowest cases to list.
+        junit: JUnit XML file for the cases; ``None``: write none.
     """
 
     verbosity: Verbosity = Verbosity.NORMAL
@@ -46,9 +46,9 @@ class Output:
         """Print the summary and write the file.
 
         Args:
-            outcome: of a run with results.
-            console: whose width the matrices keep to.
-            options: of the run, which a rerun of one case needs too.
+            outcome: outcome of a run with results.
+            console: the matrices keep to its width.
+            options: options of the run that a rerun of one case needs, too.
         """
         text = summary(
             outcome,
@@ -64,14 +64,14 @@ class Output:
         self.write_junit(outcome, options)
 
     def write_junit(self, outcome: Outcome, options: Sequence[str] = ()) -> None:
-        """Write the JUnit file, if there is to be one."""
+        """Write the JUnit file if ``--junit`` was given."""
         if self.junit:
             xml = junit_xml(outcome, options=options)
             write_lines(self.junit, xml.splitlines())
 
 
 def output_options(function: F) -> F:
-    """The options about it; given to the command as ``output``."""
+    """The options for output; passed to the command as ``output``."""
 
     @functools.wraps(function)
     def call(

@@ -1,4 +1,4 @@
-"""Where commands write: each place is checked before anything runs, and claimed by one option."""
+"""Where commands write: paths are checked before anything runs, and used by one option only."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _CLAIMED, _READ = "conformance.outputs", "conformance.inputs"
 
 
 def writable(path: Path, option: str) -> Path:
-    """``path`` made absolute; a link stays one, and its target is what will be written.
+    """Make ``path`` absolute and check it; a link stays a link, and its target is written.
 
     Raises:
-        ConformanceError: its folder does not exist or can't be written, or another option of the
-            command writes there; a run must not find that out at its end.
+        ConformanceError: the folder does not exist or can't be written, or another option of the
+            command writes there; a run must not find this out at its end.
     """
     path = path.absolute()
     if is_stream(path) and not path.is_dir():
@@ -42,12 +42,12 @@ def writable(path: Path, option: str) -> Path:
 
 
 def places(*wanted: tuple[Path | None, str]) -> list[Path | None]:
-    """Each path, made by ``writable`` if there is one, with the option that names it."""
+    """Apply ``writable`` to each path that is given, with the option that names it."""
     return [writable(path, option) if path else None for path, option in wanted]
 
 
 def reads(paths: Iterable[Path]) -> None:
-    """Note files that the command reads: ``writable`` then refuses them."""
+    """Note files that the command reads; ``writable`` then refuses them."""
     context = click.get_current_context(silent=True)
     if context:
         context.meta.setdefault(_READ, set()).update(map(os.path.realpath, paths))
@@ -63,14 +63,14 @@ def report_place(folder: Path, option: str) -> None:
     """Check a folder of pages, which is written as a whole.
 
     Raises:
-        ConformanceError: as ``writable``, or it holds something else.
+        ConformanceError: as in ``writable``, or the folder holds other files.
     """
     check_place(folder)
     _claim(target_of(folder), option, whole=True)
 
 
 def _claim(place: Path, option: str, *, whole: bool = False) -> None:
-    """Note what an option writes; with ``whole``, all that is in the folder."""
+    """Note what an option writes; with ``whole``, everything in the folder."""
     context = click.get_current_context(silent=True)
     claimed: dict[Path, tuple[str, bool]] = context.meta.setdefault(_CLAIMED, {}) if context else {}
     for other, (name, all_of_it) in claimed.items():

@@ -1,4 +1,4 @@
-"""The same work for many items in several processes, of which any may crash."""
+"""Do the same work for many items in several processes, each of which may crash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from conformance.core.watched_child import end_with_parent
 T = TypeVar("T")
 R = TypeVar("R")
 
-# How long a process may take too much memory before it is seen.
+# How long a process may exceed its memory before it is noticed.
 _LOOK_SECONDS = 0.25
 
 
@@ -36,7 +36,7 @@ def in_processes(
     on_crash: Callable[[T], R],
     prepare: Callable[[], None] | None = None,
 ) -> Iterator[R]:
-    """What ``as_they_come`` gives, in the order of the items."""
+    """The results of ``as_they_come``, in the order of the items."""
     ready: dict[int, R] = {}
     following = 0
     for index, result in as_they_come(work, items, jobs=jobs, on_crash=on_crash, prepare=prepare):
@@ -54,14 +54,14 @@ def as_they_come(
     on_crash: Callable[[T], R],
     prepare: Callable[[], None] | None = None,
 ) -> Generator[tuple[int, R], None, None]:
-    """The index of each item and ``work`` of it, as soon as it is there.
+    """Yield each item's index with the result of ``work``, as soon as it is there.
 
-    Left early, as by Ctrl-C, it ends its processes at once. A process that takes more than its
-    part of the machine's memory is ended, too.
+    If the caller stops early, for example by Ctrl-C, all processes end at once. A process that
+    exceeds its part of the machine's memory is killed, too.
 
     Args:
-        jobs: processes; ``None`` for one a core. With 1, all is done in this process.
-        on_crash: the result of an item that crashed its process, even by itself.
+        jobs: processes; ``None``: one for each core. 1: do all the work in this process.
+        on_crash: gives the result of an item that crashes its process even when it runs alone.
         prepare: called first in each process, before anything of a library is imported.
     """
     workers = min(jobs or cores(), len(items))
@@ -72,7 +72,7 @@ def as_they_come(
     while left:
         suspects = yield from _side_by_side(work, left, workers, prepare)
         for index in suspects:
-            # Which of several at work crashed its process only a run by itself shows.
+            # Rerun each alone: if several were running, it is unknown which crashed its process.
             single = {index: left.pop(index)}
             if len(suspects) == 1 or (yield from _side_by_side(work, single, 1, prepare)):
                 yield index, on_crash(items[index])
@@ -84,7 +84,7 @@ def _side_by_side(
     workers: int,
     prepare: Callable[[], None] | None,
 ) -> Generator[tuple[int, R], None, list[int]]:
-    """Do what is ``left`` and take it out; returns what was at work when a process crashed."""
+    """Work off ``left``; return the items that were running when a process crashed."""
     others = multiprocessing.active_children()
     limit = fair_limit(workers)
 
@@ -120,7 +120,7 @@ def _fed(
     workers: int,
     look: Callable[[], None],
 ) -> Generator[tuple[int, R], None, list[int]]:
-    """The pool never has more than one item for each process: all it has is at work."""
+    """Never submit more items than processes, so that every submitted item is running."""
     waiting = iter(list(left.items()))
     busy: dict[Future[R], int] = {}
     while True:
@@ -142,20 +142,20 @@ def _fed(
 
 
 def _plainly(work: Callable[[T], R], item: T) -> R:
-    """In a process: what models print reaches the terminal as plain text."""
+    """In a worker process: print the output of models as plain text."""
     with plain_output():
         return work(item)
 
 
 def _end(process: psutil.Process, limit: int) -> None:
-    """End a process that would take the machine with it; its pool breaks, as by any crash."""
+    """Kill a process that exceeds its memory; its pool breaks, as after any crash."""
     why = f"a process took more than its part of the memory, {limit / 1e9:.1f} GB, and was ended"
     say(f"conformance: {why}", err=True)
     end_tree(process)
 
 
 def _settle(parent: int, prepare: Callable[[], None] | None) -> None:
-    """In a process: Ctrl-C is for its parent, with which it ends."""
+    """In a worker process: leave Ctrl-C to the parent, which ends this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent)
     if prepare is not None:

@@ -1,8 +1,8 @@
-"""What commands print: the one edge where text leaves for a terminal, a pipe or a CI system.
+"""All printing of commands: the one place where text goes to a terminal, a pipe or a CI system.
 
-All commands print by ``say`` or by a console of ``consoles``, which write out what is invisible
-(``core.plain_text``): names come from files and models. The streams below them bear a reader that
-went away, as ``head`` does, and a disk that is full: the work goes on, and results are kept.
+Commands print with ``say`` or with a console of ``consoles``, which escape invisible characters
+(``core.plain_text``), since names come from files and models. The streams survive a reader that
+exits, such as ``head``, and a full disk: the work continues, and results are kept.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from conformance.core.plain_text import plain
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print text, which may be of several lines."""
+    """Print text of one or several lines."""
     click.echo(plain(text), err=err, nl=nl)
 
 
 def say_command(text: str) -> None:
-    """Print a line that is meant for the runner of a CI system; it escapes what it quotes."""
+    """Print a command line for the runner of a CI system, which escapes what it quotes."""
     click.echo(text)
 
 
 def use_streams() -> None:
-    """Let this process print by streams that bear what may happen to them."""
+    """Replace stdout and stderr by streams that survive write errors."""
     for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
-        if getattr(sys, name) is None:  # closed: the next file that is opened would take its place
+        if getattr(sys, name) is None:  # closed: the next file opened would get its number
             _open_nothing(number)
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
@@ -45,7 +45,7 @@ def use_streams() -> None:
 
 
 def output_problem() -> str | None:
-    """Why not all could be printed, if it is no reader that went away."""
+    """Why output was lost; ``None`` if it was not or only the reader exited."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     problem = sys.stdout.problem if isinstance(sys.stdout, _Outlet) else None
@@ -53,23 +53,23 @@ def output_problem() -> str | None:
 
 
 class _Outlet(TextIOWrapper):
-    """A standard stream; once it can't be written, it takes what comes and forgets it.
+    """A standard stream that discards text once it can't be written.
 
     Attributes:
-        problem: why not, unless its reader went away.
+        problem: why it can't be written; ``None`` if its reader exited.
     """
 
     problem: OSError | None = None
 
     @classmethod
     def of(cls, stream: TextIOWrapper) -> _Outlet:
-        """In place of ``stream``; a terminal may not have every letter."""
+        """Wrap ``stream``; characters that a terminal lacks are escaped."""
         encoding, lines = stream.encoding, stream.line_buffering
         stream.flush()
         return cls(stream.detach(), encoding, errors="backslashreplace", line_buffering=lines)
 
     def write(self, text: str, /) -> int:
-        """Write, or forget."""
+        """Write the text, or discard it."""
         try:
             return super().write(text)
         except OSError as error:
@@ -77,7 +77,7 @@ class _Outlet(TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Write what is left, or forget it."""
+        """Flush the stream, or discard the rest."""
         try:
             super().flush()
         except OSError as error:
@@ -90,7 +90,7 @@ class _Outlet(TextIOWrapper):
 
 
 def _open_nothing(number: int) -> None:
-    """Let a file descriptor lead nowhere."""
+    """Redirect a file descriptor to the null device."""
     nothing = os.open(os.devnull, os.O_RDWR)
     if nothing != number:
         os.dup2(nothing, number)

@@ -1,4 +1,4 @@
-"""How far a run is: a bar with counts and time left, or plain lines where there is no terminal."""
+"""Progress of a run: a bar with counts and time left, or plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from conformance.report.worsening import Base
 LINE_EVERY_SECONDS = 10.0
 BAR_EVERY_SECONDS = 0.1
 SHORT_SECONDS = 10.0
-"""A run that ends sooner names no failing case before its summary, as that begins with findings."""
+"""A shorter run names no failing case before its summary, which begins with the findings."""
 
 NOTE_COLUMNS = 76
-"""A terminal of fewer has a short note behind the bar."""
+"""A narrower terminal gets a short note behind the bar."""
 
 
 class Progress:
-    """A pytest plugin of the reporting process; afterwards it knows the outcome."""
+    """A pytest plugin of the reporting process; it has the outcome once the run is over."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Progress:
         self._held: list[CaseResult] = []
 
     def outcome(self) -> Outcome | None:
-        """What came of the run; ``None`` if it never began."""
+        """The outcome of the run; ``None`` if the run never began."""
         return self._collector.outcome() if self._collector else None
 
     def end(self) -> RunEnd | None:
@@ -59,7 +59,7 @@ class Progress:
         return self._collector.end if self._collector else None
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Print what the numbers depend on."""
+        """Print the settings that the numbers depend on."""
         self._collector = find_collector(session.config)
         if self._collector and self._reused:
             self._collector.take(self._reused)
@@ -68,19 +68,19 @@ class Progress:
                 self._console.print(Text(line, style="bright_black"), soft_wrap=True)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """The number of cases is known; some items are no cases."""
+        """Start the bar: the number of cases is known."""
         if session.items:
             self._start()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
-        """The number of cases is known; it is the same in each worker."""
+        """Start the bar: the number of cases is known, the same in each worker."""
         if list(ids):
             self._start()
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One case more."""
+        """Count a finished case."""
         text = getattr(report, ATTRIBUTES[RESULT], None)
         if text is None:
             return
@@ -93,12 +93,12 @@ class Progress:
             self._print(result)
         elif not result.expected:
             self._held.append(result)
-        if self._done != self._total:  # else the summary is next
+        if self._done != self._total:  # otherwise the summary follows at once
             self._name_failures()
             self._update()
 
     def pytest_sessionfinish(self) -> None:
-        """The bar has done its work."""
+        """Stop the bar."""
         if self._bar:
             self._refresh()
             self._bar.stop()

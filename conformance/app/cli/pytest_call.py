@@ -1,4 +1,4 @@
-"""One call of pytest on the suite, out of reach of the user's own pytest configuration."""
+"""Calls pytest on the suite, unaffected by the user's own pytest configuration."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _ENVIRONMENT = {
 def call_pytest(
     settings: Settings, *, workers: int, exitfirst: bool, plugins: Sequence[object] = ()
 ) -> tuple[int, str]:
-    """Run the suite; the exit code, and what pytest itself printed.
+    """Run the suite; return the exit code and pytest's own output.
 
     Args:
         settings: what to run and how to judge it.
-        workers: processes; 0 runs all cases in this one.
+        workers: processes; 0 runs all cases in this process.
         exitfirst: stop at the first item that fails.
         plugins: objects with pytest hooks, for this process only.
     """
@@ -38,21 +38,21 @@ def call_pytest(
     with _environment(_ENVIRONMENT):
         try:
             code = pytest.main(arguments, plugins=[terminal, GivenSettings(settings), *plugins])
-        except KeyboardInterrupt:  # where pytest does not expect it: as it begins or ends
+        except KeyboardInterrupt:  # pytest does not handle it while it starts or ends
             end_children()
             code = pytest.ExitCode.INTERRUPTED
     return int(code), terminal.text
 
 
 class TerminalCapture:
-    """Keeps pytest's own terminal output for the case that something goes wrong with it."""
+    """Keeps pytest's own terminal output, to show it if pytest itself fails."""
 
     def __init__(self) -> None:
         self._buffer = io.StringIO()
 
     @property
     def text(self) -> str:
-        """All that pytest wrote."""
+        """All of pytest's output."""
         return self._buffer.getvalue()
 
     @pytest.hookimpl(trylast=True)

@@ -1,4 +1,4 @@
-"""The registry of a command, which says what is left out of it and what is not there."""
+"""The registry for a command, which reports plugins that are left out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def registry_of(
     family_files: Iterable[Path] = (),
     engines: Iterable[str] = (),
 ) -> Registry:
-    """As ``build_registry``; sentences about what is left out of installed plugins."""
+    """``build_registry``, and sentences about the parts of installed plugins that are left out."""
     found = build_registry(extra, family_files=family_files, engines=engines)
     for line in sentences(found.unavailable):
         say(line, err=True)

@@ -1,4 +1,4 @@
-"""Releases on a cluster: each in parts, some of its families a part, installed where it is run."""
+"""Releases on a cluster, split into parts of some families; each worker installs the release."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from conformance.run.tiers import tier
 from conformance.tools.releases.pins import Pins, Release
 from conformance.tools.releases.release_run import Choice, Column, caches_file, run
 
-# Two processes, so that a crash costs its case alone; a part with one family keeps one busy.
+# Two processes, so that a crash affects one case only; a part with one family uses one process.
 _JOBS = 2
 
 
@@ -35,19 +35,19 @@ class Part(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What a part gave, and the lines about cache classes as they were written."""
+    """The results of a part, and the lines about cache classes as they were written."""
 
     column: Column
     caches: tuple[str, ...] = ()
 
 
 def environments() -> Path:
-    """Where a machine keeps the environments of releases by default."""
+    """The default folder for environments of releases."""
     return user_cache() / "releases"
 
 
 def run_part(part: Part) -> Ran:
-    """Install the release on this machine if need be, and run the part there."""
+    """Install the release on this machine if necessary, and run the part here."""
     with tempfile.TemporaryDirectory(prefix="conformance-releases-") as name:
         file = Path(name, "results.jsonl")
         column = run(
@@ -61,7 +61,7 @@ def run_part(part: Part) -> Ran:
 def parts_of(
     registry: Registry, release: Release, choice: Choice, given: Mapping[str, str], count: int
 ) -> Iterator[Part]:
-    """A release in about so many parts of equal length.
+    """Split a release into about ``count`` parts of equal length.
 
     Raises:
         ConformanceError: the choice selects no case.
@@ -100,10 +100,10 @@ def run_on_cluster(
     shared: Helpers,
     note: Callable[[Release, int, int], None],
 ) -> Iterator[Ran]:
-    """What each release gave, as if it had been run as a whole; as soon as it is there.
+    """Yield each release's results, as of one run, as soon as its parts are done.
 
     Args:
-        note: called with how many parts of a release are done, of how many.
+        note: called with the number of finished parts of a release, and of all its parts.
 
     Raises:
         ConformanceError: the choice selects no case, or the cluster is lost.
@@ -129,10 +129,10 @@ def _crashed(part: Part) -> Ran:
 
 
 def _whole(release: Release, choice: Choice, parts: Sequence[Ran]) -> Ran:
-    """A family's results keep their order; it is in one part."""
+    """Merge parts; a family is in one part, so its results keep their order."""
     results = [result for part in parts for result in part.column.results]
     problems = dict.fromkeys(part.column.problem for part in parts if part.column.problem)
-    # As on one machine: the classes of a release that cannot be run are not tested.
+    # As on one machine: cache classes of a release that cannot be run are not tested.
     tested = parts if results or not choice.cases else ()
     return Ran(
         Column(
@@ -146,7 +146,7 @@ def _whole(release: Release, choice: Choice, parts: Sequence[Ran]) -> Ran:
 
 
 def keep(ran: Ran, file: Path) -> None:
-    """Write a release's results, and what its cache classes gave, where a local run leaves them.
+    """Write a release's results and its cache classes' results to the files of a local run.
 
     Raises:
         ResultError: they cannot be written.

@@ -1,4 +1,4 @@
-"""Runs releases one after another on this machine, or in parts on a cluster; reports each."""
+"""Runs releases in turn on this machine, or in parts on a cluster, and reports each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Runner:
         self._folder, self._resume = folder, resume
 
     def run_all(self, releases: Sequence[Release], choice: Choice) -> list[Column]:
-        """The column of each release; one that has results is read with ``--resume``."""
+        """Run each release and return its column; with ``--resume``, existing results are read."""
         known = {release: column for release in releases if (column := self._known(release))}
         left = [release for release in releases if release not in known]
         if self._shared.elsewhere:
@@ -76,7 +76,7 @@ def _say_end(column: Column) -> None:
 
 
 class _Notes:
-    """Says from time to time how far a release is."""
+    """Reports from time to time how far a release is."""
 
     def __init__(self, name: str) -> None:
         self._name, self._noted, self._done = name, time.monotonic(), -1

@@ -1,4 +1,4 @@
-"""``conformance releases``: the ladder in several releases of a library, side by side."""
+"""``conformance releases``: run the ladder in several releases of a library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MB = 1e6
 
 @click.command("releases")
 @click.argument("releases", nargs=-1, metavar="LIBRARY==V,V,...")
-@globs("engine", "As for `run`. Default: all of the library, but no servers.")
+@globs("engine", "As for `run`. Default: all of the library, except servers.")
 @globs("family", "As for `run`.")
 @globs("scenario", "As for `run`.")
 @click.option("--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES), help="As for `run`.")
@@ -39,7 +39,7 @@ _MB = 1e6
     type=click.Choice(["also", "only", "no"]),
     default="also",
     show_default=True,
-    help="Whether cache classes are tested in each release, as `audit caches` does.",
+    help="Test the cache classes of each release, too, only, or not, as `audit caches` does.",
 )
 @cluster_option
 @jobs_option("As for `run`.")
@@ -47,19 +47,19 @@ _MB = 1e6
     "--timeout",
     type=SECONDS,
     metavar="SECONDS",
-    help="End the run of a release after so long; what it has until then counts.",
+    help="Stop the run of a release after this time; results until then count.",
 )
 @click.option(
     "--json",
     "json_folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep the results there, one file for each release.",
+    help="Save the results in this folder, one file for each release.",
 )
 @click.option(
     "--resume",
     is_flag=True,
-    help="Do not run releases again whose results are in the folder of --json: read them.",
+    help="Read existing results in the folder of --json instead of rerunning these releases.",
 )
 @click.option(
     "--markdown",
@@ -72,25 +72,25 @@ _MB = 1e6
     "pins",
     multiple=True,
     metavar="[LIBRARY==V:]NAME==V",
-    help="Install this version beside every release, or beside the one that is named, in place of "
-    "what is known to work with it.",
+    help="Install this version with every release, or with the named one, instead of the version "
+    "known to work.",
 )
 @click.option(
     "--cache-dir",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where environments are kept. Default: a folder of the user's cache.",
+    help="Folder for the releases' environments. Default: a folder in the user's cache.",
 )
 @click.option(
     "--clean",
     is_flag=True,
-    help="Only list the environments that are kept, with their sizes, and delete them.",
+    help="Only list the stored environments with their sizes, and delete them.",
 )
 @click.option(
     "--bisect",
     "case",
     metavar="CASE_ID",
-    help="Only find where this case changed, with as few releases as can be.",
+    help="Only find the release that changed this case, running as few releases as possible.",
 )
 def command(
     *,
@@ -111,12 +111,11 @@ def command(
     clean: bool,
     case: str | None,
 ) -> None:
-    """Compare releases of a library: which defects came, and which went.
+    """Compare releases of a library: which release introduced each defect, which fixed it.
 
-    Each release is installed into an environment of its own, with versions of mlx and transformers
-    that work with it, and runs the same cases there. A library without versions stands for all
-    its releases that are known here. Expectations do not apply: they are about the current
-    releases.
+    Each release is installed into its own environment, with versions of mlx and transformers that
+    work with it, and runs the same cases there. A library without versions means all its known
+    releases. Expectations do not apply: they describe the current releases.
 
     \b
     conformance releases mlx-lm==0.31.2,0.31.3,0.32.2 --family 'qwen3*'

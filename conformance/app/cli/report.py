@@ -1,4 +1,4 @@
-"""``conformance report``: result files as what a CI system shows, and as pages."""
+"""``conformance report``: summaries of result files for a CI system, and pages."""
 
 from __future__ import annotations
 
@@ -54,59 +54,59 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     type=EXISTING_FILE,
     multiple=True,
     metavar="OLD",
-    help="Results of an older run: what changed comes first, and has a page. May be repeated.",
+    help="Results of an older run: changes come first and get a page. May be repeated.",
 )
 @click.option(
     "--to",
     type=_FILE,
     metavar="FILE",
-    help=f"Append the Markdown summary there. Default: the file that ${STEP_SUMMARY} names, else "
-    "it is printed, unless there are pages (--html).",
+    help=f"Append the Markdown summary to FILE. Default: the file in ${STEP_SUMMARY}; if unset, it "
+    "is printed, unless there are pages (--html).",
 )
 @click.option(
     "--annotations",
     "annotated",
     is_flag=True,
-    help="Print findings as at most ten errors of a GitHub step, one for each cause.",
+    help="Print findings as errors of a GitHub step: one for each cause, at most ten.",
 )
 @click.option(
     "--badge",
     "badge_folder",
     type=EXISTING_FOLDER,
     metavar="DIR",
-    help="Write badge.svg and badge.json, which is for shields' endpoint badges, there.",
+    help="Write badge.svg, and badge.json for shields' endpoint badges, into this folder.",
 )
-@click.option("--label", default=LABEL, show_default=True, help="The left half of the badge.")
+@click.option("--label", default=LABEL, show_default=True, help="Text of the badge's left half.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the cases as JUnit XML.")
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write all results as one.")
+@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Merge all results into it.")
 @click.option(
     "--whole",
     is_flag=True,
-    help="The files are all shards of a whole run of the full tier: an expectation that met no "
+    help="The files are all shards of a whole run of the full tier: an expectation without a "
     "case is a problem.",
 )
 @click.option(
     "--expectations",
     type=EXISTING_FOLDER,
     metavar="DIR",
-    help="The folder of known defects of the run, instead of the project's own.",
+    help="Folder of the run's expectations (known defects), instead of the project's own.",
 )
 @click.option(
     "--html",
     "folder",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write pages there that open from disk, index.html first. A report that is there already "
-    "is replaced.",
+    help="Write pages that open from disk into this folder, index.html first, replacing an older "
+    "report.",
 )
-@power_files_option("Pages: add what `conformance audit power --json` wrote")
+@power_files_option("Pages: add the output of `conformance audit power --json`")
 @click.option(
     "--mutants",
     "mutant_files",
     type=EXISTING_FILE,
     multiple=True,
     metavar="FILE",
-    help="Pages: add what `conformance audit mutants --json` wrote; may be repeated.",
+    help="Pages: add the output of `conformance audit mutants --json`; may be repeated.",
 )
 @click.option(
     "--release",
@@ -114,15 +114,15 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     type=EXISTING_FILE,
     multiple=True,
     metavar="FILE",
-    help="Pages: add the trend over these results, named by their files, the oldest first: what "
-    "`conformance releases --json` wrote. May be repeated.",
+    help="Pages: add the trend over these outputs of `conformance releases --json`, the oldest "
+    "first, named by their files. May be repeated.",
 )
 @click.option(
     "--explained",
     type=EXISTING_FOLDER,
     metavar="DIR",
-    help="Findings and pages name where they begin: what `conformance explain --json` wrote into "
-    "files of this folder, or `conformance run --report` into the folder explained of its pages.",
+    help="Folder of explanations: files of `conformance explain --json`, or the folder explained "
+    "in the pages of `conformance run --report`. Findings and pages then name their origin.",
 )
 @click.option(
     "--explain-seconds",
@@ -130,25 +130,25 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     default=0.0,
     show_default=True,
     metavar="SECONDS",
-    help="Explain for so long what is not in --explained, as `conformance run` does; with the "
-    "libraries that are installed here: failures of other versions are left unexplained.",
+    help="Time limit to explain failures that --explained lacks, as `conformance run` does. Only "
+    "failures with the installed versions of the libraries are explained.",
 )
 @click.option(
     "--scripts",
     type=EXISTING_FOLDER,
     metavar="DIR",
-    help="Pages: add the scripts of this folder that `conformance repro --out` wrote; a case's "
-    "page says how they are named. Those of known defects serve all of their cases: docs/defects.",
+    help="Pages: add the scripts of `conformance repro --out` in this folder; a case's page says "
+    "how to name them. For scripts of known defects, which serve all their cases: docs/defects.",
 )
 @click.option(
     "--servers",
     "servers_file",
     type=_FILE,
     metavar="FILE",
-    help="Write what each server does as a table in Markdown; into a file with the marks of such a "
-    "table, between them.",
+    help="Write a Markdown table of what each server does; if FILE has marks for this table, "
+    "between them.",
 )
-@click.option("--costs", "costs_file", type=_FILE, help="The same of what work costs each engine.")
+@click.option("--costs", "costs_file", type=_FILE, help="The same, for the cost of each engine.")
 @family_files_option
 @click.pass_context
 def command(
@@ -177,16 +177,16 @@ def command(
 ) -> None:
     """Summarize result files of `conformance run --json` for CI, or write them as pages.
 
-    Several files, such as those of shards, engines or dtypes, count as one run. Exit code: 0 if
-    every verdict is the expected one, all shards of the run are there and nothing is worse than in
-    OLD, else 1.
+    Several files, such as shards, engines or dtypes, count as one run. Exit code: 0 if every
+    verdict is the expected one, all shards of the run are there and nothing is worse than in OLD,
+    else 1.
 
     \b
     conformance report results.jsonl --annotations --junit junit.xml
     conformance report today.jsonl --against yesterday.jsonl --html report
     """  # noqa: D301
     to = to or (Path(step) if (step := os.environ.get(STEP_SUMMARY)) else None)
-    json_file = writable(json_file, "--json") if json_file else None  # it may be one of the files
+    json_file = writable(json_file, "--json") if json_file else None  # may be an input file
     reads((*files, *against, *power_files, *mutant_files, *releases))
     to, junit, servers_file, costs_file = places(
         (to, "--to"), (junit, "--junit"), (servers_file, "--servers"), (costs_file, "--costs")
@@ -234,10 +234,10 @@ def command(
 
 
 def _check_pages(folder: Path | None, *of_pages: object) -> None:
-    """The pages can be written there.
+    """Check that the pages can be written.
 
     Raises:
-        ConformanceError: they can't, or something is to be added to pages that nobody wants.
+        ConformanceError: they can't, or an option adds to pages but --html is missing.
     """
     if folder is not None:
         report_place(folder, "--html")
@@ -250,7 +250,7 @@ def _check_pages(folder: Path | None, *of_pages: object) -> None:
 def _derived(
     results: tuple[CaseResult, ...], folder: Path | None, family_files: tuple[Path, ...]
 ) -> tuple[CaseResult, ...]:
-    """The results, expected as the known defects say; those of plugins are looked up if named.
+    """The results, judged by the known defects; defects of plugins need the plugin.
 
     Raises:
         ConformanceError: the expectations, or a plugin, are not valid.
@@ -265,10 +265,10 @@ def _derived(
 
 
 def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, ...]:
-    """The expectations that met no case.
+    """Report expectations without a case.
 
     Raises:
-        ConformanceError: schedules were left out, in which the defects may be.
+        ConformanceError: schedules were left out, which may have shown the defects.
     """
     if partial := next((result.case for result in results if result.left_out), ""):
         raise ConformanceError(
@@ -284,7 +284,7 @@ def _write_badge(folder: Path, shown: Badge) -> None:
 
 
 def _summarize(outcome: Outcome, found: Comparison | None, to: Path | None, *, said: bool) -> None:
-    """Add the summary to the file, if there is one; else say it, if it is to be said."""
+    """Append the summary to the file, or print it."""
     if to is not None:
         _append_summary(outcome, found, to)
     elif said:
@@ -292,7 +292,7 @@ def _summarize(outcome: Outcome, found: Comparison | None, to: Path | None, *, s
 
 
 def _append_summary(outcome: Outcome, found: Comparison | None, to: Path) -> None:
-    """Append the summary to a file, of which other commands of the step may have written some."""
+    """Append the summary to a file that may already hold output of other commands."""
     try:
         there = to.stat().st_size if to.exists() else 0
         text = job_summary(outcome, found, most_bytes=max(MOST_BYTES - there, 0))

@@ -1,4 +1,4 @@
-"""``conformance repro``: a failing case as a short script without this project."""
+"""``conformance repro``: write a failing case as a short script without this project."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ from conformance.tools.repro.search import SECONDS
 
 @click.command("repro")
 @click.argument("case_id", required=False)
-@click.option("--unittest", is_flag=True, help="Write a method of a unittest.TestCase instead.")
+@click.option("--unittest", is_flag=True, help="Write a unittest.TestCase method instead.")
 @click.option(
     "--issue",
     is_flag=True,
-    help="Of a known defect: write the text of an upstream issue, with the script and the effect "
+    help="For a known defect: write the text of an upstream issue, with the script and the effect "
     "of its mend.",
 )
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the script there instead of printing it.",
+    help="Write the script to FILE instead of printing it.",
 )
-@click.option("--schedule", metavar="NAME", help="Of this schedule. Default: the first that fails.")
+@click.option("--schedule", metavar="NAME", help="The schedule. Default: the first that fails.")
 @click.option(
     "--seconds",
     type=FINITE,
     default=SECONDS,
     show_default=True,
-    help="How long to look for a smaller schedule.",
+    help="How long to search for a smaller schedule.",
 )
 @click.option(
     "--python",
     default=sys.executable,
     metavar="FILE",
-    help="Interpreter that the script is tried with, for example of an environment with only "
-    "the library. Default: this one.",
+    help="Interpreter that runs the script, for example from an environment with only the library. "
+    "Default: this interpreter.",
 )
-@click.option("--known", metavar="GLOB", help="Write and try scripts of known defects instead.")
+@click.option("--known", metavar="GLOB", help="Write and run scripts of known defects instead.")
 @click.option(
     "--to",
     type=click.Path(file_okay=False, path_type=Path),
@@ -68,7 +68,7 @@ from conformance.tools.repro.search import SECONDS
 @click.option(
     "--tried",
     is_flag=True,
-    help="With --known and --to: only print what the folder's table has.",
+    help="With --known and --to: only print the folder's table; run nothing.",
 )
 @jobs_option("With --known: worker processes. 'auto': one for each core.")
 @case_options
@@ -93,13 +93,13 @@ def command(
     expectations: Path | None,
     no_expectations: bool,
 ) -> None:
-    """Write a failing case, or a known defect, as a script with mlx and the library only.
+    """Write a failing case, or a known defect, as a script that needs only mlx and the library.
 
-    CASE_ID is a case's, or the id of a known defect. The script has at most 60 lines. It prints
-    single stream and batch side by side and exits 1 while the defect is there. It is run once
-    before it is printed or written. With --known the same is done for known defects, as a table;
-    exit code 1 if one of them has no script that shows it. With --to it goes on from the table of
-    an earlier call.
+    CASE_ID is the id of a case or of a known defect. The script has at most 60 lines; it prints
+    single stream and batch side by side and exits 1 while the defect exists. It is run once before
+    it is printed or written. With --known, scripts of known defects are written and run, with a
+    table of the results; exit code 1 if one of them has no script that shows it. With --to, the
+    command continues the table of an earlier call.
     """
     if (case_id is None) == (known is None):
         raise click.UsageError("name a case, or known defects by --known")
@@ -141,7 +141,7 @@ def command(
 def _of_case(
     setup: Setup, name: str, schedule: str | None, seconds: float, *, python: str, unittest: bool
 ) -> tuple[str, str]:
-    """The case's script, and what it printed."""
+    """The case's script, and its output."""
     case = case_of(setup.registry, name)
     named = (schedule,) if schedule else ()
     wanted = Wanted(schedules=named, entry=_entry(setup.expectations, case, schedule))
@@ -151,7 +151,7 @@ def _of_case(
 
 
 def _entry(known: Expectations | None, case: CaseId, schedule: str | None) -> Defect | None:
-    """The one known defect that is about the case, if there is exactly one."""
+    """The case's known defect, if there is exactly one."""
     if known is None:
         return None
     about = [

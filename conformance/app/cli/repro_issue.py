@@ -14,14 +14,14 @@ from conformance.tools.repro.issue import Material, issue_text
 from conformance.tools.repro.known_scripts import ways
 from conformance.tools.repro.trying import try_script
 
-_CASES = 8  # that are tried until one is right once mended
+_CASES = 8  # to try, until one is right once mended
 
 
 def known_issue(setup: Setup, name: str, *, python: str) -> str:
-    """The issue about the known defect of that id, with a script that was run.
+    """The issue text for the known defect with this id, with a script that was run.
 
     Raises:
-        ConformanceError: there is no such defect, no script of it, or it does not show here.
+        ConformanceError: there is no such defect or script, or the defect does not show here.
     """
     entry = entry_of(setup, name)
     if entry.by_hand:
@@ -37,7 +37,7 @@ def known_issue(setup: Setup, name: str, *, python: str) -> str:
 
 
 def _case(setup: Setup, entry: Defect) -> CaseResult:
-    """A case of the entry, as released and mended; the first that is right then, if one is."""
+    """A case of the entry, as released and mended; preferably a case that is right when mended."""
     shown = []
     for case in ways(setup.registry, entry):
         released = setup.session.run(case_of(setup.registry, str(case)))
@@ -52,7 +52,7 @@ def _case(setup: Setup, entry: Defect) -> CaseResult:
 
 
 def _by_hand(entry: Defect) -> str:
-    """The script that is written by hand, which only a clone of the project has."""
+    """The script written by hand, which only a clone of the project has."""
     path = Path(__file__).parents[3] / entry.script
     try:
         return path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Scripts of known defects, each tried, as a table."""
+"""Scripts of known defects, each run, as a table."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def known_scripts(
     tried: bool = False,
     jobs: int | None = None,
 ) -> int:
-    """Write and try a script for each entry whose id the pattern matches; returns the exit code.
+    """Write and run a script for each entry whose id matches; return the exit code.
 
-    What the folder's table has of the installed releases already is not tried again; with
-    ``tried`` nothing is.
+    Entries that the folder's table has for the installed releases are not rerun; with ``tried``,
+    nothing is run.
 
     Args:
-        jobs: processes that try them, ``None`` for one a core. A defect may end the process that
-            meets it; with 1, that is this one.
+        jobs: processes that run them; ``None``: one for each core. A defect may crash its process;
+            with 1, this process.
 
     Raises:
         ConformanceError: no entry matches, or the folder can't be made.
@@ -64,9 +64,9 @@ def known_scripts(
         raise ReproError("--known and --no-expectations contradict each other")
     entries = {entry.id: entry for entry in setup.expectations.defects}
     names = select(entries, (pattern,), what="known defect")
-    # Those of one family one after the other: its model stays loaded.
+    # Entries of one family in turn, so that its model stays loaded.
     named = (entries[name] for name in names)
-    own = (entry for entry in named if entry.by_hand or not entry.script)  # others share one's
+    own = (entry for entry in named if entry.by_hand or not entry.script)  # others share a script
     ordered = sorted(own, key=lambda e: (e.package, e.families))
     made = read_folder(folder) if folder is not None else {}
     left = [entry for entry in ordered if not tried and not tried_before(made, entry)]
@@ -88,10 +88,10 @@ def known_scripts(
 
 
 def known_script(setup: Setup, name: str, *, python: str, unittest: bool) -> tuple[str, str]:
-    """The script of the known defect of that id, or of the one that it names, and what it printed.
+    """The script of the known defect with this id, or of the entry it refers to, and its output.
 
     Raises:
-        ConformanceError: there is no such defect, or no script of it; says why.
+        ConformanceError: there is no such defect, or no script of it, with the reason.
     """
     entry = entry_of(setup, name)
     if entry.by_hand:
@@ -108,10 +108,10 @@ def known_script(setup: Setup, name: str, *, python: str, unittest: bool) -> tup
 
 
 def entry_of(setup: Setup, name: str) -> Defect:
-    """The known defect of that id.
+    """The known defect with this id.
 
     Raises:
-        ConformanceError: there is none.
+        ConformanceError: there is no such defect.
     """
     known = {entry.id: entry for entry in (setup.expectations or Expectations()).defects}
     if name not in (matching := select(known, (name,), what="known defect")):
@@ -121,7 +121,7 @@ def entry_of(setup: Setup, name: str) -> Defect:
 
 @cache
 def _setup(settings: Settings) -> Setup:
-    """Made once in each process; families stay loaded in its session."""
+    """The session of this process, made once; families stay loaded in it."""
     return make_setup(settings)
 
 
@@ -140,7 +140,7 @@ def _crashed(work: _Try) -> KnownScript:
 
 
 def table(made: list[KnownScript]) -> Table:
-    """Each entry: its case, how small the script is, what it printed or why there is none."""
+    """Each entry: its case, the size of its script, the output, or why there is no script."""
     found = Table(box=None, pad_edge=False)
     for name in ("known defect", "case", "requests", "lines", "said, or why there is none"):
         found.add_column(name, justify="right" if name in ("requests", "lines") else "left")
@@ -151,7 +151,7 @@ def table(made: list[KnownScript]) -> Table:
 
 
 def reasons(made: list[KnownScript]) -> Table:
-    """How many entries there are of each reason for which there is no script."""
+    """The number of entries for each reason that there is no script."""
     found = Table(box=None, pad_edge=False)
     found.add_column("entries", justify="right")
     found.add_column("why there is no script")
@@ -161,7 +161,7 @@ def reasons(made: list[KnownScript]) -> Table:
 
 
 def totals(made: list[KnownScript], count: int) -> str:
-    """How many of so many entries have a script that shows them, and how many were not tried."""
+    """How many entries have a script that shows them, and how many were not tried."""
     shown = sum(item.shows for item in made)
     rest = f"; {count - len(made)} others not tried" if count > len(made) else ""
     return f"{shown} of {len(made)} known defects shown by a script of their own{rest}"

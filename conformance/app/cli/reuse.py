@@ -1,4 +1,4 @@
-"""Which of the selected cases ``conformance run`` plays: options, the plan, the last failures."""
+"""Which selected cases ``conformance run`` runs: options, the plan, the last failures."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _FAILURES = "last_failed.json"
 
 @dataclass(frozen=True)
 class Chosen:
-    """The options.
+    """The options that select cases to run.
 
     Attributes:
-        fresh: play all that is selected.
-        changed: a commit of the library's checkout; empty for the last run; ``None`` if not given.
+        fresh: run all selected cases.
+        changed: commit of the library's checkout; empty: the last run; ``None``: not given.
         since: results of an older run.
-        last_failed: play only what failed the last time.
+        last_failed: run only the cases that failed the last time.
     """
 
     fresh: bool = False
@@ -49,7 +49,7 @@ class Chosen:
     last_failed: bool = False
 
     def plan(self, setup: Setup) -> Plan:
-        """What to play of the selected cases.
+        """The plan: which of the selected cases to run.
 
         Raises:
             ConformanceError: a file cannot be read, or ``changed`` names no commit.
@@ -75,7 +75,7 @@ class Chosen:
 
 
 def reuse_options(function: F) -> F:
-    """The options; given to the command as ``chosen``."""
+    """The options; passed to the command as ``chosen``."""
 
     @functools.wraps(function)
     def call(
@@ -97,28 +97,28 @@ def reuse_options(function: F) -> F:
             "--last-failed",
             "last_failed",
             is_flag=True,
-            help="Play only the selected cases that were not as expected when they were last "
-            "played; all, if there are none.",
+            help="Run only the selected cases that were not as expected in their last run; if "
+            "there are none, run all.",
         ),
         click.option(
             "--since",
             type=EXISTING_FILE,
             metavar="FILE",
-            help="Play only cases that hang on something that changed since these results.",
+            help="Run only cases that depend on something changed since these results.",
         ),
         click.option(
             "--changed",
             is_flag=False,
             flag_value=_LAST_RUN,
             metavar="[REF]",
-            help="Play only cases that hang on something that changed since they were last played; "
-            "with REF, on a module that differs from that commit of the library's checkout.",
+            help="Run only cases that depend on something changed since they were last run; with "
+            "REF: on a module that differs from that commit of the library's checkout.",
         ),
         click.option(
             "--fresh",
             is_flag=True,
-            help="Play all selected cases. Without it, a case is not played again as long as all "
-            "that it hangs on is unchanged: its last result is used.",
+            help="Rerun all selected cases. Without it, a case is rerun only if something it "
+            "depends on has changed; otherwise its last result is used.",
         ),
     ):
         made = option(made)
@@ -128,7 +128,7 @@ def reuse_options(function: F) -> F:
 
 @contextlib.contextmanager
 def case_file(cases: Iterable[CaseId]) -> Iterator[Path]:
-    """A temporary file of case ids, one a line, for the processes that play them."""
+    """A temporary file of case ids, one per line, for the processes that run them."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         path = Path(folder, "cases.txt")
         path.write_text("".join(f"{case}\n" for case in cases), encoding="utf-8")
@@ -136,7 +136,7 @@ def case_file(cases: Iterable[CaseId]) -> Iterator[Path]:
 
 
 def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
-    """The outcome of a run that plays nothing, also where something is left to play."""
+    """The outcome if nothing is run now, even if cases remain to be run."""
     order = {str(case): index for index, case in enumerate(setup.selected)}
     results = tuple(sorted(plan.reused, key=lambda result: order[result.case]))
     problems = list(not_played(setup.settings, setup.registry, results))
@@ -156,7 +156,7 @@ def reused_outcome(setup: Setup, plan: Plan) -> Outcome:
 
 
 def remember_failures(folder: Path, results: Sequence[CaseResult]) -> None:
-    """Keep which cases failed, those of older runs that were not played again included."""
+    """Remember which cases failed, including cases of older runs that were not rerun."""
     ran = {result.case for result in results}
     failed = (remembered_failures(folder) - ran) | {r.case for r in results if not r.expected}
     with contextlib.suppress(OSError):  # a run works without it
@@ -170,7 +170,7 @@ def _failed_last(cases: Sequence[CaseId], reuse: Reuse, failed: Collection[str])
 
 
 def remembered_failures(folder: Path) -> set[str]:
-    """The ids of all cases that were not as expected when they were last played."""
+    """The ids of all cases that were not as expected in their last run."""
     try:
         return msgspec.json.decode((folder.parent / _FAILURES).read_bytes(), type=set[str])
     except (OSError, msgspec.MsgspecError):

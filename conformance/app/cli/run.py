@@ -1,4 +1,4 @@
-"""``conformance run``: the suite under pytest, with output of its own."""
+"""``conformance run``: run the suite under pytest, with the project's own output."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from conformance.tools.checkpoints.given import Given
     "dtypes",
     multiple=True,
     type=click.Choice(DTYPES),
-    help="Working dtype; may be repeated. Default: float32, which separates defects from rounding "
-    "best.",
+    help="Working dtype; may be repeated. Default: float32, which best separates defects from "
+    "rounding.",
 )
 @click.option(
     "--seed",
@@ -55,8 +55,8 @@ from conformance.tools.checkpoints.given import Given
     help="Seed of weights and prompts; may be repeated. Default: 0.",
 )
 @jobs_option(
-    "Worker processes. 'auto': one for each core. 1: no workers, all in this process; "
-    "a model that crashes then ends the run."
+    "Worker processes. 'auto': one for each core. 1: no workers; a model that crashes then ends "
+    "the run."
 )
 @json_lines(
     "Write the results as JSON lines, one for each case. An interrupted run leaves "
@@ -66,16 +66,16 @@ from conformance.tools.checkpoints.given import Given
     "--report",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write pages there that open from disk, index.html first; also of an interrupted run. A "
-    "report that is there already is replaced.",
+    help="Write pages that open from disk into this folder, index.html first, also after an "
+    "interruption. They replace an older report.",
 )
 @click.option(
     "--explain-seconds",
     type=SECONDS,
     metavar="SECONDS",
-    help="Explain the lowest new failure of each family for at most so long in all, and one of "
-    f"several for half of it; findings then say where they begin. Default: {EXPLAIN_SECONDS:.0f} "
-    "with --report, else 0: nothing is explained.",
+    help="Time limit for explaining the lowest new failure of each family; one of several gets at "
+    f"most half. Findings then say where they begin. Default: {EXPLAIN_SECONDS:.0f} with --report, "
+    "else 0: explain nothing.",
 )
 @click.option(
     "-x", "--exitfirst", is_flag=True, help="Stop at the first verdict that is not expected."
@@ -84,22 +84,22 @@ from conformance.tools.checkpoints.given import Given
     "--shard",
     default="",
     metavar="K/N",
-    help="Run only the K-th of N parts, for example 2/4. A family stays in one of them; all of "
-    "them together are the whole run.",
+    help="Run only the K-th of N parts, for example 2/4. All cases of a family are in one part; "
+    "the N parts together are the whole run.",
 )
 @click.option(
     "--tier",
     type=click.Choice(TIERS),
-    help="How much of the ladder is played. quick: the fewest schedules that catch what the whole "
-    "ladder catches. default: each rung, what tests the engine on one family of each kind. full: "
-    "all. Default: full for families and scenarios that are named, else default.",
+    help="How much of the ladder to run. quick: the fewest schedules that catch almost all that "
+    "the ladder catches. default: each rung; scenarios that test the engine on one family of each "
+    "kind. full: all. Default: full for named families and scenarios, else default.",
 )
 @click.option(
     "--against",
     type=EXISTING_FILE,
     metavar="BASE.jsonl",
-    help="Results of an earlier run (--json): only what is worse than there is listed and fails "
-    "this run. Known defects, and what failed there too, do not matter.",
+    help="Results of an earlier run (--json): list and fail only what is worse now. Known defects "
+    "and earlier failures do not count.",
 )
 @reuse_options
 @output_options
@@ -115,29 +115,28 @@ from conformance.tools.checkpoints.given import Given
     "--memory",
     type=GIGABYTES,
     metavar="GB",
-    help="A worker process that takes more is stopped, and its case gets the verdict 'crash'. "
+    help="A worker process that exceeds this is killed, and its case gets the verdict 'crash'. "
     "Default: its part of 80 % of the machine's memory, but at least 2 GiB. 0: no limit.",
 )
 @click.option(
     devices_of_run.OPTION,
     callback=lambda ctx, param, value: devices_of_run.chosen(value) if value else (),  # noqa: ARG005
     metavar="N|LIST|all",
-    help="NVIDIA GPUs to use: so many, those of a list with commas ('0,3', '2,'), or all. Each "
-    "worker gets one of them in turn (CUDA_VISIBLE_DEVICES). Default: all workers see the first "
-    "alone.",
+    help="NVIDIA GPUs to use: a number, a comma-separated list ('0,3', '2,'), or all. Each worker "
+    "gets one of them in turn (CUDA_VISIBLE_DEVICES). Default: all workers use the first GPU.",
 )
 @click.option(
     "--no-oracle-cache",
     is_flag=True,
-    help="Make all single streams and their noise anew, and store none. Default: those of tiny "
-    "families are kept in mlx-conformance in the user's cache.",
+    help="Compute all single streams and their noise from scratch, and store none. Default: they "
+    "are kept for tiny families, in mlx-conformance in the user's cache.",
 )
 @click.option(
     "--golden",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Compare a checkpoint's single streams and batches with its golden in this folder of "
-    "yours; the first run writes it.",
+    help="Compare a checkpoint's single streams and batches with its golden in this folder; the "
+    "first run writes it.",
 )
 @cluster_option
 @server_options
@@ -178,12 +177,12 @@ def command(
 ) -> None:
     """Run cases and judge each against its single stream.
 
-    A case is one model family decoded by one engine in one scenario. Exit code: 0 if every
-    verdict is the expected one, 1 if not (also for a model module that no family covers, and for
-    an expectation that matches nothing, and if a case that is left out was not when it was last
-    run), 2 for a mistake in the options or an interruption, 5 if nothing was run and of some cases
-    no result is known, 70 if the run's process ended before it was over. With --against: 1 if
-    something is worse than there, or was proved there and is not now.
+    A case is one model family decoded by one engine in one scenario. Exit code: 0 if every verdict
+    is the expected one; 1 if not, or if a model module has no family, an expectation matches
+    nothing, or a case that was not rerun had an unexpected verdict in its last run; 2 for a mistake
+    in the options or an interruption; 5 if nothing was run and some cases have no result yet; 70 if
+    the run's process ended too early. With --against: 1 if a case is worse than in that run, or was
+    proved there and is not now.
     """
     began = time.perf_counter()
     if report is not None:

@@ -23,9 +23,9 @@ _SECONDS = 30.0
 
 
 def server_options(function: F) -> F:
-    """``--url``, ``--remote`` and ``--requests``; with them ``--model`` is the server's name of it.
+    """``--url``, ``--remote``, ``--requests``; with them ``--model`` is the server's model name.
 
-    Above ``checkpoint_options``, whose ``--model`` is a folder otherwise.
+    Apply it above ``checkpoint_options``, whose ``--model`` is otherwise a folder.
     """
 
     @functools.wraps(function)
@@ -59,17 +59,15 @@ def server_options(function: F) -> F:
             "--requests",
             type=click.IntRange(1, _MOST),
             metavar="N",
-            help="The most requests that go to the server of --url. Default: "
-            f"{named_server.MOST_REQUESTS:,} for another machine's, no limit for one of this.",
+            help="The most requests to send to the server of --url. Default: "
+            f"{named_server.MOST_REQUESTS:,} for another machine, no limit for this machine.",
         ),
-        click.option(
-            "--remote", is_flag=True, help="The server of --url may be that of another machine."
-        ),
+        click.option("--remote", is_flag=True, help="Allow a server of --url on another machine."),
         click.option(
             "--url",
             metavar="URL",
             help="The server that --engine http asks, such as http://127.0.0.1:8080. --model is "
-            "then the server's name of its model. Default: the first that it names.",
+            "then the server's name of its model. Default: the first model that it lists.",
         ),
     ):
         made = option(made)
@@ -78,10 +76,10 @@ def server_options(function: F) -> F:
 
 
 def _reach(url: str) -> None:
-    """Check that a server answers there, whatever it says, in a form that is read.
+    """Check that a server answers at this address with a response that can be parsed.
 
     Raises:
-        ConformanceError: none does.
+        ConformanceError: no server does.
     """
     try:
         get(f"{url}/v1/models", _SECONDS)

@@ -21,7 +21,7 @@ from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, select
 from conformance.tools.smoke import State, smoke
 
-# A decoder of attention only: what is wrong there is the engine, not a special kind of cache.
+# A decoder with attention only: an error there is the engine's, not that of a special cache.
 _PLAIN = "llama"
 _EXITS = {State.WRONG: 1, State.MODEL: 1, State.BROKEN: 3}
 
@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Run engines for a few steps, to distinguish a broken adapter from a wrong engine.
 
-    A sentence for each engine and family. Exit code: 0 if none is at fault, 1 if an engine or a
+    Prints a sentence for each engine and family. Exit code: 0 if all work, 1 if an engine or a
     model is wrong, 3 if an adapter breaks the protocol, 2 for a mistake in the options.
     """
     registry = registry_of(
@@ -81,5 +81,5 @@ def _pairs(
 
 
 def _plainness(family: Family) -> tuple[bool, bool, bool]:
-    """The smallest is that of the family to try first."""
+    """The key of the family to try first is the smallest."""
     return bool(family.facts.required), family.name != _PLAIN, not family.facts.quick

@@ -1,4 +1,4 @@
-"""Plays what ``conformance run`` has selected, and prints and writes what came of it."""
+"""Runs the cases that ``conformance run`` has selected, and prints and writes the results."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class SuiteRun:
     """One call of the command.
 
     Attributes:
-        chosen: which of the selected cases are played.
-        jobs: worker processes; one for each core if ``None``, 1 plays all in this process.
-        exitfirst: stop at the first verdict that is not expected.
-        output: what is printed and written.
-        report: the folder of pages, if there are to be any.
-        explain_seconds: for the explanation of the lowest new failure of each family.
-        began: when, by ``time.perf_counter``.
-        base: an earlier run that this one is held to, in place of the known defects.
-        cluster: address of the scheduler whose workers play the cases; ``None``: this machine.
+        chosen: selects the cases to run.
+        jobs: worker processes; ``None``: one for each core, 1: run all cases in this process.
+        exitfirst: stop at the first unexpected verdict.
+        output: what to print and write.
+        report: folder for pages, if wanted.
+        explain_seconds: limit for explaining the lowest new failure of each family.
+        began: start of the command, by ``time.perf_counter``.
+        base: an earlier run to compare with, in place of the known defects.
+        cluster: address of the scheduler whose workers run the cases; ``None``: this machine.
     """
 
     settings: Settings
@@ -70,9 +70,9 @@ class SuiteRun:
     cluster: str | None = None
 
     def __call__(self) -> int:
-        """Play the cases, or take their kept results; the exit code."""
+        """Run the cases, or use their stored results; return the exit code."""
         setup = make_setup(self.settings)
-        nothing = not setup.cases  # what matches nothing is an error, without notes before it
+        nothing = not setup.cases  # an empty selection is an error, without notes before it
         for line in (*setup.notes, *setup.sweep()):
             say(line, err=True)
         if nothing:
@@ -107,7 +107,7 @@ class SuiteRun:
             ended = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
             shown = self._finish(setup, self._timed(outcome), left_out, console, explain=ended)
             if ended and (self.base or code == pytest.ExitCode.OK):
-                code = int(not shown.ok)  # pytest knows nothing of an earlier run
+                code = int(not shown.ok)  # pytest does not know the earlier run
         if code == pytest.ExitCode.INTERRUPTED:
             return code
         held = setup.hold_goldens()
@@ -116,12 +116,12 @@ class SuiteRun:
         return code or int(not all(one.good for one in held))
 
     def _settings(self, cases: Path) -> Settings:
-        """Of the suite: the cases to play, whose results are kept; fresh ones use no stored one."""
+        """The suite's settings: the planned cases; ``--fresh`` uses no stored streams."""
         kept = self.settings.oracle_cache and not self.chosen.fresh
         return dataclasses.replace(self.settings, cases=cases, keep=True, oracle_cache=kept)
 
     def _reuse(self, setup: Setup, plan: Plan) -> int:
-        """Nothing is to be played, or -x found a failure first: print results of earlier runs."""
+        """Print stored results: nothing is left to run, or a stored failure ends it (``-x``)."""
         outcome, left_out = reused_outcome(setup, plan), self._left_out(setup, plan)
         if self.settings.json:
             header = msgspec.structs.replace(
@@ -140,7 +140,7 @@ class SuiteRun:
         return dataclasses.replace(outcome, seconds=time.perf_counter() - self.began)
 
     def _left_out(self, setup: Setup, plan: Plan) -> LeftOut:
-        """What the plan leaves out, by what is known of it before this run."""
+        """The cases that the plan leaves out, with their results in earlier runs."""
         return LeftOut.of(plan.left_out, remembered_failures(setup.result_folder))
 
     def _finish(
@@ -152,16 +152,16 @@ class SuiteRun:
         *,
         explain: bool,
     ) -> Outcome:
-        """Explain, print and write; a checkpoint is not explained unasked.
+        """Explain, print and write; checkpoints are not explained by default.
 
-        What is printed is returned: with an earlier run only what is worse is not as expected.
-        What failed is kept for --lf, also where an older result was used.
+        Returns the printed outcome: with an earlier run, only what is worse is unexpected.
+        Failures, including those of older results, are remembered for --lf.
         """
         remember_failures(setup.result_folder, outcome.results)
         shown = outcome
         if self.base:
             left_out = left_out.judged(self.base.judged)
-            # Of what is left out no coverage is lost.
+            # Cases that are left out lose no coverage.
             shown = self.base.seen(
                 outcome, lambda case: setup.selects(case) and str(case) not in left_out.last
             )
@@ -188,7 +188,7 @@ class SuiteRun:
         return shown
 
     def _nothing(self, setup: Setup) -> int:
-        """What is left to do of a shard where there are fewer families than shards."""
+        """Handle an empty shard."""
         shard = self.settings.shard
         say(f"shard {shard} has no cases: there are fewer families than shards")
         if self.settings.json:

@@ -1,4 +1,4 @@
-"""Writes tables of results into Markdown files: what each server does, what work costs."""
+"""Writes result tables into Markdown files: what each server does, the cost of each engine."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from conformance.run.coverage import take_inventory
 
 
 def write_tables(servers: Path | None, costs: Path | None, results: Sequence[CaseResult]) -> None:
-    """Write both, each where a path is given.
+    """Write both tables, each if its path is given.
 
     Raises:
-        ConformanceError: none of the results has what a table is of, or its file cannot be written.
+        ConformanceError: no result belongs in a table, or its file cannot be written.
     """
     _write_servers(servers, results)
     _write_costs(costs, results)
 
 
 def _write_servers(path: Path | None, results: Sequence[CaseResult]) -> None:
-    """Write the table, if there is to be one; in a file with the marks of one, between them.
+    """Write the table of servers, if wanted; if the file has marks for it, between them.
 
     Raises:
-        ConformanceError: none of the results is of a server.
+        ConformanceError: no result is from a server.
     """
     if path is None:
         return
@@ -40,10 +40,10 @@ def _write_servers(path: Path | None, results: Sequence[CaseResult]) -> None:
 
 
 def _write_costs(path: Path | None, results: Sequence[CaseResult]) -> None:
-    """The same for the counts of contracts.
+    """Write the table of contract counts in the same way.
 
     Raises:
-        ConformanceError: none of the results has any.
+        ConformanceError: no result has counts.
     """
     if path is None:
         return

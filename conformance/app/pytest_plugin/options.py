@@ -1,4 +1,4 @@
-"""The plugin's options, and what pytest's own options are set to when the suite is run."""
+"""The plugin's options, and the values of pytest's own options while the suite runs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ COLLECTOR = "conformance-result-collector"
 LOADGROUP = "conformance_loadgroup"
 DEVICE = "conformance_device"
 KERNELS = "conformance_kernels"
-"""What a worker is given: the GPU that it sees."""
+"""Keys of a worker's input: its GPU, and its folder of compiled kernels."""
 END = pytest.StashKey[End]()
-"""Of a run that a parent process watches: where it says that it is over."""
+"""Set in a run that a parent process watches: reports the end of the run to the parent."""
 RESULT = pytest.StashKey[str]()
 PROBLEM = pytest.StashKey[str]()
 MODULES = pytest.StashKey[str]()
 OWN_KERNELS = pytest.StashKey[OwnKernels]()
-"""Those of a worker."""
+"""The kernel cache of a worker."""
 ATTRIBUTES = {
     RESULT: "conformance_result",
     PROBLEM: "conformance_problem",
@@ -38,7 +38,7 @@ ATTRIBUTES = {
 }
 
 _OF_REPORTER = "conformance_settings"
-"""A worker's input: the settings, pickled."""
+"""Key of a worker's input: the pickled settings."""
 
 TIMEOUT_SECONDS = 300.0
 WORKER_RESTARTS = 10_000
@@ -51,60 +51,60 @@ _MANY = (
     ("dtype", "DTYPE", "Working dtypes: float32 (default), float16, bfloat16."),
     ("seed", "N", "Seeds of prompts and weights (default: 0)."),
     ("family-file", "FILE", "A family of your own, from its JSON file."),
-    ("plugin", "MODULE", "A module with hooks, of this folder or installed."),
+    ("plugin", "MODULE", "A module with hooks, in this folder or installed."),
 )
 _ONE = (
-    ("json", "FILE", "Write results as JSON lines, one per case."),
-    ("expectations", "DIR", "Folder of the files that name known defects."),
+    ("json", "FILE", "Write results as JSON lines, one for each case."),
+    ("expectations", "DIR", "Folder of expectations (known defects)."),
     (
         "golden",
         "DIR",
         "Folder of goldens to compare with, and to write with --snapshot-update (default: "
-        "golden/ where pytest is started, if it is there).",
+        "golden/ in the folder where pytest starts, if it exists).",
     ),
-    ("model", "FOLDER", "Run the cases on this real checkpoint, in place of tiny families."),
-    ("prompts", "FILE", "Texts for prompts of --conformance-model, one a line."),
-    ("cache-dir", "DIR", "Where oracles of --conformance-model are kept."),
-    ("cases", "FILE", "Run only the cases of this file, one id a line; all must be selected."),
+    ("model", "FOLDER", "Run the cases on this real checkpoint instead of tiny families."),
+    ("prompts", "FILE", "File of texts to cut prompts of --conformance-model from, one per line."),
+    ("cache-dir", "DIR", "Folder that keeps single streams of --conformance-model between runs."),
+    ("cases", "FILE", "Run only the cases in this file, one id per line; all must be selected."),
     (
         "tier",
         "TIER",
-        "How much of the ladder is played: quick, default or full (default: full for families and "
-        "scenarios that are named, else default).",
+        "How much of the ladder to run: quick, default or full (default: full for named families "
+        "and scenarios, else default).",
     ),
-    ("shard", "K/N", "Run only the K-th of N parts; a family stays in one of them."),
+    ("shard", "K/N", "Run only the K-th of N parts; all cases of a family are in one part."),
     (
         "timeout",
         "SECONDS",
-        f"A case that takes longer is a hang (default: {TIMEOUT_SECONDS:.0f}; "
-        "needs pytest-timeout; 0 turns it off).",
+        f"A case that takes longer gets the verdict 'hang' (default: {TIMEOUT_SECONDS:.0f}; "
+        "needs pytest-timeout; 0: no limit).",
     ),
     (
         "memory",
         "GB",
-        "A process that takes more is ended, and its case is a crash (default: a fair part of "
-        "the machine's; 0: no limit).",
+        "A process that exceeds this is killed, and its case gets the verdict 'crash' (default: "
+        "its part of the machine's memory; 0: no limit).",
     ),
     (
         "devices",
         "N|LIST|all",
-        "NVIDIA GPUs to use, of which each worker gets one in turn: so many, those of a list with "
-        "commas ('0,3', '2,'), or all.",
+        "NVIDIA GPUs to use: a number, a comma-separated list ('0,3', '2,'), or all. Each worker "
+        "gets one of them in turn.",
     ),
 )
 _FLAGS = (
-    ("keep", "Keep the results in the user's cache, for `conformance run` to use again."),
+    ("keep", "Store the results in the user's cache, where `conformance run` can reuse them."),
     ("no-expectations", "Judge every case as if no defect were known."),
-    ("no-mends", "Do not play cases with known defects once more with those mended."),
-    ("trust-remote-code", "Python files in the folder of --conformance-model may be run."),
-    ("force", "Run --conformance-model even where memory does not suffice."),
-    ("no-oracle-cache", "Make all single streams and their noise anew, and store none."),
+    ("no-mends", "Do not rerun cases with known defects with those defects mended."),
+    ("trust-remote-code", "Allow running Python files in the folder of --conformance-model."),
+    ("force", "Run --conformance-model even if it exceeds the free memory."),
+    ("no-oracle-cache", "Compute all single streams and their noise from scratch, and store none."),
 )
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options as given on the command line or, where not given there, in the ini file."""
+    """The options from the command line or, where not given there, from the ini file."""
 
     engines: tuple[str, ...]
     families: tuple[str, ...]
@@ -129,14 +129,14 @@ class Settings:
 
     @property
     def family_options(self) -> tuple[str, ...]:
-        """The options that name families and plugins of the user's own."""
+        """Options that name the user's own families and plugins."""
         found = [text for name in self.plugins for text in ("-p", name)]
         found += [text for path in self.family_files for text in ("--family-file", str(path))]
         return tuple(found)
 
     @property
     def rerun_options(self) -> tuple[str, ...]:
-        """The options of ``conformance show`` without which a case would not be the same."""
+        """Options that ``conformance show`` needs to run the same case."""
         found = list(self.family_options)
         found += self.checkpoint.options if self.checkpoint else ()
         found += chosen_options()
@@ -168,19 +168,19 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 class GivenSettings:
-    """A plugin for a call of pytest by a command: its options are settings already."""
+    """A plugin for a pytest call made by a command, which passes finished settings."""
 
     def __init__(self, given: Settings) -> None:
         self._given = given
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
-        """Before anything asks for them."""
+        """Store the settings before anything reads them."""
         early_config.stash[_SETTINGS] = self._given
 
 
 def give_settings(node: Any) -> None:
-    """Let a worker that is about to start have those of this process; GPUs are given one by one."""
+    """Give a starting worker this process's settings, without ``devices``: it gets one GPU."""
     given = dataclasses.replace(settings(node.config), devices=())
     node.workerinput[_OF_REPORTER] = pickle.dumps(given)
 
@@ -189,7 +189,7 @@ def settings(config: pytest.Config) -> Settings:
     """The plugin's settings of this run; paths are relative to where pytest was started.
 
     Raises:
-        pytest.UsageError: the timeout is no number, or there is no such GPU.
+        pytest.UsageError: the timeout is not a number, or there is no such GPU.
     """
     if _SETTINGS not in config.stash:
         given = getattr(config, "workerinput", {}).get(_OF_REPORTER)
@@ -198,7 +198,7 @@ def settings(config: pytest.Config) -> Settings:
 
 
 def _read(config: pytest.Config) -> Settings:
-    """Those that are named by pytest's own options and ini file."""
+    """Read the settings from pytest's own options and ini file."""
 
     def many(name: str) -> tuple[str, ...]:
         return tuple(config.getoption(_dest(name)) or config.getini(_dest(name)))
@@ -215,7 +215,7 @@ def _read(config: pytest.Config) -> Settings:
             found = float(one(name)) if one(name) else None
         except ValueError as error:
             raise pytest.UsageError(wrong) from error
-        if found is not None and not 0 <= found <= _MOST:  # nor is what is not finite
+        if found is not None and not 0 <= found <= _MOST:  # inf and nan are refused, too
             raise pytest.UsageError(wrong)
         return found
 
@@ -269,14 +269,14 @@ def suite_selected(config: pytest.Config) -> bool:
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Whether this process only runs items for another one that reports them."""
+    """Whether this process only runs items for another process, which reports them."""
     return hasattr(config, "workerinput")
 
 
 def use_devices(config: pytest.Config) -> None:
-    """See the chosen GPUs alone, of which a worker was given one; before mlx is imported.
+    """Hide all GPUs but the chosen ones, or a worker's one GPU; call it before mlx is imported.
 
-    A worker compiles its kernels in a folder of its own.
+    A worker compiles its kernels in its own folder.
 
     Raises:
         pytest.UsageError: there is no such GPU.
@@ -293,7 +293,7 @@ def use_devices(config: pytest.Config) -> None:
 
 
 def prepare_distribution(config: pytest.Config) -> None:
-    """Set pytest-xdist's options to what suits the suite, where the user has not set them."""
+    """Set those of pytest-xdist's options that the user has not set to what suits the suite."""
     option: Any = config.option
     if is_worker(config):
         option.loadgroup = config.workerinput[LOADGROUP]  # type: ignore[attr-defined]
@@ -303,9 +303,9 @@ def prepare_distribution(config: pytest.Config) -> None:
     option.dist = "loadgroup"
     # Workers inherit it: processes that each use every core slow each other down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # Without it a worker's first imports come from the current folder, which may be a checkpoint.
+    # Otherwise a worker's first imports come from the current folder, which may be a checkpoint.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
-    # The order is on purpose, and a crash is a verdict: the run goes on.
+    # The suite sets the order itself, and a crash is a verdict: the run continues.
     option.loadscopereorder = False
     if option.maxworkerrestart is None:
         option.maxworkerrestart = str(WORKER_RESTARTS)

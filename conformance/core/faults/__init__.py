@@ -1,6 +1,6 @@
-"""What a fault is, how it is declared, and how it patches code: named, switchable defects.
+"""How faults are declared and patch code: a fault is a named, switchable defect.
 
-The faults themselves are in ``power/faults/``, what runs them in ``power/mutation/``.
+The faults are in ``power/faults/``; ``power/mutation/`` runs them.
 """
 
 from conformance.core.faults.declaration import Fault, Hits, declared_in, fault

@@ -1,4 +1,4 @@
-"""Which faults and mends are put in now: an engine with processes of its own puts them in there."""
+"""The faults and mends that are put in now; an engine's own processes put them in, too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 
 class Counter(Protocol):
-    """Who counts where a defect, or its repair, takes effect."""
+    """Counts how often a defect, or its repair, takes effect."""
 
     count: int
 
@@ -20,14 +20,14 @@ CounterT = TypeVar("CounterT", bound=Counter)
 
 @functools.cache
 def active() -> list[tuple[str, Counter]]:
-    """The ``module:name`` of each that this process is inside of, with who counts its effects."""
+    """The ``module:name`` of each active fault or mend of this process, with its counter."""
     return []
 
 
 def noted(
     injection: Callable[[CounterT], AbstractContextManager[None]],
 ) -> Callable[[CounterT], AbstractContextManager[None]]:
-    """The same injection; while it is in, ``active`` has it."""
+    """The same injection, listed in ``active`` while it is put in."""
 
     @functools.wraps(injection)
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Defects that show in no number that comes out, only in what it took."""
+"""Faults that change no result, only the cost of a run."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from conformance.core.verdict import CaseResult, ScheduleResult
 
-# The right run's figure may be surpassed by this share before it counts.
+# A figure may exceed that of the correct run by this share before it counts.
 _SHARE = 0.25
 
 
 def costlier(right: CaseResult, wrong: CaseResult) -> tuple[str, ...]:
-    """The figures that a run with a defect has worse than the run without, by their names."""
+    """The names of the figures that are worse in the run with the fault."""
     before = {schedule.name: schedule for schedule in right.schedules}
     found = {
         name
@@ -23,7 +23,7 @@ def costlier(right: CaseResult, wrong: CaseResult) -> tuple[str, ...]:
 
 
 def costlier_schedules(right: CaseResult, wrong: CaseResult) -> tuple[str, ...]:
-    """The schedules in which a run with a defect has some figure worse, in their order."""
+    """The schedules with a worse figure in the run with the fault, in their order."""
     before = {schedule.name: schedule for schedule in right.schedules}
     return tuple(
         schedule.name
@@ -42,5 +42,5 @@ def _worse(right: ScheduleResult, wrong: ScheduleResult) -> Iterator[str]:
 
 
 def _padding(schedule: ScheduleResult) -> float:
-    """Padded positions for each real one; the same for one run as for several."""
+    """Padded positions per real position; the same for one run as for several."""
     return schedule.padded_positions / max(schedule.real_positions, 1)

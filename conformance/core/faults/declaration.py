@@ -1,4 +1,4 @@
-"""What a fault is: a small named defect that can be put into a running library and taken out."""
+"""A fault: a small named defect that can be put into a running library and taken out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass
 class Hits:
-    """How often the defective code ran where it differs from the right one."""
+    """How often the defective code ran where it differs from the correct code."""
 
     count: int = 0
 
@@ -32,29 +32,29 @@ class Hits:
         self.count += bool(condition)
 
 
-# Inside the context manager that it gives, the defect is there; it counts where it takes effect.
+# Returns a context manager, inside which the defect is put in; ``Hits`` counts its effects.
 Injection: TypeAlias = Callable[[Hits], Patch]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A historic defect that can be re-enacted; the decorator ``fault`` makes one of a function.
+    """A historic defect that can be put in; the decorator ``fault`` makes one from a function.
 
     Attributes:
-        name: its id, with the entry of the catalogue it re-enacts: ``A1.state-at-padded-end``.
-        fault_class: one of the classes that the fault catalogue distinguishes.
-        source: the pull request or issue that it re-enacts.
+        name: its id, with the entry of the fault catalogue: ``A1.state-at-padded-end``.
+        fault_class: one of the classes of the fault catalogue.
+        source: the pull request or issue with the historic defect.
         summary: what is wrong, in one sentence.
-        engine: the engine that it is put under.
-        needs: traits that a family must have for the defect to be able to show, each a glob, with
-            ``|`` between alternatives; see ``traits``.
-        kills: the scenarios of which at least one must catch it, the cheapest first; with a
-            schedule, ``held/decoding``, where the scenario's others do not look for such a thing.
-        inject: a context manager; inside it the defect is there, afterwards without a trace gone.
+        engine: the engine that it applies to.
+        needs: traits that a family must have for the defect to show, each a glob, with ``|``
+            between alternatives; see ``traits``.
+        kills: scenarios of which at least one must catch it, the cheapest first; with a schedule,
+            ``held/decoding``, if the scenario's other schedules cannot catch it.
+        inject: a context manager, inside which the defect is put in; afterwards no trace is left.
         crash: the historic defect was a crash, so that a crash kills it.
-        priced: the answers stay right; a figure of the run that gets worse kills it.
-        where: globs, with ``|`` between, of the place that it breaks as ``conformance explain``
-            names places; empty where it has none, as in an engine's lists or in costs.
+        priced: results stay right; a worse figure of the run's cost kills it.
+        where: globs, with ``|`` between, of the place that it breaks, as ``conformance explain``
+            names places; empty if it has no place, for example a fault of costs.
     """
 
     name: str
@@ -75,9 +75,9 @@ class Fault:
         return tuple(dict.fromkeys(place.partition("/")[0] for place in self.kills))
 
     def may_show(self, scenario: str, schedule: str) -> bool:
-        """Whether that schedule is one in which it must be caught, or any of its scenario is.
+        """Whether ``kills`` names this schedule or its whole scenario.
 
-        Where all of ``kills`` name a schedule, no other looks for such a thing in any scenario.
+        If all of ``kills`` name a schedule, no other schedule in any scenario can catch it.
         """
         places = [place.partition("/") for place in self.kills]
         named = [name for own, _, name in places if own == scenario]
@@ -87,11 +87,11 @@ class Fault:
 
     @property
     def key(self) -> str:
-        """Names it among the faults of all engines: ``mlx_lm/A1.state-at-padded-end``."""
+        """Its key among the faults of all engines: ``mlx_lm/A1.state-at-padded-end``."""
         return f"{self.engine}/{self.name}"
 
     def lacks(self, traits: Collection[str]) -> str:
-        """The first need that no trait meets; empty where the fault can show."""
+        """The first need that no trait meets; empty if the fault can show."""
         for need in self.needs:
             globs = need.split("|")
             if not any(fnmatchcase(trait, glob) for trait in traits for glob in globs):
@@ -111,7 +111,7 @@ def fault(
     crash: bool = False,
     priced: bool = False,
 ) -> Callable[[Injection], Fault]:
-    """Make a ``Fault`` of the injection below; its summary is the docstring's first paragraph.
+    """Make a ``Fault`` from the injection below; its summary is the docstring's first paragraph.
 
     ::
 
@@ -124,7 +124,7 @@ def fault(
 
             return wrap(sample_utils, "apply_top_p", apply_top_p)
 
-    What the faults of a library or a module have in common, a ``functools.partial`` of this holds.
+    For arguments that the faults of a library or a module share, use ``functools.partial``.
     """
 
     def declare(inject: Injection) -> Fault:
@@ -149,13 +149,13 @@ def fault(
 def declared_in(
     package: str, kind: type[T], *, partly: bool = False
 ) -> tuple[T | Unavailable, ...]:
-    """What the modules of an imported package declare of a kind, each module's in their order.
+    """All objects of a kind that the modules of an imported package declare, in order.
 
-    Modules that cannot be imported are left out; a sentence about each reason comes last.
+    Modules that cannot be imported are left out; a sentence with each reason comes last.
 
     Args:
-        partly: without the sentences: a release that is older than what the project supports does
-            not have all that the modules change.
+        partly: omit these sentences: a release older than the supported ones lacks some of what the
+            modules change.
     """
     names = [found.name for found in pkgutil.iter_modules(sys.modules[package].__path__)]
     modules, lacking = imported(package, names)

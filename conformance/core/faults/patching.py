@@ -1,17 +1,17 @@
-"""How a fault changes a library: each verb gives a context manager, inside which the change is in.
+"""How a fault changes a library: each function returns a context manager that makes the change.
 
-- ``replace(owner, name, value)``: the attribute is another one.
-- ``wrap(owner, name, wrong)``: ``wrong(right, *args, **options)`` runs in place of the function.
+- ``replace(owner, name, value)``: set the attribute to another value.
+- ``wrap(owner, name, wrong)``: run ``wrong(right, *args, **options)`` in place of the function.
 - ``wrap_each(owners, name, wrong)``: the same in several classes or modules.
-- ``before(owner, name, first)``: ``first(*args, **options)`` runs, then the function.
-- ``after(owner, name, then)``: the function runs, then ``then(result, *args, **options)``, which
-  gives what the caller gets.
-- ``together(*patches)``: several at once.
+- ``before(owner, name, first)``: run ``first(*args, **options)``, then the function.
+- ``after(owner, name, then)``: run the function, then ``then(result, *args, **options)``, whose
+  return value the caller gets.
+- ``together(*patches)``: make several changes.
 
-An ``owner`` is a class, a module or, with ``replace``, any object. Of a method, ``self`` is the
-first argument; a class method stays one. A fault's own function calls ``hits.hit()`` where what it
-does differs from what is right: that is the witness that the fault took effect. What several
-functions of one fault share is in the scope of its injection, so that it lasts as long as that.
+An ``owner`` is a class, a module or, with ``replace``, any object. For a method, ``self`` is the
+first argument; a class method stays a class method. A fault's own function calls ``hits.hit()``
+where it acts differently from the correct code: the witness that the fault took effect. Several
+functions of one fault share state in the scope of its injection, which lasts as long.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 Patch: TypeAlias = AbstractContextManager[None]
-# The library's own function, as ``wrong`` gets it.
+# The library's own function, as ``wrong`` receives it.
 Right: TypeAlias = Callable[..., Any]
 
 
 @contextlib.contextmanager
 def replace(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """``owner.name`` is ``value`` inside the block; afterwards what it was, or not there at all.
+    """Set ``owner.name`` to ``value`` inside the block; afterwards restore or delete it.
 
-    What a class inherits is left alone: the attribute is put on the class itself and taken away.
+    Inherited attributes stay: the value is set on the class itself and deleted again.
     """
     missing = object()
     own = vars(owner).get(name, missing)
@@ -48,11 +48,11 @@ def replace(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def wrap(owner: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None]:
-    """``wrong(right, *args, **options)`` runs in place of ``owner.name``, which is ``right``."""
+    """Run ``wrong(right, *args, **options)`` in place of ``owner.name``, which is ``right``."""
     found = inspect.getattr_static(owner, name)
     right = found.__func__ if isinstance(found, classmethod) else found
 
-    # A library may look up which arguments a function takes.
+    # A library may inspect a function's signature.
     @functools.wraps(right)
     def changed(*args: Any, **options: Any) -> Any:
         return wrong(right, *args, **options)
@@ -67,7 +67,7 @@ def wrap_each(owners: Iterable[Any], name: str, wrong: Callable[..., Any]) -> Pa
 
 
 def before(owner: Any, name: str, first: Callable[..., None]) -> Patch:
-    """``first(*args, **options)`` runs, then ``owner.name``."""
+    """Run ``first(*args, **options)``, then ``owner.name``."""
 
     def changed(right: Right, *args: Any, **options: Any) -> Any:
         first(*args, **options)
@@ -77,7 +77,7 @@ def before(owner: Any, name: str, first: Callable[..., None]) -> Patch:
 
 
 def after(owner: Any, name: str, then: Callable[..., Any]) -> Patch:
-    """``owner.name`` runs, then ``then(result, *args, **options)`` gives what the caller gets."""
+    """Run ``owner.name``, then return ``then(result, *args, **options)``."""
 
     def changed(right: Right, *args: Any, **options: Any) -> Any:
         return then(right(*args, **options), *args, **options)
@@ -87,7 +87,7 @@ def after(owner: Any, name: str, then: Callable[..., Any]) -> Patch:
 
 @contextlib.contextmanager
 def together(*patches: Patch) -> Iterator[None]:
-    """All of them, one within the other."""
+    """All patches, nested."""
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)

@@ -1,4 +1,4 @@
-"""What of a family decides which defects can show in it."""
+"""Traits of a family that decide which defects can show in it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Described(Protocol):
 
     @property
     def family(self) -> Family:
-        """What is known of the family."""
+        """The facts about the family."""
 
     @property
     def library(self) -> Library:
-        """Whose model it is."""
+        """The library of the model."""
 
     @property
     def model(self) -> Any:
-        """The library's own object."""
+        """The library's own model object."""
 
 
 def traits(subject: Described) -> frozenset[str]:
@@ -38,7 +38,7 @@ def traits(subject: Described) -> frozenset[str]:
 
 
 def code_traits(subject: Described) -> frozenset[str]:
-    """What decides which shared code runs, as entries of known defects name it.
+    """Traits that decide which shared code runs, as entries of known defects name them.
 
     ``expectations/README.md`` lists the kinds.
 
@@ -50,7 +50,7 @@ def code_traits(subject: Described) -> frozenset[str]:
 
 
 def _uncut(subject: Described) -> Iterator[str]:
-    """What of prompts must not be cut into pieces."""
+    """Parts of prompts that must not be cut into pieces."""
     if subject.family.facts.uncut_media:
         yield "uncut:media"
     if subject.family.facts.bidirectional_prompt:
@@ -84,9 +84,9 @@ def _traits(subject: Described) -> Iterator[str]:
 
 
 def _quantizable(subject: Described) -> Iterator[str]:
-    """``quantizable`` at all, and by which groups uniformly.
+    """``quantizable``, and the group sizes of uniform quantization.
 
-    Nothing where the library's own single stream raises: there nothing can be distinguished.
+    Nothing if the library's own single stream raises: then no difference could be seen.
     """
     try:
         sizes = subject.library.head_sizes(subject.model)

@@ -63,7 +63,7 @@ def render_case(
 
     Args:
         cause: the finding that the case belongs to, if its verdict is unexpected.
-        explanation: of ``conformance explain``, if there is one.
+        explanation: the output of ``conformance explain``, if any.
         script: shows the defect without this project, if there is one.
     """
     picture = result.picture

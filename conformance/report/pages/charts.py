@@ -1,6 +1,6 @@
 """The geometry of a chart: scales, ticks and points, which the templates draw.
 
-What a chart looks like is in ``templates/*.svg.j2`` and ``assets/case.css``.
+The look of a chart is in ``templates/*.svg.j2`` and ``assets/case.css``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Line:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """All of them."""
+        """All points."""
         return tuple(point for run in self.runs for point in run)
 
 
@@ -94,27 +94,27 @@ class Chart:
 
     @property
     def width(self) -> float:
-        """In its own units."""
+        """The width of the chart, in its own units."""
         return WIDTH
 
     @property
     def left(self) -> float:
-        """Where the plot begins."""
+        """Left edge of the plot."""
         return LEFT
 
     @property
     def right(self) -> float:
-        """Where it ends."""
+        """Right edge of the plot."""
         return WIDTH - RIGHT
 
     @property
     def top(self) -> float:
-        """Its upper edge."""
+        """Upper edge of the plot."""
         return TOP
 
     @property
     def bottom(self) -> float:
-        """Its lower edge."""
+        """Lower edge of the plot."""
         return self.height - BOTTOM
 
 

@@ -1,4 +1,4 @@
-"""Engines by what their work costs; each count leads to the case that has it."""
+"""The cost of work by engine; each count links to its case."""
 
 from __future__ import annotations
 

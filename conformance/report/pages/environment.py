@@ -78,7 +78,7 @@ def matrix_link(**filters: str) -> str:
     """The address of the matrix with these filters, relative to the report's folder.
 
     Args:
-        filters: by the names of the form's fields, and ``case``, the case to open.
+        filters: values by the form's field names, and ``case``, the case to open.
     """
     return f"matrix.html#{urlencode(filters, errors='replace')}"
 

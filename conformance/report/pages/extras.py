@@ -17,7 +17,8 @@ def read_explanations(folder: Path) -> dict[str, Explanation]:
 
     Raises:
         ReportError: a ``.json`` or ``.jsonl`` file cannot be read, or is not such output; names the
-            line.
+            ReportError: a ``.json`` or ``.jsonl`` file cannot be read, or is not such output; the
+            message
     """
     found = {}
     for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]):

@@ -19,11 +19,11 @@ class Lane:
     and ``undecided`` add up to ``run``; ``run`` and ``missing`` add up to all cases. Counts that
     are unknown because an engine is not installed are ``None``.
 
-    Attributes:
-        proven: exact or tie.
-        wrong: with an error; ``known`` of them by an entry of the expectations.
-        undecided: unsupported, policy or vacuous: neither right nor wrong.
-        unexpected: with an unexpected verdict.
+    proven: exact or tie.
+    wrong: cases with an error.
+    known: wrong cases with an entry in the expectations.
+    undecided: unsupported, policy or vacuous: neither right nor wrong.
+    unexpected: cases with an unexpected verdict.
     """
 
     engine: str

@@ -22,19 +22,19 @@ Run = tuple[str, tuple[CaseResult, ...]]
 
 @dataclass(frozen=True)
 class Material:
-    """The data of a report; without data a page is left out.
+    """The data of a report; a page without data is left out.
 
     Attributes:
         results: each case once.
-        inventory: what there is to run.
-        trials: of ``conformance audit power``.
-        mutants: of ``conformance audit mutants``.
+        inventory: what can be run.
+        trials: output of ``conformance audit power``.
+        mutants: output of ``conformance audit mutants``.
         before: results of an older run, to compare with.
-        runs: of several releases, oldest first.
-        explanations: by case id.
-        scripts: by case id, showing the defect without this project.
-        missing: how many cases were planned and have no result.
-        problems: sentences about problems that are no cases.
+        runs: results of several releases, oldest first.
+        explanations: explanations by case id.
+        scripts: scripts by case id, each showing the defect without this project.
+        missing: how many planned cases have no result.
+        problems: sentences about problems outside of cases.
     """
 
     results: tuple[CaseResult, ...]
@@ -55,12 +55,12 @@ class Material:
 
     @functools.cached_property
     def costs(self) -> CostTable | None:
-        """What work costs by engine, if it was counted."""
+        """The cost of work by engine, if it was counted."""
         return cost_table(self.results)
 
     @functools.cached_property
     def servers(self) -> Compatibility | None:
-        """Servers by what they do, if any was asked."""
+        """What each server does, if servers were run."""
         return compatibility(self.results, self.inventory)
 
 

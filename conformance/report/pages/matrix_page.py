@@ -1,4 +1,4 @@
-"""The matrix page, families x scenarios: the data of every cell, and the form around the table."""
+"""The matrix page, families x scenarios: the data of every cell, and the page around the table."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def render_matrix(
 
 
 def has_page(result: CaseResult) -> bool:
-    """Whether a case has a page of its own; an exact one has none."""
+    """Whether a case has its own page; an exact case has none."""
     return not (result.verdict.good and result.expected)
 
 

@@ -1,4 +1,4 @@
-"""The outcome of mutants as a page: a table by module, and each survivor with what it changes."""
+"""Mutants as a page: a table by module, and each survivor with its change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.report.pages.environment import Page, render_page
 
 HERE = "mutants.html"
 
-# Of these each mutant is listed; of the others only numbers are shown.
+# Mutants with these fates are listed; the others are only counted.
 _LISTED = (Fate.SURVIVED, Fate.SAME, Fate.EQUIVALENT, Fate.INVALID)
 
 
@@ -35,8 +35,8 @@ class Section:
     """All mutants of one library.
 
     Attributes:
-        by: by verdict, the mutants whose killing run had it.
-        lists: by fate, the mutants that are listed.
+        by: mutants by the verdict of the run that killed them.
+        lists: listed mutants by fate.
     """
 
     library: str

@@ -25,7 +25,7 @@ from conformance.report.trials import Outcome, Trial
 HERE = "index.html"
 
 _FINDINGS = 20  # shown one by one; the matrix has all cases
-_RUNS = 12  # of which results were joined
+_RUNS = 12  # whose results were joined
 _CLOSEST = 5  # families with the smallest separation
 
 

@@ -1,4 +1,4 @@
-"""Where a report goes: a folder that is there whole, or as it was before."""
+"""Where a report goes: a folder that is written whole or stays as it was."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from conformance.core.errors import ReportError
 from conformance.core.output_files import target_of
 
 MARK = "report.json"
-"""Says that a folder is a report, which may be replaced; and of what, for programs."""
+"""Marks a folder as a report, which may be replaced, and names its kind for programs."""
 
 
 @contextlib.contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A new folder to write to, which takes the place of ``folder`` if all goes well.
+    """A new folder to write to, which replaces ``folder`` if nothing fails.
 
     Raises:
-        ReportError: there is something else in that place, or it cannot be written.
+        ReportError: there is something else at that path, or it cannot be written.
     """
     folder = _target(folder)  # a link keeps its target
     check_place(folder)

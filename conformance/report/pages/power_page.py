@@ -66,7 +66,7 @@ class Group:
 
     @property
     def share(self) -> float | None:
-        """The killed share of those that could be; ``None`` if none could."""
+        """The killed share of the faults that could be killed; ``None`` if none could."""
         killed, survived = self.counts[:2]
         return killed / (killed + survived) if killed + survived else None
 

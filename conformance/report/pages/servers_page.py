@@ -1,4 +1,4 @@
-"""Servers by what they do, and a page for each with the evidence of each family."""
+"""What each server does, and a page for each server with the evidence of each family."""
 
 from __future__ import annotations
 

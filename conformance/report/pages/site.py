@@ -27,16 +27,16 @@ from conformance.report.pages.place import MARK, whole_folder
 from conformance.report.pages.slugs import case_href
 
 EXPLAINED = "explained/explanations.jsonl"
-"""What the pages know about where cases begin to fail, for ``conformance report --explained``."""
+"""The pages' data on where cases begin to fail, for ``conformance report --explained``."""
 
 
 def write_site(folder: Path, material: Material) -> int:
-    """Write the report, completely or not at all; an older report there is replaced.
+    """Write the report, completely or not at all; replace an older report.
 
     Returns: the number of pages.
 
     Raises:
-        ReportError: something else is there, or it cannot be written.
+        ReportError: the folder holds other files, or it cannot be written.
     """
     with whole_folder(folder) as new:
         return _write(new, material)

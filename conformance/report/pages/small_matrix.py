@@ -1,6 +1,6 @@
 """The small picture of a matrix on the first page: a column is a family, a row a scenario.
 
-Cells of one colour beside each other are one stroke, dashed so that each is seen: a picture of ten
+Adjacent cells of one colour are one stroke, dashed so that each cell is visible: a picture of ten
 thousand cells has a few thousand numbers.
 """
 
@@ -22,12 +22,12 @@ COLOURS: Mapping[str, str] = {
     "known": "known defect",
     "bad": "not expected",
 }
-"""The colours of cells, by the class that the style sheet has, and what each means."""
+"""The colours of cells, by style-sheet class, and their meanings."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """A column that leads to the family's row of the matrix, and says how many cells have which."""
+    """A column that links to the family's row of the matrix and counts its cells by colour."""
 
     name: str
     text: str
@@ -38,8 +38,8 @@ class SmallMatrix:
     """One engine and dtype.
 
     Attributes:
-        strokes: for each colour that occurs the path of its cells, one unit wide and high.
-        counts: the cells of each colour that occurs.
+        strokes: for each colour, the path of its cells, one unit wide and high.
+        counts: the number of cells of each colour.
     """
 
     engine: str

@@ -189,7 +189,7 @@ def _works(
 
 
 def _padding(picture: Picture, lanes: Stages, step: int) -> Mapping[str, int]:
-    """Padded positions beside each request's piece of a prompt, if they are known."""
+    """Padded positions added to each request's piece of a prompt, if known."""
     rows = _rows_of_the_wide_call(picture, lanes, step)
     if rows is None:
         return {}
@@ -200,11 +200,11 @@ def _padding(picture: Picture, lanes: Stages, step: int) -> Mapping[str, int]:
 def _rows_of_the_wide_call(
     picture: Picture, lanes: Stages, step: int
 ) -> tuple[_Call, dict[str, int]] | None:
-    """The one call of a step with several columns, and how many of them each of its rows uses.
+    """A step's one call with several columns, and how many of them each of its rows uses.
 
     Its rows are all requests with a piece of a prompt, or those with more than one token (the last
-    token of a prompt often has a call of one column), or all requests with a piece and all that
-    decode.
+    token of a prompt often has its own call of one column), or all requests with a piece and all
+    decoding requests.
     """
     text = picture.calls[step] if step < len(picture.calls) else ""
     wide = [call for call in _calls(text) if call[1] > 1]

@@ -1,4 +1,4 @@
-"""Several runs side by side, such as those of releases: what was wrong in which."""
+"""Several runs side by side, such as releases: what was wrong in which run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def render_trend(
     """The page's text.
 
     Args:
-        runs: a name and the results of each, oldest first.
+        runs: names and results of the runs, oldest first.
     """
     found = histories(runs)
     names = [name for name, _ in runs]
@@ -83,7 +83,7 @@ def render_trend(
 
 
 def totals(names: Sequence[str], found: Sequence[History]) -> tuple[Total, ...]:
-    """One for each run."""
+    """The totals of each run."""
     states = [[history.states[index] for history in found] for index in range(len(names))]
     return tuple(
         Total(name, *(own.count(state) for state in (State.RIGHT, State.WRONG, State.UNKNOWN)))
@@ -92,7 +92,7 @@ def totals(names: Sequence[str], found: Sequence[History]) -> tuple[Total, ...]:
 
 
 def rows(found: Sequence[History]) -> tuple[Row, ...]:
-    """One for each engine and family; those that differ between runs come first."""
+    """A row for each engine and family; rows that differ between runs come first."""
     groups: dict[str, list[History]] = {}
     for history in found:
         groups.setdefault(f"{history.case.partition('/')[0]}/{history.family}", []).append(history)

@@ -1,4 +1,4 @@
-"""Texts of the pages: the meanings of verdicts, and how unsafe text is shown."""
+"""Texts of the pages: the meanings of verdicts, and safe forms of unsafe text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the schedules of a case to its result: plays them, runs the checks, checks the witnesses.
+"""From a case's schedules to its result: runs the schedules, the checks and the witnesses.
 
 The checks themselves are in ``checks/``, schedules and witnesses in ``scenarios/``.
 """

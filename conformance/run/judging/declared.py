@@ -1,4 +1,4 @@
-"""Findings about engines that do not keep the rules by which they declare to reuse prefixes."""
+"""Findings about engines that reuse prefixes against their own declared rules."""
 
 from __future__ import annotations
 

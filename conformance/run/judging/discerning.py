@@ -1,7 +1,7 @@
 """Whether the single stream distinguishes prompts, and so a right batch from a wrong one.
 
-What an engine does wrong to a row shows where the row then has another context than its own. So the
-single stream is asked with another context: a model that answers the same proves nothing.
+An engine's error in a row shows if the row then has a wrong context. So the single stream is
+computed with another context: a model whose result stays the same proves nothing.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ CHECK = "sensitivity"
 def needed(dtype: str) -> float:
     """The ratio to noise by which another context must move the logprobs.
 
-    In half precision even sound models have 20 at least; below ``FACTOR`` the other context's
-    logprobs would pass as right. Sound models in float32 have a million.
+    Even in half precision, correct models have at least 20; below ``FACTOR`` the other context's
+    logprobs would pass as right. Correct models in float32 have a million.
     """
     return RATIO_WANTED if dtype == "float32" else numerics.FACTOR
 
 
 def discerning(outcome: Outcome, subject: Subject, brief: Brief) -> Outcome:
-    """The outcome; ``vacuous`` if all is right and the single stream distinguishes nothing."""
+    """The outcome; ``vacuous`` if all is right but the single stream distinguishes nothing."""
     if not outcome.verdict.good:
         return outcome
     try:
         found = indiscernible(subject, brief)
-    except Unsupported:  # a server that is to get no more requests
+    except Unsupported:  # a server that has reached its limit of requests
         return outcome
     if found is None:
         return outcome
@@ -73,7 +73,7 @@ def indiscernible(subject: Subject, brief: Brief) -> Finding | None:
 
 
 def in_other_context(request: Request, tokens: tuple[int, int]) -> Request:
-    """The request with each token of its text but the last replaced by the next of its range."""
+    """The request with each text token but the last replaced by the next token of its range."""
     low, high = tokens
     of_media = {index for media in request.media for index in range(*media.span)}
     *before, last = request.prompt

@@ -1,4 +1,4 @@
-"""Plays the schedules of a case and collects the findings of the checks."""
+"""Runs the schedules of a case and collects the findings of the checks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.exercised import exercised
 from conformance.scenarios.witnesses import padded_positions
 
-# Whether these findings suffice, so that the rest of the case need not be played.
+# Whether these findings are enough, so that the rest of the case need not be run.
 Until = Callable[[Sequence[Finding]], bool]
 
-# Added to a batched case whose oracle is itself doubtful; does not change the verdict.
+# Added to a batched case whose oracle is doubtful; does not change the verdict.
 _DOUBT = Finding(
     Verdict.EXACT,
     "oracle",
@@ -66,7 +66,7 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all findings; exact without any."""
+        """The worst verdict of all findings; exact without any."""
         return worst(self.findings)
 
 
@@ -76,7 +76,7 @@ def worst(findings: Sequence[Finding]) -> Verdict:
 
 
 def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
-    """What scenarios may know about the subject."""
+    """The facts about the subject that scenarios may use."""
     family = subject.family
     return Brief(
         tokens=family.tokens,
@@ -114,14 +114,14 @@ def judge_batched(
     until: Until | None = None,
     twice: bool = True,
 ) -> Outcome:
-    """Play each schedule and check it against the single streams.
+    """Run each schedule and check it against the single streams.
 
     Args:
-        twice: play the first schedule twice whatever it gives, so that a read of uninitialized
-            memory is seen that gives right numbers once; all others are played again only if they
-            differ from the oracle.
-        left_out: the scenario's other schedules; a witness may be in those.
-        until: stops after the first run whose findings satisfy it.
+        twice: run the first schedule twice whatever its result, to detect a read of uninitialized
+            memory that gives right numbers once; all others are rerun only if they differ from the
+            oracle.
+        left_out: the scenario's other schedules; they may have a missing witness.
+        until: stop after the first run whose findings satisfy it.
     """
     findings: list[Finding] = []
     shown: tuple[WitnessResult, ...] = ()
@@ -151,7 +151,7 @@ def judge_batched(
             ended = worst_numbers(numbers)
             return Outcome(tuple(findings), tuple(results), ended, left_out=left_out)
     if failed and len(failed) == len(schedules):
-        raise failed[0]  # no request can be decoded alone: that is a verdict on the whole case
+        raise failed[0]  # no request can be decoded alone: a verdict on the whole case
     if subject.oracle.doubtful:
         findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
@@ -175,7 +175,7 @@ def _since(start: float) -> float:
 
 
 def _findings(subject: Subject, played: Play) -> list[Finding]:
-    """The findings of all checks about a played schedule."""
+    """The findings of all checks about a schedule that was run."""
     with subject.phases("checks"):
         return [finding for check in CHECKS for finding in check(played)]
 
@@ -188,7 +188,7 @@ def _attempt(
     once: bool,
     until: Until | None,
 ) -> Attempt:
-    """The schedule as played, or why even its single stream fails; others may have theirs."""
+    """The run of a schedule, or why its single stream fails; others may have theirs."""
 
     def enough(played: Play) -> bool:
         return until is not None and until(_findings(subject, played))
@@ -222,7 +222,7 @@ def worst_numbers(figures: Sequence[Numbers]) -> Numbers | None:
 
 
 def _plain_run(schedule: Schedule, plays: Sequence[Play]) -> Trace | None:
-    """The run of an equal schedule without quantization, if there was one before."""
+    """The earlier run of an equal schedule without quantization, if any."""
     plain = msgspec.structs.replace(schedule.options, kv=None)
     return next(
         (
@@ -267,6 +267,6 @@ def _single_logprob(played: Play) -> float | None:
 
 
 def longest_wait(trace: Trace) -> int:
-    """The largest number of model calls in a step at whose start some request was decoding."""
+    """The largest number of model calls in a step that started with a decoding request."""
     waits = (len(step.forwards) for step in trace.steps if step.in_stage(Stage.DECODE))
     return max(waits, default=0)

@@ -1,4 +1,4 @@
-"""Single streams that go on from a cache that was written to a file, as the one in memory does."""
+"""Checks that a single stream continues equally from a cache in a file and from one in memory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from conformance.core.verdict import Finding, Verdict
 from conformance.reference.subject import Subject
 from conformance.run.judging.oracle_deviation import compared
 
-# Of the single stream from the file.
+# Applies to the single stream from the file.
 _STEPS = 2
 _EXPECTED = "the single stream that goes on from the cache in memory"
 
 
 def loaded(subject: Subject, played: Play) -> Iterator[Finding]:
-    """``oracle`` where a single stream from a loaded file fails, or gives something else.
+    """``oracle`` findings if a single stream from a loaded cache fails or differs.
 
-    The batch is compared with the cache in memory, so that it shows what loading loses even where
-    merging puts it right. The first request that goes on from a file stands for all. Where the
-    engine refuses the schedule, nothing is proven, and nothing asked.
+    The batch is compared with the cache in memory, so that it shows what loading loses even if
+    merging repairs it. The first request that continues from a file represents all. If the engine
+    refuses the schedule, nothing is checked.
     """
     schedule, failure = played.schedule, played.traces[0].failure
     if failure is not None and failure.unsupported:

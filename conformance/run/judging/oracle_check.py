@@ -40,7 +40,7 @@ def judge_oracle(subject: Subject, schedules: Sequence[Schedule]) -> Outcome:
         findings += found
         calls = subject.meter[mark:]
         seconds = sum(call.seconds for call in calls)
-        # Without those of streams and noise, which may be from an earlier case or run.
+        # Excludes calls for streams and noise, which may be from an earlier case or run.
         count = len(calls) - (subject.oracle.calls - aside)
         results.append(ScheduleResult(schedule.name, worst(found), count, seconds))
     first = max(pictures, key=lambda seen: seen[0].verdict.severity, default=None)

@@ -1,4 +1,4 @@
-"""A stream of the oracle that was made in another way, compared with the single stream."""
+"""Compares a stream of the oracle that was made in another way with the single stream."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Compared = tuple[numerics.Deviation, numerics.Envelope]
 
 
 def compared(subject: Subject, schedule: Schedule, request: Request, got: Stream) -> Compared:
-    """How far ``got`` is from the request's single stream, as long as both have the same history.
+    """The deviation of ``got`` from the request's single stream, while both have the same history.
 
-    Greedy tokens may differ after a tie. Noise is measured as far as the difference requires.
+    Greedy tokens may differ after a tie. Noise is measured only as far as the deviation requires.
     """
     oracle, options = subject.oracle, schedule.options
     want = oracle.solo(request, options, schedule)

@@ -1,4 +1,4 @@
-"""Makes the picture of a failing case from its runs. Makes no verdict and no model call."""
+"""Makes the picture of a failing case from its runs, without a verdict or a model call."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _request(play: Play, worst: Finding, findings: Sequence[Finding]) -> str:
 
 
 def _compared(play: Play, name: str) -> Compared | None:
-    """Tokens as the engine chose them; numbers for the steps with the oracle's tokens as input."""
+    """The engine's own tokens; numbers for the steps whose input was the oracle's tokens."""
     want = play.want[name]
     free = _of_mode(play.traces[:2], Mode.FREE) or play.traces[0]
     numbers = _of_mode(play.traces[:2], Mode.FORCED) or free
@@ -114,7 +114,7 @@ def picture_of_oracle(
     """A single stream compared with the same request decoded in another way, without a run.
 
     Args:
-        got: the tokens of the other way; ``None`` if it was fed those of ``want``.
+        got: the tokens of the other way; ``None`` if it was fed the tokens of ``want``.
     """
     other = got.tokens if got is not None else want.tokens
     limit = min(len(want.tokens), len(found[0].difference))

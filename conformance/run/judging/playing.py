@@ -1,4 +1,4 @@
-"""Plays a schedule of a case, forced and free, and adds the oracle's streams."""
+"""Runs a schedule of a case, forced and free, and adds the oracle's streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from conformance.run.runner import play
 class _Noise:
     """Noise of a schedule's requests, measured on first use and timed as a phase of its own.
 
-    Of streams of the ``engine`` itself, which have tokens alone, it is the floor.
+    For streams of the ``engine`` itself, which have only tokens, it is the smallest noise.
     """
 
     subject: Subject
@@ -64,9 +64,8 @@ def play_schedule(
 ) -> Play:
     """Run the schedule forced and free, filling free memory with garbage between the runs.
 
-    As long as the engine chooses the oracle's tokens, the forced and the free run are the same run
-    twice and must agree bit for bit. If they do not, the first is run once more. With a drafter
-    both runs are free.
+    As long as the engine chooses the oracle's tokens, the forced and the free run are identical and
+    must agree bit for bit. If they do not, the first is rerun. With a drafter both runs are free.
 
     Args:
         once: make only the free run if it gave the oracle's tokens and numbers: a forced run
@@ -81,7 +80,7 @@ def play_schedule(
     own, want = _wanted(subject, engine, single)
     noise = _Noise(subject, single, own)
     forced = {name: stream.tokens for name, stream in want.items()}
-    # Which drafts are accepted depends on the model's own tokens, so these are never forced.
+    # Which drafts are accepted depends on the model's own tokens, so these runs are never forced.
     drafting = schedule.options.drafting is not None
     first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
 
@@ -120,7 +119,7 @@ def play_schedule(
     free = run(None, churn=churn) if once else None
     if free is not None:
         only = played(free)
-        # What a client of a server sees hangs on time: no two runs are the same.
+        # What a client of a server sees depends on timing: no two runs are the same.
         last = Capability.SERVED in engine.capabilities
         if last or not _complete(free) or _follows(only) or enough(only):
             return only
@@ -134,7 +133,7 @@ def play_schedule(
     return played(first, second, run(first_tokens))
 
 
-# The logprob of all tokens but the chosen one where only that is known: no margin is small.
+# Logprob of all other tokens if only the chosen one's is known: then no margin is small.
 _UNLIKELY = -100.0
 
 
@@ -171,12 +170,12 @@ def _follows(play: Play) -> bool:
     return True
 
 
-# Tokens of two single streams: of both the same is read before the first, so it cancels.
+# Tokens of two single streams: both make the same reads before the first token, which cancel.
 _FEW, _MORE = 4, 20
 
 
 def _alone(subject: Subject, schedule: Schedule) -> float | None:
-    """Reads of the host in a decode step of the library's own single stream."""
+    """Host reads in a decode step of the library's own single stream."""
     if schedule.weigh is not Weigh.READS:
         return None
     from conformance.backend.host_reads import host_reads  # noqa: PLC0415 - imports mlx
@@ -194,7 +193,7 @@ def _alone(subject: Subject, schedule: Schedule) -> float | None:
 def _wanted(
     subject: Subject, engine: type[Engine], schedule: Schedule
 ) -> tuple[Mapping[str, Stream], Mapping[str, Stream]]:
-    """The streams that the engine itself is the oracle of, and all, by request."""
+    """The streams whose oracle is the engine itself, and all streams, by request."""
     solo = subject.oracle.solo
     with subject.phases("single stream"):
         own = _engine_streams(subject, engine, schedule)
@@ -211,10 +210,10 @@ def _of_whole_prompts(schedule: Schedule) -> Schedule:
 def _dtypes(
     subject: Subject, schedule: Schedule, trace: Trace
 ) -> Mapping[str, tuple[tuple[str, ...], ...]]:
-    """The dtypes to compare those of the batch with, if there are any; not of quantized caches."""
+    """The dtypes of the batch's caches to compare with, if any; not for quantized caches."""
     if schedule.options.kv is not None or not any(step.layers for step in trace.steps):
         return {}
-    # One that goes on from a cache has no single stream of its own, and the dtypes of any other.
+    # A request that continues from a cache has no single stream, and the dtypes of any other.
     alone = {_kinds(r): r for r in reversed(schedule.requests) if r.continues is None}
     with subject.phases("single stream"):
         return {

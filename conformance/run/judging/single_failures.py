@@ -1,4 +1,4 @@
-"""Schedules whose single stream fails: what is said of them, and what they are compared with."""
+"""Schedules whose single stream fails: their findings, and what to compare them with instead."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from conformance.core.verdict import Finding, Verdict
 
 @dataclass(frozen=True)
 class Attempt:
-    """A schedule that was played, or why it could not be.
+    """A schedule that was run, or the reason why it could not be.
 
     Attributes:
-        play: ``None`` without a single stream.
-        finding: about the single stream, if it failed.
-        error: what it raised, if there is none to compare with.
+        play: the run; ``None`` without a single stream.
+        finding: the finding about the single stream, if it failed.
+        error: the exception of the single stream, if there is none to compare with.
     """
 
     play: Play | None
@@ -29,16 +29,16 @@ class Attempt:
 
 
 def attempt(schedule: Schedule, play: Callable[[bool], Play]) -> Attempt:
-    """Play a schedule, against single streams of whole prompts if those in pieces fail.
+    """Run a schedule; compare with single streams of whole prompts if those in pieces fail.
 
     A release whose single stream cannot take a prompt in pieces may do so in a batch: the verdict
-    is then ``oracle``, beside whatever is wrong in the batch.
+    is then ``oracle``, in addition to any finding in the batch.
 
     Args:
-        play: plays the schedule; if true is passed, no prompt of a single stream is cut.
+        play: runs the schedule; with true, no prompt of a single stream is cut.
 
     Raises:
-        Exception: whatever the machine, and not the library, is to blame for.
+        Exception: an error of the machine, not of the library.
     """
     try:
         return Attempt(play(False))
@@ -60,7 +60,7 @@ def attempt(schedule: Schedule, play: Callable[[bool], Play]) -> Attempt:
 
 
 def _cut(schedule: Schedule) -> bool:
-    """Whether a prompt is prefilled in pieces; all but its last token are cut."""
+    """Whether a prompt is prefilled in pieces; the pieces exclude its last token."""
     size = schedule.options.prefill_step_size
     plain = schedule.options.kv is None
     return plain and any(len(request.prompt) - 1 > size for request in schedule.requests)

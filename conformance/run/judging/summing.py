@@ -23,10 +23,10 @@ def result_of(
 ) -> CaseResult:
     """The result of a case, worst findings first; ``expected`` does not yet consider known defects.
 
-    What this machine lacks a library of the system for is no failure.
+    A missing system library of this machine is not a failure.
 
     Args:
-        adds: what the scenario adds to the previous rung: the cause of findings without one.
+        adds: the ingredient that the scenario adds: the cause of findings without a cause.
     """
     findings = sorted(outcome.findings, key=lambda f: -f.verdict.severity)
     at = [f.step for f in findings if f.step is not None and not f.verdict.good]
@@ -58,9 +58,9 @@ def result_of(
 
 
 def _kept(findings: Sequence[Finding]) -> list[Finding]:
-    """As many as a result holds: the worst of each schedule, then the worst of all others.
+    """As many findings as a result holds: the worst of each schedule, then the worst of the rest.
 
-    The many findings of a known defect must not push out the only one of another schedule.
+    The many findings of a known defect must not displace the only finding of another schedule.
     """
     first: dict[str, int] = {}
     for index, finding in enumerate(findings):

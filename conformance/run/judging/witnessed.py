@@ -14,7 +14,7 @@ from conformance.core.verdict import Finding, Verdict, WitnessResult
 from conformance.scenarios import Scenario, Witness
 
 WITNESS = "witness"
-"""The check name of findings that a schedule did not reach what it is made for."""
+"""The check name of findings that a schedule did not reach its purpose."""
 _NOT_PLAYED = "not played: "
 
 
@@ -50,16 +50,16 @@ def witnessed(
     *,
     left_out: Sequence[str] = (),
 ) -> tuple[tuple[WitnessResult, ...], list[Finding]]:
-    """For each witness the schedules that showed it; a finding for each one that is missing.
+    """For each witness the schedules that showed it; a finding for each missing witness.
 
     The finding is ``vacuous``. It is ``unsupported`` if rows of ``model`` can't share a pass and
     the witness needs that, or if the engine's declaration excludes an essential witness.
 
     Args:
-        schedules: all that were to be played: all of the scenario, or those that a tier has.
-        plays: those that could be played.
-        left_out: the scenario's other schedules, by name: what those are made to show is not
-            required, and without any of them something must be shown.
+        schedules: all schedules of the scenario, or of its tier.
+        plays: the schedules that could be run.
+        left_out: the scenario's other schedules, by name: witnesses that only they are made to show
+            are not required; without left-out schedules, some witness must be shown.
     """
     results, findings = [], []
     for witness in scenario.witnesses:
@@ -74,7 +74,7 @@ def witnessed(
 
 
 def _nothing(scenario: Scenario, results: Sequence[WitnessResult]) -> list[Finding]:
-    """A finding for each witness if the schedules that were played are made to show none."""
+    """A finding for each witness if the schedules that were run are made to show none."""
     if any(result.schedules for result in results):
         return []
     pairs = zip(scenario.witnesses, results, strict=True)

@@ -1,9 +1,9 @@
-"""Results of earlier runs, used again where nothing that a case hangs on has changed.
+"""Reuses results of earlier runs if nothing that a case depends on has changed.
 
-A case hangs on the modules of its library that its family imports, on modules of the user's own, on
-this package, on installed packages, on the machine and on the family's file. All of that is hashed;
-what is not known to be equal is played.
+A case depends on the library modules that its family imports, on the user's own modules, on this
+package, on installed packages, on the machine and on the family's file. All of these are hashed;
+a case is run unless all are known to be equal.
 
-Selection and playing of cases belong to the folder above; the oracle's own cache, which holds
-single streams and no verdicts, to ``reference/``.
+The folder above selects and runs cases; ``reference/`` has the oracle's own cache of single
+streams, which has no verdicts.
 """

@@ -19,7 +19,7 @@ def changed_modules(library: str, ref: str) -> frozenset[str]:
         ref: a commit, branch or tag.
 
     Raises:
-        ConformanceError: the library is no git checkout, or git does not know ``ref``.
+        ConformanceError: the library is not a git checkout, or git does not know ``ref``.
     """
     folder = package_folder(library)
     if folder is None:
@@ -37,7 +37,7 @@ def changed_modules(library: str, ref: str) -> frozenset[str]:
             f"--changed {ref}: {library} is loaded from {folder}, which is no part of the git "
             "checkout around it; name a checkout of the library"
         )
-    # Of a file that was renamed both names count, and what git ignores can be imported, too.
+    # For a renamed file both names count, and ignored files can be imported, too.
     names = ("--name-only", "--no-renames", "--no-ext-diff", "--relative")
     found = _git(folder, "diff", *names, "-z", ref, "--", ".") or ""
     found += _git(folder, "ls-files", "--others", "-z", "--", ".") or ""
@@ -47,7 +47,7 @@ def changed_modules(library: str, ref: str) -> frozenset[str]:
 
 
 def _not_looked_at(folder: Path) -> Iterator[str]:
-    """Files that git takes for unchanged because of a flag: it does not look at them."""
+    """Files that git assumes unchanged because of a flag: it does not look at them."""
     for line in (_git(folder, "ls-files", "-v", "-z", "--", ".") or "").split("\0"):
         mark, _, name = line.partition(" ")
         if mark == "S" or mark.islower():
@@ -60,9 +60,9 @@ def _module(library: str, path: Path) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git printed; ``None`` if it failed or is not there."""
+    """The output of git; ``None`` if it failed or is not installed."""
     command = ["git", "-C", str(folder), *arguments]
-    # A hook of another repository has variables that name that one.
+    # A hook of another repository sets variables that name that repository.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)

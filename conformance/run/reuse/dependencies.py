@@ -1,4 +1,4 @@
-"""Which modules a family's cases really hang on, found from what is loaded after playing them."""
+"""Finds the modules that a family's cases depend on, from what is loaded after running them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conformance.reference.surroundings import LIBRARIES, Environment
 from conformance.run.reuse.opened_files import NO_FILES
 
 _OWN = "conformance"
-# Of all modules loaded below these only those count that the family's own model reaches.
+# Of the modules loaded below these, only those count that the family's own model reaches.
 _OF_FAMILIES = tuple(f"{library}.models." for library in LIBRARIES)
 _DEPTH = 40
 
@@ -25,18 +25,18 @@ _DEPTH = 40
 def modules_of(
     model: Any, environment: Environment, packages: Collection[str] = LIBRARIES
 ) -> frozenset[str] | None:
-    """The modules that the cases of a loaded model hang on, by name; mapped libraries by path.
+    """The modules that a loaded model's cases depend on, by name; mapped libraries by path.
 
-    Of the libraries: all that are loaded, but of their models only those that the objects of
-    ``model`` are from, and what these import. Beside them every mapped library that is not among
-    what is installed. ``None`` if a library was loaded from something else than the source files
-    of its name, such as an archive.
+    All loaded modules of the libraries, except that of their model modules only those count which
+    define objects of ``model``, with the modules these import. In addition, every mapped library
+    that is not installed. ``None`` if a library was not loaded from the source files of its name,
+    but for example from an archive.
 
     Args:
-        model: as its library loaded it, after its cases were played.
-        environment: what is installed.
-        packages: those of ``LIBRARIES`` whose loaded modules all count; of others only what these
-            import.
+        model: the model as its library loaded it, after its cases were run.
+        environment: the installed packages.
+        packages: those of ``LIBRARIES`` whose loaded modules all count; of the others, only the
+            modules that these import.
     """
     named = {name for name in list(sys.modules) if _library(name)}
     if not all(_as_named(name) for name in named):
@@ -57,16 +57,16 @@ def modules_of(
 
 
 def _as_named(name: str) -> bool:
-    """Whether a loaded module of a library is from the source file that its name says."""
+    """Whether a loaded module of a library is from the source file of its name."""
     file = getattr(sys.modules.get(name), "__file__", None)
-    if file is None:  # a folder without code, or a module that another one makes
+    if file is None:  # a folder without code, or a module made by another module
         return True
     source = file_of(name)
     return source is not None and (str(source) == file or source.samefile(file))
 
 
 def origins(root: Any) -> frozenset[str]:
-    """The modules that define the classes and functions of an object and of all that it holds."""
+    """The modules that define the classes and functions of an object and of everything in it."""
     seen: set[int] = set()
     found: set[str] = set()
     waiting = [(root, 0)]
@@ -108,12 +108,12 @@ def file_of(name: str) -> Path | None:
 
 
 def all_of(library: str) -> str:
-    """In place of modules: every module of a package, those that will be added included."""
+    """Stands for every module of a package, including modules added later."""
     return f"{library}.*"
 
 
 def local_modules(environment: Environment) -> Iterator[Path]:
-    """The files of modules that are loaded and not among what is installed."""
+    """The files of loaded modules that are not installed."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if (
@@ -125,22 +125,22 @@ def local_modules(environment: Environment) -> Iterator[Path]:
 
 
 def _mapped(environment: Environment) -> Iterator[Path]:
-    """The files of compiled libraries that are loaded and not among what is installed."""
-    with contextlib.suppress(OSError):  # no Linux: there the system's version counts
+    """The files of loaded compiled libraries that are not installed."""
+    with contextlib.suppress(OSError):  # not Linux: there the system's version counts
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
             file = line[line.find("/") :] if "/" in line else ""
-            # Kernels that mlx compiled in this run are made of what counts anyway.
+            # Kernels that mlx compiled in this run depend only on what is hashed anyway.
             if file and not file.startswith((*NO_FILES, f"{tempfile.gettempdir()}{os.sep}")):
                 yield from _outside(file, environment)
 
 
 def _outside(file: str, environment: Environment) -> Iterator[Path]:
-    """The file, or the archive that it is in; nothing if all that is there counts anyway."""
+    """The file, or the archive that contains it; nothing if it is hashed anyway."""
     path = Path(file)
     if environment.covers(file) or environment.covers(str(path.resolve())):
         return
     for place in (path, *path.parents):
-        if place.is_file():  # else it was made for a moment
+        if place.is_file():  # otherwise it was temporary
             yield place
             return
 
@@ -150,7 +150,7 @@ def _library(name: str) -> bool:
 
 
 def _imported(name: str) -> set[str]:
-    """The names of modules that a module's text may import, and of the packages above it."""
+    """The names of modules that a module's text may import, and of their parent packages."""
     path = file_of(name)
     if path is None:
         return set()

@@ -1,4 +1,4 @@
-"""In the process that plays cases: what each family's cases hung on, reported once."""
+"""Records, in the process that runs cases, what each family's cases depend on."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from conformance.run.reuse.opened_files import number_opened, opened_files
 from conformance.run.session import Session
 
 Seen = Signature | Literal["module", "absent"]
-"""A file as it was when it was opened; of a module nothing but that it was loaded."""
+"""A file as it was when opened; for a module, only that it was loaded."""
 
-# Verdicts that another run need not give.
+# Verdicts that another run need not repeat.
 _FICKLE = {Verdict.UNSTABLE, Verdict.HANG}
 
 
 def reusable(engine: type[Engine]) -> bool:
-    """Whether an engine's results may be used again: of what one of others does not all is seen."""
+    """Whether an engine's results may be reused; other packages may have unseen dependencies."""
     return engine.__module__.startswith("conformance.") and not engine.elsewhere
 
 
 class Recorder:
-    """Finds the modules and files of the cases that a session played.
+    """Finds the modules and files that the cases of a session depend on.
 
     Args:
-        environment: what is installed, taken before a library was imported.
-        left_out: files that decide what is played, but not what comes of it.
+        environment: the installed packages, recorded before a library was imported.
+        left_out: files that decide which cases are run, but not their results.
     """
 
     def __init__(self, environment: Environment, left_out: Collection[str] = ()) -> None:
@@ -40,12 +40,12 @@ class Recorder:
         self._counts: dict[tuple[str, str], tuple[int, int]] = {}
 
     def modules(self, session: Session, case: CaseId, result: CaseResult) -> dict[str, Seen] | None:
-        """What was not reported before for this family and engine.
+        """Dependencies of this family and engine that were not reported before.
 
-        ``None`` if the result must not be kept: it may be another one next time, and no known
-        defect says so, or code was loaded that is neither installed nor a library's, of which not
-        all that it does is seen. Where a model could not be loaded, its process ended, or it is in
-        other processes: any module of its library.
+        ``None`` if the result must not be kept: it may change in the next run without a known
+        defect that says so, or code was loaded that is neither installed nor a library's, whose
+        dependencies are not all visible. If a model could not be loaded, its process ended, or it
+        is in other processes: any module of its library.
         """
         if result.verdict in _FICKLE and not (result.known and result.expected):
             return None

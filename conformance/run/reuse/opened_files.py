@@ -1,4 +1,4 @@
-"""Which files this process opens to read them, by Python's audit events (PEP 578)."""
+"""Records which files this process opens for reading, by Python's audit events (PEP 578)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.reference.installed_files import Digests, Signature, signature
 from conformance.reference.surroundings import Environment
 
 NO_FILES = ("/proc/", "/sys/", "/dev/null", "/dev/tty", "/dev/pts/", "/dev/urandom", "/dev/fd/")
-"""How paths begin behind which there is no content that stays."""
+"""Beginnings of paths without permanent content."""
 
 _OPENING = {"open", "sqlite3.connect"}
 
@@ -23,7 +23,7 @@ _written: set[str] = set()
 
 
 def watch() -> None:
-    """Note from now on what is opened; a hook stays for the life of the process."""
+    """Record opened files from now on; an audit hook stays for the life of the process."""
     global _opened  # noqa: PLW0603 - as the hook is the process's
     if _opened is None:
         _opened = {}
@@ -38,13 +38,13 @@ def number_opened() -> int:
 def opened_files(
     environment: Environment, left_out: Collection[str]
 ) -> Iterator[tuple[str, Signature | None]]:
-    """The files that were opened to be read, as they were then; ``None`` if one was not there.
+    """The files opened for reading, as they were then; ``None`` if a file did not exist.
 
-    Not those that are installed, that this process wrote itself, or that were made for this run.
+    Excludes installed files, files that this process wrote, and files made for this run.
 
     Args:
-        environment: what is installed, and when this run began.
-        left_out: what decides what is played, but not what comes of it.
+        environment: the installed packages, and when this run began.
+        left_out: files that decide which cases are run, but not their results.
     """
     own = str(Digests.here().file)  # read and written to find what else changed
     cache, moment = f"{user_cache()}{os.sep}", f"{tempfile.gettempdir()}{os.sep}"
@@ -65,7 +65,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     path = arguments[0]
     try:
         name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - in each opening of a file
-    except (OSError, ValueError, TypeError):  # an open file, or no name of one
+    except (OSError, ValueError, TypeError):  # an open file, or not a file name
         return
     mode, flags = (*arguments[1:], None, None)[:2]
     if name in _opened or name in _written:
@@ -77,7 +77,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _makes(mode: Any, flags: Any) -> bool:
-    """Whether nothing can be read that was there before."""
+    """Whether earlier content of the file cannot be read through this opening."""
     if isinstance(mode, str):
         return bool(set(mode) & set("wx")) or ("a" in mode and "+" not in mode)
     return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_TRUNC | os.O_EXCL))

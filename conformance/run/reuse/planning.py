@@ -1,4 +1,4 @@
-"""Which of the selected cases are played, and which have a result that still holds."""
+"""Which of the selected cases are run, and which have a result that is still valid."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from conformance.run.reuse.dependency_recorder import reusable
 from conformance.run.reuse.result_store import ResultStore
 
 Judge = Callable[[CaseResult], CaseResult | None]
-"""A kept result as it counts today; ``None`` if it does not."""
+"""A stored result, judged by the current known defects; ``None`` if it is not valid."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does.
+    """The plan of a run.
 
     Attributes:
-        play: cases to play, in the order of the selection.
-        reused: results of the others that are part of the run, judged.
-        left_out: the last known result of each case that is left out, by id; ``None`` if there
-            is none.
+        play: cases to run, in the order of the selection.
+        reused: stored results of other cases that are part of the run, judged.
+        left_out: the last known result of each left-out case, by id; ``None`` if there is none.
     """
 
     play: tuple[CaseId, ...]
@@ -38,16 +37,16 @@ class Plan:
 
 
 class Reuse:
-    """Finds results that still hold."""
+    """Finds results that are still valid."""
 
     def __init__(self, registry: Registry, store: ResultStore, tier: str, judge: Judge) -> None:
         self._registry, self._store, self._tier, self._judge = registry, store, tier, judge
         self._digests: dict[tuple[str, str], str] = {}
 
     def known(self, case: CaseId) -> CaseResult | None:
-        """The kept result of a case, judged by the known defects of today.
+        """The stored result of a case, judged by the current known defects.
 
-        One that fails counts only with its diagnosis.
+        The result of a failed case counts only with its diagnosis.
         """
         found = self._store.known(case, self._digest(case), self._tier)
         if found is None or not reusable(self._registry.engines[case.engine]):
@@ -61,7 +60,7 @@ class Reuse:
         return msgspec.structs.replace(judged, reused=True, key=self.key(case))
 
     def plan(self, cases: Iterable[CaseId]) -> Plan:
-        """Play what is not known."""
+        """Run cases without a valid result; reuse the others' results."""
         play, reused = [], []
         for case in cases:
             found = self.known(case)
@@ -72,22 +71,22 @@ class Reuse:
         return Plan(tuple(play), tuple(reused))
 
     def changed(self, cases: Iterable[CaseId]) -> Plan:
-        """Play what is not known, and leave out the rest."""
+        """Run cases without a valid result, and leave out the rest."""
         plan = self.plan(cases)
         return Plan(plan.play, left_out={result.case: result for result in plan.reused})
 
     def since(
         self, cases: Iterable[CaseId], results: Iterable[CaseResult], failed: Collection[str]
     ) -> Plan:
-        """Play what has not the key that it has in the results of an older run.
+        """Select cases whose key differs from the older run.
 
-        What was kept here counts before those results. Without it, a case that failed when it was
-        last played is played, whatever they say.
+        Results stored here take precedence over the older run. Without one, a case that failed in
+        its last run here is rerun, whatever the older run says.
 
         Args:
             cases: the selection.
-            results: of the older run.
-            failed: the ids of cases that failed when they were last played here.
+            results: results of the older run.
+            failed: ids of cases that failed in their last run here.
         """
         older = {result.case: result for result in results}
         play, left_out = [], {}
@@ -104,18 +103,18 @@ class Reuse:
         return Plan(tuple(play), left_out=left_out)
 
     def touched(self, cases: Iterable[CaseId], modules: Collection[str]) -> Plan:
-        """Play what hangs on one of these modules, or on what is not known."""
+        """Run cases that depend on one of these modules, or whose dependencies are unknown."""
         chosen = tuple(cases)
         play = tuple(case for case in chosen if self._touched(case, modules))
         return Plan(play, left_out=self.last(set(chosen).difference(play)))
 
     def last(self, cases: Iterable[CaseId]) -> dict[str, CaseResult | None]:
-        """The kept results of cases, judged by the known defects of today; also of failures."""
+        """The stored results of cases, judged by the current known defects; including failures."""
         found = {case: self._store.known(case, self._digest(case), self._tier) for case in cases}
         return {str(case): result and self._judged(result) for case, result in found.items()}
 
     def key(self, case: CaseId) -> str:
-        """A hash of all that the case hangs on now; empty if its modules are not known."""
+        """A hash of everything the case depends on now; empty if its modules are unknown."""
         return self._store.key(case, self._digest(case), self._tier)
 
     def _touched(self, case: CaseId, modules: Collection[str]) -> bool:
@@ -135,7 +134,7 @@ class Reuse:
 
 
 def of_today(result: CaseResult) -> CaseResult:
-    """A kept result with the versions of today: a checkout may have moved on in other files."""
+    """A stored result with current versions: a new commit may have changed other files."""
     named = {name for name in result.versions if not name.endswith(" source")}
     packages = sorted(named & {library.replace("_", "-") for library in LIBRARIES})
     today = {key: text for package in packages for key, text in versions_of(package).items()}
@@ -144,7 +143,7 @@ def of_today(result: CaseResult) -> CaseResult:
 
 
 def bare(result: CaseResult) -> CaseResult:
-    """A result as it was before it was judged by known defects."""
+    """A result as it was before known defects were considered."""
     evidence = tuple(f for f in result.evidence if f.check != EXPECTATIONS)
     return msgspec.structs.replace(
         result, expected=result.verdict.good, known=None, evidence=evidence, reused=False

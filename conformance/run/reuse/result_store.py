@@ -1,7 +1,7 @@
-"""Results kept from run to run: one file for each family on an engine, in the user's cache.
+"""Results kept between runs: one file for each family on an engine, in the user's cache.
 
-An entry holds as long as the environment is the same (``reference/surroundings.py``) and each file
-that the family's cases were seen to use is, too.
+An entry is valid while the environment (``reference/surroundings.py``) and each file that the
+family's cases were seen to use are unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from conformance.reference.surroundings import Environment
 from conformance.run.reuse.dependencies import file_of
 from conformance.run.reuse.dependency_recorder import Seen
 
-# Environments whose results are kept; an upgrade of any package makes another one.
+# Number of environments whose results are kept; upgrading any package makes a new environment.
 _ENVIRONMENTS = 6
 
 
@@ -39,8 +39,8 @@ class Kept(msgspec.Struct, frozen=True):
 
     Attributes:
         family: the family's digest.
-        modules: what its cases hang on, each with the digest of its file.
-        results: by tier and case.
+        modules: the modules that its cases depend on, each with the digest of its file.
+        results: the results by tier and case.
     """
 
     family: str
@@ -50,12 +50,12 @@ class Kept(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Place:
-    """What is known of a family on an engine.
+    """The stored state of a family on an engine.
 
     Attributes:
         kept: its file.
-        unchanged: whether all modules are as they were.
-        modules: a hash of the modules as they are.
+        unchanged: whether all modules are unchanged.
+        modules: a hash of the current modules.
     """
 
     kept: Kept
@@ -64,13 +64,13 @@ class _Place:
 
 
 class ResultStore:
-    """The results kept in a folder, of this environment.
+    """The stored results for this environment in a folder.
 
-    What a family hangs on is read once, as a run asks for thousands of cases.
+    A family's dependencies are read once, since a run looks up thousands of cases.
 
     Args:
-        folder: in the user's cache.
-        environment: as it was before a library was imported.
+        folder: a folder in the user's cache.
+        environment: the environment before a library was imported.
         plugins: modules that the user names, which may change anything.
     """
 
@@ -87,23 +87,23 @@ class ResultStore:
 
     @property
     def unused(self) -> str:
-        """A sentence if nothing is kept or used again here; else empty."""
+        """A sentence if results are neither kept nor reused here; else empty."""
         if not self._whole:
             return "the GPU cannot be named (nvidia-smi), so no earlier result is used or kept"
         return self._sealed.distrusted
 
     @functools.cached_property
     def here(self) -> Path:
-        """The folder of what was run with the packages and on the machine of this process."""
+        """The folder for the packages and the machine of this process."""
         return self._sealed.folder / self._whole
 
     def known(self, case: CaseId, family: str, tier: str) -> CaseResult | None:
-        """The case's result, if nothing that it hangs on has changed.
+        """The case's stored result, if nothing that it depends on has changed.
 
         Args:
             case: its id.
             family: the family's digest.
-            tier: the name of the tier that it was played in.
+            tier: name of the tier in which it was run.
         """
         place = self._place(case.engine, case.family)
         if place is None or place.kept.family != family or not place.unchanged:
@@ -111,12 +111,12 @@ class ResultStore:
         return place.kept.results.get(tier, {}).get(str(case))
 
     def key(self, case: CaseId, family: str, tier: str) -> str:
-        """A hash of all that the case hangs on now; empty if its modules are not known.
+        """A hash of everything the case depends on now; empty if its modules are unknown.
 
         Args:
             case: its id.
             family: the family's digest.
-            tier: in which it is played.
+            tier: name of the tier in which it is run.
         """
         place = self._place(case.engine, case.family)
         if place is None:
@@ -125,7 +125,7 @@ class ResultStore:
         return digest(part.encode() for part in parts)
 
     def hangs_on(self, case: CaseId) -> frozenset[str] | None:
-        """The names of the modules that the case hung on; ``None`` if that is not known."""
+        """The names of the modules that the case depends on; ``None`` if unknown."""
         place = self._place(case.engine, case.family)
         return None if place is None else frozenset(place.kept.modules)
 
@@ -138,16 +138,16 @@ class ResultStore:
         modules: Mapping[str, Seen],
         results: Mapping[str, Iterable[CaseResult]],
     ) -> None:
-        """Keep results of a family on an engine, beside those that still hold.
+        """Store results of a family on an engine, in addition to those that are still valid.
 
-        A file that is not what it was when the run began is kept as edited, and is never equal.
+        A file that changed since the run began is stored as edited, which never equals anything.
 
         Args:
-            engine: its name.
-            family: its name.
-            family_digest: of its file.
-            modules: what the cases hung on.
-            results: by tier.
+            engine: the engine's name.
+            family: the family's name.
+            family_digest: digest of the family's file.
+            modules: the modules that the cases depended on.
+            results: the results by tier.
         """
         if self.unused:
             return
@@ -182,7 +182,7 @@ class ResultStore:
         data = self._sealed.read(path)
         try:
             return None if data is None else msgspec.json.decode(data, type=Kept)
-        except msgspec.MsgspecError:  # of another version
+        except msgspec.MsgspecError:  # from another version
             return None
 
     def _looked_at(self, kept: Kept) -> _Place:
@@ -192,11 +192,11 @@ class ResultStore:
         return _Place(kept, now == kept.modules, modules)
 
     def _agree(self, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-        """Whether what is known of both is equal, and the rest of the old still holds."""
+        """Whether all that both know is equal, and the rest of the old file is still valid."""
         return all(new.get(name, self._digest(name)) == known for name, known in old.items())
 
     def _digest(self, name: str) -> str:
-        """The hash of the file that an import of this name would read; of a path, of that file.
+        """The hash of the file that an import of this name would read; for a path, of that file.
 
         ``all_of`` stands for a whole package.
         """
@@ -211,7 +211,7 @@ class ResultStore:
         return _GONE if path is None else _content(path)
 
     def _after_run(self, name: str, seen: Seen) -> str:
-        """The hash of what was run; ``edited`` if it may have been something else."""
+        """The hash of the code that was run; ``edited`` if the code is uncertain."""
         if name.endswith(".*"):
             package = name.removesuffix(".*")
             same = self._environment.unchanged_modules(package)
@@ -225,7 +225,7 @@ class ResultStore:
 
 
 EDITED = "edited during the run"
-"""In place of the digest of a file that is not what it was: the process may have run either."""
+"""Replaces the digest of a file that changed: the process may have run either version."""
 
 _GONE = "gone"
 
@@ -241,7 +241,7 @@ def _path_of(name: str) -> Path | None:
 
 
 def _plugin(name: str) -> str:
-    """A plugin's name and what is in its file."""
+    """A plugin's name and the content of its file."""
     if os.sep in name or name.endswith(".py"):
         return f"{name} {file_digest(Path(name))}"
     folder = package_folder(name)
@@ -254,7 +254,7 @@ def _plugin(name: str) -> str:
 
 
 def _drop_old(folder: Path) -> None:
-    """Remove the results of environments that were used the longest ago."""
+    """Remove the results of the least recently used environments."""
     there = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in there[_ENVIRONMENTS:]:
         shutil.rmtree(path, ignore_errors=True)

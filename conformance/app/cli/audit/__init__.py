@@ -1,6 +1,6 @@
-"""``conformance audit``: whether the checks would notice a defect, and what a run costs.
+"""``conformance audit``: whether the checks detect defects, and the cost of a run.
 
-Trials and measurements are made in ``tools/``; here are options and tables.
+``tools/`` has the trials and measurements; this package has the options and tables.
 """
 
 from __future__ import annotations
@@ -45,4 +45,4 @@ from conformance.app.cli.lazy_group import Lazy, LazyGroup
     },
 )
 def command() -> None:
-    """Test the checks themselves, and measure what a run costs."""
+    """Test the checks themselves, and measure the cost of a run."""

@@ -1,4 +1,4 @@
-"""``conformance audit bench``: coverage, overhead and speed-up, measured on this machine now."""
+"""``conformance audit bench``: measure coverage, overhead and speed-up on this machine."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from conformance.tools.bench.throughput import Throughput, measure_throughput
 
 
 @click.command("bench")
-@globs("engine", "Engines; default: as for run.")
-@globs("family", "Families; default: all.")
-@globs("scenario", "Scenarios; default: all.")
-@jobs_option("Worker processes to compare with one.")
+@globs("engine", "Engines to measure. Default: as for run.")
+@globs("family", "Families to run. Default: all.")
+@globs("scenario", "Scenarios to run. Default: all.")
+@jobs_option("Worker processes, compared with a single process.")
 @click.option(
     "--skip",
     type=click.Choice(["overhead", "speedup"]),
     multiple=True,
-    help="Leave a part out: each runs all selected cases once (speedup: twice).",
+    help="Leave a part out; each runs all selected cases once (speedup: twice).",
 )
 @click.option(
     "--throughput",
     is_flag=True,
-    help="Tokens per second of the engines, in the given order, on each selected family; they must "
-    "be of one library.",
+    help="Measure tokens per second of these engines of one library, in the given order, on each "
+    "selected family.",
 )
 @json_lines("Write the figures as JSON.")
 @library_path_option
@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Measure how fast a run is, and where its time goes.
 
-    Figures are ratios within one call: seconds differ from machine to machine.
+    All figures are ratios within one call, since seconds differ between machines.
     """
     registry = registry_of()
     selection = Selection(engines or DEFAULT_ENGINES, families, scenarios)

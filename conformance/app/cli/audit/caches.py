@@ -1,4 +1,4 @@
-"""``conformance audit caches``: each operation of each batch cache, compared with plain rows."""
+"""``conformance audit caches``: compare each operation of each batch cache with plain rows."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from conformance.report.jsonl import write_lines
     default=80,
     show_default=True,
     metavar="N",
-    help="Sequences of operations for each class.",
+    help="Random sequences of operations for each class.",
 )
 @click.option(
     "--every",
     is_flag=True,
-    help="Go on after the first difference of a class, and know no defect: what releases of a "
-    "library are compared by.",
+    help="Continue after a class's first difference and ignore known defects, to compare releases "
+    "of a library.",
 )
 @click.option("--seed", type=SEED, default=0, show_default=True, metavar="N")
-@json_lines("Write what each class showed as JSON lines.")
+@json_lines("Write each class's results as JSON lines.")
 @library_path_option
 @click.pass_context
 def command(
@@ -63,9 +63,9 @@ def command(
     """Test every operation of every batch cache: insert, remove, merge, trim, copy, save.
 
     Random sequences of operations are run on the cache and on plain rows of tokens. After each
-    contents, masks, offsets, dtypes and reported bytes must agree. Stores of kept sequences and of
-    tokens are compared with plain data. Exit code 1 if a class differs
-    in a way that is not known, if there is no test for it, or if a known defect no longer shows.
+    operation, contents, masks, offsets, dtypes and reported bytes must agree. Stores of sequences
+    and of tokens are compared with plain data. Exit code 1 if a class has an unknown difference or
+    no test, or if a known defect no longer shows.
     """
     target = writable(json_file, "--json") if json_file else None
     chosen = _chosen(classes)
@@ -106,7 +106,7 @@ def _any(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _stale(defects: tuple[CacheDefect, ...], chosen: Sequence[Found]) -> list[str]:
-    """Entries whose own sequence, on a chosen class, no longer shows them."""
+    """Entries whose own sequence no longer shows them, for the chosen classes."""
     names = {found.name for found in chosen}
     return [
         entry.id for entry in defects if entry.played in names and not shows(entry, chosen, defects)
@@ -155,7 +155,7 @@ def _show(
 
 
 def sequence(finding: FindingError) -> str:
-    """The verbs that show it, one a line, and what differs."""
+    """The operations that show the difference, one per line, and the difference."""
     verbs = "".join(f"  {number}. {step}\n" for number, step in enumerate(finding.steps))
     return f"{finding.name} differs:\n{verbs}  {finding.problem.what}: {finding.problem.text}\n"
 

@@ -1,4 +1,4 @@
-"""``conformance audit calibrate``: how sensitive families are to small defects."""
+"""``conformance audit calibrate``: measure how sensitive families are to small defects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Subject = tuple[Library, Family]
 @click.option(
     "--write",
     is_flag=True,
-    help="Search a better weights recipe for families that fall short, and put it into their "
+    help="Search a better weights recipe for families that fall short, and write it to their "
     "files.",
 )
 @json_lines("Write all signals and roundings as JSON lines, one for each family.")
@@ -61,10 +61,10 @@ def command(
 ) -> None:
     """Measure how sensitive families are to small defects, relative to their rounding.
 
-    A tiny random model can be insensitive: then its verdicts prove nothing. Three defects are put
-    into its single stream: an earlier token dropped, a position shifted by one, a cache slot
-    corrupted. The least of what they move (in nats) must be 10 times the rounding noise; 1000 is
-    the aim in float32. Exit code 1 if a family falls short.
+    The verdicts on an insensitive tiny model prove nothing. Three defects are put into each
+    family's single stream: an earlier token dropped, a position shifted by one, a cache slot
+    corrupted. The smallest resulting change (in nats) must be 10 times the rounding noise; the aim
+    in float32 is 1000. Exit code 1 if a family falls short.
     """
     if write and (dtype != "float32" or seed):
         raise ConformanceError("--write: recipes are made for float32 and seed 0 only")
@@ -87,7 +87,7 @@ def command(
 def _measure_all(
     subjects: list[Subject], *, jobs: int | None, dtype: str, seed: int, write: bool
 ) -> Iterator[Measured]:
-    """Each family's measurement, in order, as soon as it is there."""
+    """Yield each family's measurement, in order, as soon as it is there."""
     one = partial(measure_one, dtype=dtype, seed=seed, write=write)
     return in_processes(one, subjects, jobs=jobs, on_crash=_crashed)
 
@@ -98,9 +98,9 @@ def _crashed(subject: Subject) -> Measured:
 
 
 def measure_one(subject: Subject, *, dtype: str, seed: int, write: bool) -> Measured:
-    """The family's sensitivity, and with ``write`` whether a better recipe was found for it."""
+    """The family's sensitivity, and with ``write`` whether a better recipe was found."""
     library, family = subject
-    # Two libraries may each have a family of that name.
+    # Two libraries may each have a family with that name.
     label = f"{library.name}/{family.name}"
     try:
         before = library.sensitivity(family, dtype=dtype, seed=seed)

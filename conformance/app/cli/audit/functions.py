@@ -1,4 +1,4 @@
-"""``conformance audit functions``: properties of functions that need no model."""
+"""``conformance audit functions``: check properties of functions that need no model."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from conformance.run.registry import select
     "libraries",
     multiple=True,
     metavar="GLOB",
-    help="Libraries whose functions are tried, as mlx_lm. Default: all.",
+    help="Libraries whose functions to check, such as mlx_lm. Default: all.",
 )
-@json_lines("Write what each property showed as JSON lines.")
+@json_lines("Write each property's result as JSON lines.")
 @library_path_option
 @click.pass_context
 def command(
@@ -51,11 +51,11 @@ def command(
     libraries: tuple[str, ...],
     json_file: Path | None,
 ) -> None:
-    """Hold functions that need no model to their definitions: samplers, masks, rotations, scans.
+    """Check functions without a model against definitions: samplers, masks, rotations, scans.
 
-    Each property calls a few functions of a library with drawn arguments, and compares what they
-    give with a definition of its own. Exit code 1 if one does not hold in a way that is not known,
-    if a known defect no longer shows, or if this release lacks what some are about.
+    Each property calls functions of a library with random arguments, and compares the results with
+    its own definition. Exit code 1 if a property has an unknown failure, if a known defect no
+    longer shows, or if this release lacks functions that a property needs.
     """
     target = writable(json_file, "--json") if json_file else None
     chosen, lacking = _chosen(libraries, names)
@@ -94,7 +94,7 @@ def command(
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a property; ``known`` is the id of the entry that explains its problem."""
+    """The result of a property; ``known`` is the id of the entry that explains its failure."""
 
     library: str
     name: str
@@ -122,10 +122,10 @@ def _table(found: Sequence[Found]) -> Table:
 def _chosen(
     libraries: Sequence[str], names: Sequence[str]
 ) -> tuple[list[tuple[str, Property]], list[Unavailable]]:
-    """Those of these names; and what cannot be tried, which may have had them.
+    """The properties that match, and the left-out parts that may have had some.
 
     Raises:
-        ConformanceError: a pattern matches none; says which there are.
+        ConformanceError: a pattern matches none; the message lists them.
     """
     registry = registry_of()
     of_libraries = properties_of(registry)
@@ -142,7 +142,7 @@ def _chosen(
 
 
 def _may_lack(one: Unavailable, libraries: Sequence[str]) -> bool:
-    """Whether what is left out may have had properties of the libraries of these globs."""
+    """Whether left-out parts may have had properties of these libraries."""
     whole = one.hook in ("", "conformance_libraries")
     return not libraries or (whole and any(fnmatchcase(one.plugin, glob) for glob in libraries))
 

@@ -25,7 +25,7 @@ _MOST = 200
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line asks for, field by field as the options' help says."""
+    """The command line's options, described by their help texts."""
 
     libraries: tuple[str, ...]
     modules: tuple[str, ...]
@@ -57,7 +57,7 @@ _OPTIONS = (
         "Files to change, as 'mlx_lm/models/cache.py'. Default: those of batching.",
     ),
     _names("--function", "functions", "Only these functions, as 'BatchKVCache.*'. Default: all."),
-    globs("family", "Families whose cases are played. Default: one of each kind of cache."),
+    globs("family", "Families whose cases are run. Default: one for each kind of cache."),
     click.option(
         "--sample",
         type=click.IntRange(min=1),
@@ -71,36 +71,34 @@ _OPTIONS = (
         default=_MOST,
         show_default=True,
         metavar="N",
-        help="Schedules that are played with one mutant at most.",
+        help="The most schedules to run with one mutant.",
     ),
     click.option(
         "--minutes",
         type=SECONDS,
         metavar="M",
-        help="Begin no other mutant after so long, recording left aside; what was found is kept.",
+        help="Start no mutant after this time, not counting recording; results so far are kept.",
     ),
     click.option(
         "--again",
         type=EXISTING_FILE,
         multiple=True,
         metavar="FILE",
-        help="Try the survivors of these results again, instead of making mutants.",
+        help="Retry the survivors in these results, instead of making mutants.",
     ),
     click.option(
         "--resume",
         is_flag=True,
-        help="Keep the results that the file of --json, or its .partial, has; try the others.",
+        help="Keep the results in the file of --json, or in its .partial; try the other mutants.",
     ),
     click.option(
         "--reviewed",
         type=EXISTING_FILE,
         metavar="FILE",
-        help="The file that names equivalent mutants and functions that no case can run, instead "
+        help="File that names equivalent mutants and functions that no case can run, instead "
         "of the project's own.",
     ),
-    click.option(
-        "--unreached", is_flag=True, help="Try nothing: print the lines that no schedule runs."
-    ),
+    click.option("--unreached", is_flag=True, help="Only print the lines that no schedule runs."),
     json_lines(
         "Write one JSON line for each mutant. An interrupted run leaves FILE.partial instead."
     ),
@@ -110,8 +108,8 @@ _OPTIONS = (
         type=EXISTING_FILE,
         multiple=True,
         metavar="FILE",
-        help="Try nothing: report what a run left in this file, whole or partial; may be repeated, "
-        "and --json then merges them. Of the same mutant the last one counts.",
+        help="Only report the results of an earlier run from this file, whole or partial; may be "
+        "repeated, and --json then merges the files. For equal mutants the last result counts.",
     ),
     cluster_option,
     jobs_option(),
@@ -120,7 +118,7 @@ _OPTIONS = (
 
 
 def mutant_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """All options; given to the command as ``wanted``."""
+    """All options; passed to the command as ``wanted``."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:

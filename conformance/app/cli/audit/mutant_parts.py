@@ -1,4 +1,4 @@
-"""Who tries mutants: processes of this machine, or a cluster's workers, each some at a time."""
+"""Tries mutants in processes of this machine, or in parts on a cluster's workers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from conformance.app.cli.options import cores
 from conformance.power.mutants.choosing import Task
 from conformance.report.mutants import Fate, MutantResult
 
-# Compiled functions would run what was traced before; the results are the same without.
+# Compiled functions would run code that was traced before; results are the same without.
 NO_COMPILE = "MLX_DISABLE_COMPILE"
-# Mutants of a part, which may take a minute each; a lost worker's are tried again.
+# Mutants of a part; each may take a minute, and those of a lost worker are tried again.
 _OF_PART = 8
 
 
 class Part(NamedTuple):
-    """Some mutants, and when no other is begun, in seconds since the epoch; ``None``: never."""
+    """Some mutants, and the time after which none is started (epoch seconds; ``None``: never)."""
 
     tasks: tuple[Task, ...]
     until: float | None
@@ -29,10 +29,10 @@ class Part(NamedTuple):
 def tried_by(
     shared: Helpers, tasks: Sequence[Task], *, seconds: float | None
 ) -> Generator[MutantResult, None, None]:
-    """The result of each mutant, as soon as it is there.
+    """Yield the result of each mutant, as soon as it is there.
 
     Args:
-        seconds: after so many no other mutant is begun; those at work have as long as they may.
+        seconds: start no mutant after this time; running mutants keep their own limit.
     """
     if not shared.elsewhere:
         jobs = min(shared.count, max(len(tasks), 1))
@@ -55,13 +55,13 @@ def tried_by(
 
 
 def _parts(tasks: Sequence[Task], until: float | None, count: int) -> Iterator[Part]:
-    """Neighbours come together: the same families' schedules run their lines."""
+    """Keep neighbouring mutants in one part: the same families' schedules run their lines."""
     for start in range(0, len(tasks), count):
         yield Part(tuple(tasks[start : start + count]), until)
 
 
 def try_part(part: Part) -> tuple[MutantResult, ...]:
-    """Try them one after another, in a process that stays for many."""
+    """Try them in turn, in a process that stays for many mutants."""
     os.environ[NO_COMPILE] = "1"
     seconds = None if part.until is None else part.until - time.time()
     return tuple(tried(part.tasks, jobs=1, seconds=seconds, beside=cores()))

@@ -1,4 +1,4 @@
-"""Processes that try mutants: one that hangs, crashes or takes too much memory costs one mutant."""
+"""Processes that try mutants: a hang, a crash or too much memory affects one mutant only."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from conformance.run.registry import build_registry
 
 _CONTEXT = multiprocessing.get_context("spawn")
 _LOOK_SECONDS = 0.25
-# Before its first message a process imports the libraries.
+# Before its first message, a process imports the libraries.
 _START_SECONDS = 180.0
-# A mutant whose processes end while it is not in is given up after so many.
+# A mutant is given up after this many processes that ended while it was not put in.
 _ATTEMPTS = 3
 
 
 @dataclass
 class _Try:
-    """A mutant that is tried, and how often before its process was not fit for it."""
+    """A mutant to try, and how many processes failed before they could try it."""
 
     task: Task
     attempts: int = 0
@@ -47,7 +47,7 @@ class _Try:
 
 @dataclass
 class _Worker:
-    """A process, what it is at, and until when."""
+    """A process, its current mutant, and its deadline."""
 
     process: BaseProcess
     pipe: Connection[Any, Any]
@@ -59,26 +59,26 @@ class _Worker:
     begun: float = field(default_factory=time.monotonic)
 
     def give(self, item: _Try) -> None:
-        """Let it try a mutant."""
+        """Start a mutant in it."""
         self.at, self.place, self.active = item, None, False
         self.begun = time.monotonic()
         self.until = self.begun + _START_SECONDS
-        with contextlib.suppress(OSError):  # it has ended: this is seen where it is waited for
+        with contextlib.suppress(OSError):  # it has ended, which its waiter notices
             self.pipe.send(item.task)
 
 
 def tried(
     tasks: Sequence[Task], *, jobs: int, seconds: float | None, beside: int = 1
 ) -> Generator[MutantResult, None, None]:
-    """The result of each mutant, as soon as it is there.
+    """Yield the result of each mutant, as soon as it is there.
 
-    A crash, a hang or a wrong result that an earlier mutant of the process may have caused is not
-    counted: the mutant is tried again in a new process, as its first.
+    If an earlier mutant of the same process may have caused a crash, a hang or a wrong result, the
+    mutant is tried again, as the first one in a new process.
 
     Args:
         jobs: processes.
-        seconds: after so many no other mutant is begun; those at work have as long as they may.
-        beside: at least so many processes share the machine's memory.
+        seconds: start no mutant after this time; running mutants keep their own limit.
+        beside: at least this many processes share the machine's memory.
     """
     left = deque(_Try(task) for task in tasks)
     end = time.monotonic() + seconds if seconds is not None else None
@@ -106,7 +106,7 @@ def tried(
 
 
 def _look(workers: list[_Worker], limit: int) -> Iterator[MutantResult]:
-    """Wait for messages, and for processes that ended or must be ended."""
+    """Wait for messages, and for processes that ended or must be killed."""
     ready = wait([worker.pipe for worker in workers], timeout=_LOOK_SECONDS)
     for worker in list(workers):
         ended = ""
@@ -139,7 +139,7 @@ def _message(worker: _Worker, workers: list[_Worker]) -> Iterator[MutantResult]:
             _end(worker)
             workers.remove(worker)
         yield result
-    else:  # an earlier mutant left traces, or this one
+    else:  # an earlier mutant left traces, or this mutant did
         worker.active = True
         yield from _lost(worker, workers, Verdict.UNSTABLE, content[0])
 
@@ -147,7 +147,7 @@ def _message(worker: _Worker, workers: list[_Worker]) -> Iterator[MutantResult]:
 def _lost(
     worker: _Worker, workers: list[_Worker], verdict: Verdict, why: str
 ) -> Iterator[MutantResult]:
-    """End a process; its mutant is tried again in a new one, or this is the result."""
+    """Kill a process; its mutant is tried again in a new process, or gets this result."""
     item, place = worker.at, worker.place
     _end(worker)
     workers.remove(worker)
@@ -168,7 +168,7 @@ def _lost(
 def result_of(
     task: Task, fate: Fate, *, kill: MutantKill | None = None, why: str = ""
 ) -> MutantResult:
-    """The result of a mutant that no trial gave."""
+    """The result of a mutant whose trial gave none."""
     versions = versions_of(task.library.replace("_", "-"))
     return MutantResult(
         task.mutant, task.library, fate, versions, kill, reaching=task.reaching, why=why
@@ -198,7 +198,7 @@ def _memory(worker: _Worker) -> int:
 
 
 def _work(pipe: Connection[Any, Any], parent: int) -> None:
-    """In a process: try what comes. What the libraries print then is of no use."""
+    """In a worker process: try mutants on request; the libraries' output is discarded."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent)
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""``conformance audit mutants``: small changes of a library's code, and which the checks detect."""
+"""``conformance audit mutants``: change a library's code a little; which changes are detected?"""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ EXIT_UNFINISHED = 2
 def command(ctx: click.Context, *, wanted: Wanted) -> None:
     """Change a library's batching code a little, and see whether the checks notice.
 
-    Each mutant is one small change, made by mutmut's operators and put into a running process
-    around the runs of an engine; no file is touched. The schedules that run its line are played,
-    the cheapest first, until a check finds something new. A survivor is a hole in the checks: exit
-    code 1. An interruption, or --minutes, ends in 2, and keeps what was found until then.
+    Each mutant is one small change by mutmut's operators, put into a running process around the
+    runs of an engine; no file is touched. The schedules that run the changed line are run, the
+    cheapest first, until a check finds something new. A survivor is a hole in the checks: exit code
+    1. After an interruption or --minutes, the exit code is 2, and the results so far are kept.
 
     \b
     conformance audit mutants --library mlx_lm --sample 100
@@ -88,14 +88,14 @@ class _Library:
         own = [glob for glob in wanted.modules if glob.startswith(f"{name}/")]
         self._files = files_of(name, own)
         families = families_of(registry, name, wanted.families)
-        # What is recorded of the files of batching serves other runs, too.
+        # The lines recorded for the batching files also serve other runs.
         files = (files_of(name, ()) if name in BATCHING else {}) | self._files
         recordings = [Recording(name, family, tuple(files)) for family in families]
         self._map = Map(recorded(registry, recordings, console, shared))
         self._reviewed: Reviewed = read_reviewed(wanted.reviewed)
 
     def plan(self, before: Sequence[MutantResult]) -> Plan:
-        """What to try."""
+        """The mutants to try."""
         wanted = self._wanted
         if wanted.again:
             mutants = tuple(listed(read_mutants(wanted.again), self._name))
@@ -123,7 +123,7 @@ class _Library:
 
 
 def _libraries(registry: Registry, wanted: Wanted) -> tuple[str, ...]:
-    """Those named, else those of the modules named, else all."""
+    """The named libraries, else those of the named modules, else all."""
     of_modules = dict.fromkeys(glob.partition("/")[0] for glob in wanted.modules)
     if wanted.libraries:
         return select(registry.libraries, wanted.libraries, what="library")
@@ -139,7 +139,7 @@ def _try_all(
     *,
     minutes: float | None,
 ) -> tuple[tuple[MutantResult, ...], bool]:
-    """All results, and whether they are all: Ctrl-C ends it with what there is."""
+    """All results, and whether they are complete: Ctrl-C ends the trials early."""
     file = ResultFile(target, encode) if target else None
     found: list[MutantResult] = []
 
@@ -171,7 +171,7 @@ def _earlier(target: Path | None) -> tuple[MutantResult, ...]:
     """The results of an unfinished run.
 
     Raises:
-        ConformanceError: no file is named.
+        ConformanceError: no file is given.
     """
     if target is None:
         raise ConformanceError("--resume goes on with a file: name it with --json")

@@ -1,4 +1,4 @@
-"""What became of mutants, in words and tables."""
+"""The results of mutants, in words and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TEXT = 160
 
 
 def print_results(console: Console, results: Sequence[MutantResult]) -> None:
-    """All that there is to say of the results, for each library by itself."""
+    """All results, for each library separately."""
     for library in sorted({result.library for result in results}):
         own = [result for result in results if result.library == library]
         console.print(table(own, library))
@@ -23,9 +23,9 @@ def print_results(console: Console, results: Sequence[MutantResult]) -> None:
 
 
 def table(results: Sequence[MutantResult], title: str) -> Table:
-    """For each module how many mutants had which fate, and the killed share.
+    """The number of mutants by module and fate, and the share that was killed.
 
-    The title is the library, so modules are named without it; a fate that none had is left out.
+    The title names the library, so the modules omit it; a fate without mutants is left out.
     """
     met = tally(results).counts
     fates = [fate for fate in Fate if met[fate] or fate in (Fate.KILLED, Fate.SURVIVED)]
@@ -47,7 +47,7 @@ def _cells(results: Sequence[MutantResult], fates: Sequence[Fate]) -> list[str]:
 
 
 def survivors(results: Sequence[MutantResult]) -> Iterator[str]:
-    """A few lines for each mutant that no check detected: where, what, in how many schedules."""
+    """A few lines for each survivor: its place, its change, and how many schedules ran it."""
     found = [result for result in results if result.fate is Fate.SURVIVED]
     for result in sorted(found, key=lambda r: (r.mutant.module, r.mutant.line)):
         mutant = result.mutant
@@ -64,7 +64,7 @@ def _short(text: str) -> str:
 
 
 def verdict(results: Sequence[MutantResult], library: str) -> str:
-    """One sentence."""
+    """A summary sentence."""
     counts = tally(results)
     word = "OK" if counts.killed == counts.of else "FAILED"
     share = "" if counts.share is None else f" ({counts.share:.1%})"
@@ -75,7 +75,7 @@ def verdict(results: Sequence[MutantResult], library: str) -> str:
 
 
 def print_gaps(console: Console, found: Sequence[Gap], *, every: bool) -> None:
-    """The lines that no schedule runs; those with a reason only as counts, unless ``every``."""
+    """The lines that no schedule runs; with a known reason only as counts, unless ``every``."""
     for gap in found:
         if not gap.reason or every:
             why = f": {gap.reason}" if gap.reason else ""

@@ -1,4 +1,4 @@
-"""``conformance audit power``: every fault in every family, and which of them the checks catch."""
+"""``conformance audit power``: put every fault into every family; which do the checks catch?"""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _FAULTS_OF_PART = 8
 
 @click.command("power")
 @globs("fault", "Faults to try. Default: all.")
-@globs("engine", "Only faults that are put under these engines. Default: all but servers.")
-@globs("family", "Families. Default: all.")
+@globs("engine", "Only faults that apply to these engines. Default: all but servers.")
+@globs("family", "Families to try. Default: all.")
 @click.option(
     "--quick", is_flag=True, help="One family for each kind of cache, instead of all families."
 )
 @click.option(
     "--every-scenario",
     is_flag=True,
-    help="Run every scenario with each fault, not only until one catches it: shows which checks "
-    "and scenarios are the only ones that catch something.",
+    help="Run every scenario with each fault, even after one has caught it: shows which checks and "
+    "scenarios are the only ones to catch something.",
 )
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--seed", type=SEED, default=0, show_default=True, metavar="N")
@@ -63,16 +63,16 @@ _FAULTS_OF_PART = 8
     type=EXISTING_FILE,
     multiple=True,
     metavar="FILE",
-    help="Try nothing: report what a run left in this file, whole or partial; may be repeated, "
-    "and --json then merges them. "
-    "Of the same fault in the same family, dtype and seed the last one counts.",
+    help="Only report the results of an earlier run from this file, whole or partial; may be "
+    "repeated, and --json then merges the files. "
+    "For the same fault, family, dtype and seed the last result counts.",
 )
 @click.option(
     "--table",
     "table_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write what kills each fault as a Markdown table; into a file with the marks of one, "
+    help="Write what kills each fault as a Markdown table; if FILE has marks for this table, "
     "between them.",
 )
 @cluster_option
@@ -95,12 +95,12 @@ def command(
     jobs: int | None,
     cluster: str | None,
 ) -> None:
-    """Re-enact historic defects in the installed libraries, and see which of them are caught.
+    """Put historic defects into the installed libraries; see which of them are caught.
 
     Each fault is put around the runs of an engine, in every family where it can occur, and the
     scenarios that should catch it are run, the cheapest first. A survivor is a hole in the checks:
-    exit code 1, as where some of them cannot be imported. An interruption ends in 2, and reports
-    what was found until then.
+    exit code 1, also if some faults cannot be imported. After an interruption, the exit code is 2,
+    and the results so far are reported.
     """
     target, table_file = places((json_file, "--json"), (table_file, "--table"))
     console = new_console()
@@ -135,7 +135,7 @@ def command(
 def _try_all(
     units: list[Unit], console: Console, target: Path | None, shared: Helpers
 ) -> tuple[tuple[Trial, ...], bool]:
-    """All trials, and whether they are all: Ctrl-C ends it with what there is."""
+    """All trials, and whether they are complete: Ctrl-C ends them early."""
     file = ResultFile(target, encode) if target else None
     found: list[Trial] = []
     pairs = sum(len(unit.faults) for unit in units)
@@ -159,7 +159,7 @@ def _try_all(
 
 
 def _tried(units: list[Unit], shared: Helpers) -> Generator[Trial, None, None]:
-    """The trials as they come. A unit whose process crashed is halved, down to a single fault."""
+    """Yield trials as they come; a unit that crashed its process is halved, down to one fault."""
     while units:
         torn: list[Unit] = []
         for index, found in shared.as_they_come(_work, units, on_crash=_crashed):
@@ -182,7 +182,7 @@ def _units(
 ) -> list[Unit]:
     globs = [glob if "/" in glob else f"*/{glob}" for glob in faults]
     chosen = [registry.faults[key] for key in select(registry.faults, globs, what="fault")]
-    # A server is tried only if it is named: each fault in it takes a server of its own.
+    # A server is tried only if it is named: it must be started for each fault.
     wanted = registry.select_engines(engines or ("*",))
     units = []
     for engine in dict.fromkeys(fault.engine for fault in chosen):
@@ -195,9 +195,9 @@ def _units(
 
 
 def _parts(units: list[Unit]) -> list[Unit]:
-    """The units in parts, the first of each family first, so that many processes have work.
+    """Split the units; the first parts of all families come first, to keep many processes busy.
 
-    Each part makes the runs without a fault again, which costs about as much as one fault does.
+    Each part repeats the runs without a fault, which costs about as much as one fault.
     """
     parts = (
         (start, msgspec.structs.replace(unit, faults=unit.faults[start : start + _FAULTS_OF_PART]))

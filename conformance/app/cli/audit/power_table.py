@@ -12,12 +12,12 @@ from conformance.checks import CHECKS
 from conformance.report.separation import LEAST, Separation, separations
 from conformance.report.trials import Kill, Outcome, Trial
 
-# Kills and families that are shown, those with the smallest signal over noise first.
+# How many kills and families are shown, the smallest signal over noise first.
 _FAINTEST = 10
 
 
 def print_matrix(console: Console, trials: Sequence[Trial]) -> None:
-    """All that there is to say of the trials, for each dtype by itself."""
+    """All results of the trials, for each dtype separately."""
     for dtype in sorted({trial.dtype for trial in trials}, reverse=True):
         some = [trial for trial in trials if trial.dtype == dtype]
         apart = separations(some)
@@ -30,7 +30,7 @@ def print_matrix(console: Console, trials: Sequence[Trial]) -> None:
 
 
 def by_class(trials: Sequence[Trial], title: str) -> Table:
-    """For each class of faults how many pairs of fault and family were killed, how many not."""
+    """For each class of faults, how many pairs of fault and family were killed and survived."""
     table = _table(title, "class")
     for name in ("faults", "killed", "survived", "hidden", "not applicable"):
         table.add_column(name, justify="right")
@@ -76,16 +76,16 @@ def closest(apart: Sequence[Separation]) -> Table:
 
 
 def too_close(apart: Sequence[Separation]) -> Iterator[str]:
-    """Names the families whose separation is below what their dtype should have."""
+    """Warn about families whose separation is too small for their dtype."""
     names = [f"{a.engine}/{a.family} ({a.value:.3g}, {a.fault})" for a in apart if not a.enough]
     if names:
         yield f"separation below {LEAST[apart[0].dtype]:g}: {', '.join(names)}"
 
 
 def candidates(trials: Sequence[Trial]) -> Iterator[str]:
-    """For each scenario and check what only it catches; those that catch nothing alone by name.
+    """For each scenario and check, the faults that only it catches.
 
-    Only of trials for which every scenario was run: of others nothing can be said.
+    Scenarios and checks without any are named. Uses only trials for which every scenario was run.
     """
     whole = [trial for trial in trials if trial.complete]
     if not whole:
@@ -126,7 +126,7 @@ def survivors(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def verdict(trials: Sequence[Trial]) -> str:
-    """One sentence; names the faults that were applicable nowhere."""
+    """A summary sentence; names the faults that applied nowhere."""
     applicable = {t.fault for t in trials if t.outcome is not Outcome.NOT_APPLICABLE}
     idle = sorted({t.fault for t in trials} - applicable)
     hidden = sum(t.outcome is Outcome.HIDDEN for t in trials)

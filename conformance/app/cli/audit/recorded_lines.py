@@ -1,4 +1,4 @@
-"""The lines that schedules run, recorded by several processes or by a cluster's workers."""
+"""Records the lines that schedules run, in several processes or on a cluster's workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conformance.run.registry import Registry, build_registry
 
 
 class _Part(NamedTuple):
-    """A scenario of a family: its lines are recorded by a process of its own."""
+    """A scenario of a family; its own process records its lines."""
 
     of: Recording
     scenario: str
@@ -27,10 +27,10 @@ class _Part(NamedTuple):
 def recorded(
     registry: Registry, recordings: Sequence[Recording], console: Console, shared: Helpers
 ) -> list[Reach]:
-    """What each family's schedules run; recorded where it is not known, by scenario.
+    """The lines that each family's schedules run; unknown ones are recorded, by scenario.
 
     Raises:
-        ConformanceError: no family's cases can be played.
+        ConformanceError: no family's cases can be run.
     """
     known = [recording.known(registry) for recording in recordings]
     unknown = [r for r, reach in zip(recordings, known, strict=True) if reach is None]
@@ -63,7 +63,7 @@ def _registry() -> Registry:
 
 def _record(part: _Part) -> Reach | str:
     try:
-        with uncompiled():  # a cluster's worker has not set what forbids it
+        with uncompiled():  # a cluster's worker has not set the variable that disables compiling
             return part.of.make(_registry(), part.scenario)
     except Exception as error:  # noqa: BLE001 - whatever a library raises costs its family alone
         return str(error) or repr(error)

@@ -20,7 +20,7 @@ class Measured:
 
     Attributes:
         sensitivity: ``None`` where the family could not be measured.
-        problem: why not, as the library or this project says.
+        problem: the reason, in the words of the library or of this project.
         unsupported: whether the library cannot run the family here.
         written: whether a better recipe was found and put into the family's file.
     """
@@ -51,7 +51,7 @@ class Measured:
 
 
 def table(measured: Sequence[Measured]) -> Table:
-    """Families with the least that each kind of small defect moves, the noise and the ratio."""
+    """Each family's smallest signal for each kind of small defect, its noise and the ratio."""
     found = Table(box=None, pad_edge=False)
     found.add_column("family", no_wrap=True)
     for name in (*KINDS, "noise", "ratio", "tokens"):
@@ -64,7 +64,7 @@ def table(measured: Sequence[Measured]) -> Table:
 
 
 def verdict(measured: Sequence[Measured]) -> str:
-    """One sentence; names the families that are not good enough."""
+    """A summary sentence; names the families that are not good enough."""
     bad = [item.family for item in measured if not item.good]
     unsupported = sum(item.unsupported for item in measured)
     aside = f" ({unsupported} unsupported here)" if unsupported else ""

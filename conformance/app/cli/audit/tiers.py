@@ -1,4 +1,4 @@
-"""``conformance audit tiers``: what the tiers play and catch, or a new choice from new data."""
+"""``conformance audit tiers``: show what the tiers run and catch, or choose them again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from conformance.run.tiers import Choice, TierData, read_tiers
 
 @click.command("tiers")
 @power_files_option(
-    "Choose anew, from what `conformance audit power --every-scenario --json` wrote"
+    "Choose the tiers from the output of `conformance audit power --every-scenario --json`"
 )
 @click.option(
     "--results",
@@ -39,23 +39,23 @@ from conformance.run.tiers import Choice, TierData, read_tiers
     type=EXISTING_FILE,
     multiple=True,
     metavar="FILE",
-    help="With --power: the results of `conformance run --tier full`, for the seconds.",
+    help="With --power: the results of `conformance run --tier full`, for the times.",
 )
 @click.option(
     "--extend",
     is_flag=True,
-    help="With --power and --results: keep the present choice, and add the fewest schedules that "
-    "catch the faults which it does not know. Trials that one kill ended will do, and results of "
-    "any tier.",
+    help="With --power and --results: keep the current choice, and add the fewest schedules that "
+    "catch the faults it does not know. Trials that ended at the first kill and results of any "
+    "tier are enough.",
 )
-@click.option("--write", is_flag=True, help="Keep the new choice in the installed package.")
+@click.option("--write", is_flag=True, help="Save the new choice in the installed package.")
 def command(
     *, power_files: tuple[Path, ...], result_files: tuple[Path, ...], extend: bool, write: bool
 ) -> None:
-    """Show what each tier plays and how many faults it catches, or choose the tiers anew.
+    """Show what each tier runs and how many faults it catches, or choose the tiers again.
 
-    A tier keeps the cheapest schedules that together catch what the full ladder catches: all of it
-    in the default tier, at least 98% in the quick one.
+    The default tier keeps the cheapest schedules that together catch everything the full ladder
+    catches; the quick tier, at least 98% of it.
 
     \b
     conformance audit power --quick --every-scenario --json power.jsonl
@@ -90,7 +90,7 @@ def _chosen(registry: Registry, found: Kills, results: Iterable[CaseResult]) -> 
     """The choice for each library whose own engine was run and has kills.
 
     Raises:
-        ConformanceError: a result is of no whole case, or there is nothing to choose from.
+        ConformanceError: a result is not of a whole case, or there is nothing to choose from.
     """
     ran = list(results)
     families = _families(registry)
@@ -98,7 +98,7 @@ def _chosen(registry: Registry, found: Kills, results: Iterable[CaseResult]) -> 
     made: dict[str, dict[str, Choice]] = {}
     versions: dict[str, str] = {}
     for library in sorted({name.split("/")[0] for name in found.caught}):
-        # A library's engine has the library's name; its other engines are loops around it.
+        # A library's engine has the library's name; its other engines are loops around that engine.
         mine = [result for result in ran if result.engine == library]
         if partial := next((r.case for r in mine if r.left_out), ""):
             raise ConformanceError(f"--results: {partial} is not of the full tier")
@@ -113,7 +113,7 @@ def _chosen(registry: Registry, found: Kills, results: Iterable[CaseResult]) -> 
 
 
 def _extended(registry: Registry, found: Kills, results: Sequence[CaseResult]) -> TierData:
-    """The present choice with the schedules that newer faults need."""
+    """The current choice, with schedules added for newer faults."""
     present, families = read_tiers(), _families(registry)
     made: dict[str, dict[str, Choice]] = {}
     for name, choices in present.tiers.items():

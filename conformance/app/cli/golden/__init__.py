@@ -1,4 +1,4 @@
-"""``conformance golden``: each family's single-stream output, as files that people review.
+"""``conformance golden``: each family's recorded single streams, in files that people review.
 
 Format, gate and comparison are in ``tools/golden/``, vectors in ``tools/vectors/``.
 """
@@ -36,7 +36,7 @@ from conformance.app.cli.lazy_group import Lazy, LazyGroup
     },
 )
 def command() -> None:
-    """What each family's single stream gave, as files that people review.
+    """Recorded single streams of each family, in files that people review.
 
-    A golden is written from the oracle alone, and only after it agreed with a second one.
+    A golden is made from the oracle alone, after a second oracle agreed with it.
     """

@@ -1,4 +1,4 @@
-"""``conformance golden check``: are the goldens whole, of today's recipes, and still right?"""
+"""``conformance golden check``: are the goldens whole, up to date, and still right?"""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from conformance.tools.golden.paths import find_folder
 @click.option(
     "--files-only",
     is_flag=True,
-    help="Look at the files alone: digests, provenance, recipes, orphans. Loads no model.",
+    help="Check only the files: digests, provenance, recipes, orphans. Loads no model.",
 )
 @click.option(
     "--cpu",
     is_flag=True,
-    help="Compute on the CPU, on a machine with a GPU too: shows whether a difference is the "
-    "library's or only the GPU's.",
+    help="Compute on the CPU even if there is a GPU: shows whether a difference comes from the "
+    "library or only from the GPU.",
 )
 @library_path_option
 @click.pass_context
@@ -50,9 +50,9 @@ def command(
 ) -> None:
     """Check goldens against their families and the installed library.
 
-    Each file must be whole, unedited, of today's recipe, and belong to a family. Then three
-    comparisons: the single stream now against the golden, batches against the golden, batches
-    against the single stream now. Exit code 1 if anything fails that no expectation explains.
+    Each file must be whole, unedited, made with the current recipe, and belong to a family. Then
+    three comparisons follow: current single streams against the golden, batches against the golden,
+    and batches against current single streams. Exit code 1 if a failure is not a known defect.
     """
     if cpu:
         _use_cpu()
@@ -100,7 +100,7 @@ def _crashed(pair: tuple[Library, Family]) -> Checked:
 
 
 def shown(results: Sequence[Checked], problems: Sequence[str]) -> str:
-    """What fails, family by family, then the totals."""
+    """The failures of each family, then the totals."""
     lines = [*problems, *(line for found in results for line in found.lines())]
     left_out = sum(bool(found.not_playable) for found in results)
     good = sum(found.good for found in results) - left_out

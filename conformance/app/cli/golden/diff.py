@@ -1,4 +1,4 @@
-"""``conformance golden diff``: what differs between two goldens, or two folders of them."""
+"""``conformance golden diff``: show how two goldens, or two folders of them, differ."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PATH = click.Path(exists=True, path_type=Path)
 @click.argument("new", type=_PATH)
 @click.pass_context
 def command(ctx: click.Context, *, old: Path, new: Path) -> None:
-    """Show what differs between two goldens, or two folders of them, for a reviewer.
+    """Show how two goldens, or two folders of them, differ.
 
-    Exit code 1 if a request changed by more than noise, or a golden is on one side only.
+    Exit code 1 if a request changed by more than noise, or only one side has a golden.
     """
     pairs = _pairs(old, new)
     worst = 0

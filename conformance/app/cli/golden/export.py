@@ -1,4 +1,4 @@
-"""``conformance golden export``: vectors for engines that are none of our adapters."""
+"""``conformance golden export``: write vectors for engines without an adapter here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from conformance.tools.vectors.exporting import check_new, export
 
 @click.command("export")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@globs("family", "Families; default: all.")
-@globs("scenario", "Scenarios; default: all.")
+@globs("family", "Families to export. Default: all.")
+@globs("scenario", "Scenarios to export. Default: all.")
 @click.option(
     "--engine",
     type=click.Choice(DEFAULT_ENGINES),
@@ -31,7 +31,7 @@ from conformance.tools.vectors.exporting import check_new, export
     type=click.Choice(DTYPES),
     default=DTYPES[0],
     show_default=True,
-    help="Of weights and goldens. The noise is measured for it.",
+    help="Dtype of weights and goldens; the noise is measured in it, too.",
 )
 @family_files_option
 @library_path_option
@@ -44,13 +44,13 @@ def command(
     dtype: str,
     family_files: tuple[Path, ...],
 ) -> None:
-    """Write checkpoints, schedules and goldens to DIR, for any program to play.
+    """Write checkpoints, schedules and goldens to DIR, for an engine in any language.
 
-    `conformance golden judge` judges the trace that it writes; docs/vectors.md says what is in the
-    files. DIR must not exist: it appears whole, or not at all.
+    The engine runs the schedules and writes a trace, which `conformance golden judge` judges;
+    docs/vectors.md describes the files. DIR must not exist: it is written whole, or not at all.
     """
     folder = writable(folder, "DIR")
-    check_new(folder)  # before all plugins are loaded
+    check_new(folder)  # before the plugins are loaded
     registry = registry_of(family_files=family_files)
     selection = Selection((engine,), families, scenarios, (dtype,))
     manifest = export(Session(registry), cases(registry, selection), folder, report=say)

@@ -1,4 +1,4 @@
-"""``conformance golden judge``: the verdict on a trace that any program wrote."""
+"""``conformance golden judge``: judge a trace that any program wrote."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from conformance.tools.vectors.judging import judge_trace, result_text
     type=EXISTING_FOLDER,
     required=True,
     metavar="DIR",
-    help="What `conformance golden export` wrote and the trace was made from.",
+    help="The folder of `conformance golden export` that the trace was made from.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print results as JSON lines.")
 @click.pass_context

@@ -1,4 +1,4 @@
-"""Options that the commands of ``conformance golden`` share: which families, and which folder."""
+"""Options that the commands of ``conformance golden`` share: families and folder."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ FOLDER_HELP = "Folder of goldens. Default: golden/ here, then that of the projec
 
 
 def folder_option(text: str = FOLDER_HELP) -> Callable[[F], F]:
-    """``--golden``: where goldens lie."""
+    """``--golden``: the folder of goldens."""
     kind = click.Path(file_okay=False, path_type=Path)
     return click.option("--golden", "folder", type=kind, metavar="DIR", help=text)
 
 
 def golden_options(function: F) -> F:
-    """Which families are meant, and where their goldens lie."""
+    """Options for the families and the folder of their goldens."""
     for option in (
         family_files_option,
         jobs_option(),
         folder_option(),
         globs(
             "engine",
-            "Engines whose libraries are meant, and that are compared; may be repeated. "
+            "Check the families of these engines' libraries, with these engines; may be repeated. "
             "Default: mlx_lm and mlx_vlm.",
         ),
-        globs("family", "Families that are meant; may be repeated. Default: all."),
+        globs("family", "Families to check; may be repeated. Default: all."),
     ):
         function = option(function)
     return function
 
 
 def chosen_engines(registry: Registry, patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The engines that are meant.
+    """The selected engines.
 
     Raises:
         ConformanceError: a glob matches nothing.
@@ -51,5 +51,5 @@ def chosen_engines(registry: Registry, patterns: tuple[str, ...]) -> tuple[str, 
 
 
 def lacking(registry: Registry, patterns: tuple[str, ...]) -> list[str]:
-    """A sentence for each part that these engines lack, as it is left out."""
+    """One sentence for each part that these engines lack."""
     return sentences(registry.lacking(patterns or DEFAULT_ENGINES))

@@ -1,4 +1,4 @@
-"""``conformance golden update``: stage, show what differs, accept."""
+"""``conformance golden update``: stage new goldens, show the differences, accept them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from conformance.tools.golden.update import Proposal, accept, propose
 
 @click.command("update")
 @golden_options
-@click.option("--yes", is_flag=True, help="Accept what differs without a question.")
+@click.option("--yes", is_flag=True, help="Accept all differences without asking.")
 @library_path_option
 @click.pass_context
 def command(
@@ -43,11 +43,11 @@ def command(
     family_files: tuple[Path, ...],
     yes: bool,
 ) -> None:
-    """Make goldens anew, from the oracle alone: stage, show what differs, accept.
+    """Make goldens from the oracle alone: stage them, show the differences, ask, write.
 
-    Nothing is written before the difference was shown and accepted, and then each file whole or
-    not at all; files whose content still holds are not touched. Exit code 1 if the gate refused a
-    family, or what differs was not accepted.
+    Nothing is written before the differences were shown and accepted. Then each file is written
+    whole or not at all; files with unchanged content stay as they are. Exit code 1 if the gate
+    refused a family or you did not accept the differences.
     """
     registry = registry_of(family_files=family_files)
     chosen = chosen_families(registry, chosen_engines(registry, engines), families)
@@ -55,7 +55,7 @@ def command(
     for place in {
         golden_path(root, library.name, family.name).parent for library, family in chosen
     }:
-        sweep(place)  # what an update that was killed left
+        sweep(place)  # files of an update that was killed
     without = load_without(root)
     console = new_console()
     proposals = _staged(chosen, root, jobs=jobs, console=console)
@@ -91,7 +91,7 @@ def _crashed(pair: tuple[Library, Family], *, root: Path) -> Proposal:
 
 
 def _agreed(count: int) -> bool:
-    """Ask the person at the terminal.
+    """Ask the user at the terminal.
 
     Raises:
         ConformanceError: there is no terminal.
@@ -104,7 +104,7 @@ def _agreed(count: int) -> bool:
 
 
 def shown(proposals: Sequence[Proposal], without: Container[tuple[str, str]] = ()) -> str:
-    """The difference as text: what each family's requests became, the totals."""
+    """The differences as text: each family's changed requests, then the totals."""
     lines = [line for proposal in proposals for line in _lines(proposal, without)]
     counts = Counter(_total(proposal) for proposal in proposals)
     totals = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))

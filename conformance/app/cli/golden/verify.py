@@ -1,4 +1,4 @@
-"""``conformance golden verify``: the oracle compared with another implementation."""
+"""``conformance golden verify``: compare the oracle with another implementation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LIBRARY = "mlx_lm"
 
 @click.command("verify")
 @click.option("--against", type=click.Choice(["transformers"]), required=True)
-@globs("family", "Families that are meant; may be repeated. Default: all of mlx_lm.")
+@globs("family", "Families to verify; may be repeated. Default: all of mlx_lm.")
 @family_files_option
 @jobs_option()
 @json_lines("Write the results as JSON lines.")
@@ -56,17 +56,17 @@ _LIBRARY = "mlx_lm"
     "earlier",
     type=EXISTING_FILE,
     metavar="FILE",
-    help="Take the results of an earlier --json instead of comparing anew.",
+    help="Read the results of an earlier --json instead of comparing again.",
 )
 @click.option(
     "--markdown",
     "markdown_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the tables, between the marks that FILE has.",
+    help="Write the tables between the marks in FILE.",
 )
-@click.option("--note", "noted", is_flag=True, help="Record it in the goldens of what agrees.")
-@folder_option("With --note: folder of goldens. Default: golden/ here, then that of the project.")
+@click.option("--note", "noted", is_flag=True, help="Record agreement in the goldens.")
+@folder_option("With --note: folder of goldens. Default: ./golden, then the project's own.")
 @library_path_option
 @click.pass_context
 def command(
@@ -82,12 +82,12 @@ def command(
     noted: bool,
     folder: Path | None,
 ) -> None:
-    """Compare the library's implementation of each family with that of Hugging Face transformers.
+    """Compare the library's implementation of each family with Hugging Face transformers.
 
-    A tiny transformers model is saved as an ordinary checkpoint and loaded by the library. Logits
-    of every position of a prompt and of its greedy answer must agree within rounding. Needs
-    mlx-conformance[transformers]. Exit code 1 if a disagreement is not explained by its known
-    causes, or a known cause no longer shows.
+    A tiny transformers model is saved as an ordinary checkpoint and loaded by the library. The
+    logits at every position of a prompt and of its greedy answer must agree within rounding. Needs
+    mlx-conformance[transformers]. Exit code 1 if a disagreement has no known cause, or a known
+    cause no longer shows.
     """
     json_target = writable(json_file, "--json") if json_file else None
     markdown_target = writable(markdown_file, "--markdown") if markdown_file else None
@@ -147,7 +147,7 @@ def _text(path: Path) -> str:
 
 
 def shown(results: Sequence[Result]) -> str:
-    """One line for each family that was compared, then the totals."""
+    """One line for each compared family, then the totals."""
     lines = [_line(result) for result in results if result.state is not State.ABSENT]
     odd = [result.family for result in results if not result.expected]
     lines.append(f"{len(results)} families: {totals(results)}")

@@ -1,6 +1,6 @@
-"""``conformance new``: what a user adds.
+"""``conformance new``: add a family or an engine.
 
-A tiny family is made in ``tools/new_family/``, an engine's package in ``tools/new_engine/``.
+``tools/new_family/`` makes tiny families, ``tools/new_engine/`` an engine's package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``conformance new engine``: a package with an engine that works as it is written."""
+"""``conformance new engine``: write a package with a working example engine."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from conformance.tools.new_engine import write_package
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The folder to write. Default: NAME here.",
+    help="The folder to write. Default: ./NAME.",
 )
 def command(*, name: str, out: Path | None) -> None:
     """Write a small package with an engine of your own.
 
-    NAME is that of the engine, its module and the folder: letters, digits and _. The folder gets a
-    pyproject.toml with the entry point, a module with a subclass of Engine that decodes models of
-    mlx-lm as it is, and a test. Put your own engine in its place. docs/plugins.md explains each
-    method and capability.
+    NAME names the engine, its module and the folder: letters, digits and _. The folder gets a
+    pyproject.toml with the entry point, a module with a working subclass of Engine, which decodes
+    models of mlx-lm, and a test. Replace its decoding with that of your own engine;
+    docs/plugins.md explains each method and capability.
     """
     folder = write_package(name, out or Path(name))
     for file in sorted(path.name for path in folder.iterdir()):

@@ -1,4 +1,4 @@
-"""``conformance new family``: a family file of a new model, shrunk, calibrated and proven."""
+"""``conformance new family``: shrink a new model to a family file, calibrate and check it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from conformance.tools.new_family.validation import adopt
 from conformance.tools.new_family.writing import publish, remove, workplace
 
 _MOST_SHOWN = 3
-"""Failing rungs that are printed in full: later ones mostly follow from the first."""
+"""Failing rungs to print in full: later failures mostly follow from the first."""
 
 
 @click.command("family")
@@ -40,21 +40,21 @@ _MOST_SHOWN = 3
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The family file to write. Default: NAME.json here, NAME that of PATH.",
+    help="The family file to write. Default: ./NAME.json, with the NAME in PATH.",
 )
 @click.option(
     "--library",
     metavar="NAME",
-    help="Build it with this library, mlx_lm or mlx_vlm. Default: mlx_vlm for a model that sees "
-    "or takes audio, else mlx_lm.",
+    help="Build it with this library, mlx_lm or mlx_vlm. Default: mlx_vlm for a model with images "
+    "or audio, else mlx_lm.",
 )
 @click.option(
     "--trust-remote-code",
     is_flag=True,
-    help="A Python file that the config names may be run. One that is given as PATH is.",
+    help="Allow running a Python file that the config names. A module given as PATH always runs.",
 )
-@click.option("--force", is_flag=True, help="Replace a family file that is there, and its report.")
-@click.option("--no-ladder", is_flag=True, help="Only test that it decodes; do not run the ladder.")
+@click.option("--force", is_flag=True, help="Replace an existing family file and its report.")
+@click.option("--no-ladder", is_flag=True, help="Only check that it decodes; skip the ladder.")
 @click.option("--json", "as_data", is_flag=True, help="Print the whole report as JSON.")
 @library_path_option
 @click.pass_context
@@ -69,13 +69,13 @@ def command(
     no_ladder: bool,
     as_data: bool,
 ) -> None:
-    """Make a family of a new model and prove it.
+    """Make a family file from a new model and check it.
 
     PATH is a full-size config.json, a folder with one (and its processor's files), or a Python
-    module with Model and ModelArgs as mlx-lm has them, which is imported. The config is made small
-    with every kind of layer kept, the weights are calibrated, the ladder is run. This writes the
+    module with Model and ModelArgs like mlx-lm's, which is imported. The config is shrunk but keeps
+    every kind of layer, the weights are calibrated, and the ladder is run. The command writes the
     family file and NAME.report.md, which explains each field. Exit code: 0 if every rung passes, 1
-    if not (the files are written all the same), 2 if it can't be built (then nothing is written).
+    if not (both files are still written), 2 if the model can't be built (nothing is written).
     """
     start = time.perf_counter()
     source = read_source(path, trusted=trust_remote_code)
@@ -107,7 +107,7 @@ class _Work:
 
 
 def _adopted(work: _Work) -> Adopted:
-    """The outcome, from a process of its own: a model may crash it."""
+    """Make the family in its own process, which the model may crash."""
     (found,) = in_processes(_adopt, [work], jobs=2, on_crash=lambda _: None)
     if found is None:
         raise AdoptionError(

@@ -15,11 +15,11 @@ from conformance.report.jsonl import read_results
 
 
 def recorded(case_id: str, source: Path) -> CaseResult:
-    """The case's result in a file.
+    """The case's result from a file.
 
     Raises:
-        ResultError: it is no case id, or the file is malformed.
-        ConformanceError: the file does not have it.
+        ResultError: the text is not a case id, or the file is malformed.
+        ConformanceError: the file has no such case.
     """
     case = str(CaseId.parse(case_id))
     results = {result.case: result for result in read_results(source)}
@@ -29,7 +29,7 @@ def recorded(case_id: str, source: Path) -> CaseResult:
 
 
 def run_one(case_id: str, settings: Settings) -> CaseResult:
-    """The result of running just this case, in this process.
+    """Run just this case, in this process, and return its result.
 
     Raises:
         ConformanceError: there is no such case.

@@ -36,8 +36,8 @@ _KINDS = "|".join(KINDS)
 @click.argument("what", required=False, metavar=f"[{_KINDS}|CASE_ID]")
 @globs(
     "engine",
-    "families: only those of these engines, each loaded to show its caches and positions, "
-    "with the scenarios that apply and why others do not. May be repeated.",
+    "families: only families of these engines. Each is loaded to show its caches and positions, "
+    "the scenarios that apply, and why others do not. May be repeated.",
 )
 @click.option(
     "--from",
@@ -47,7 +47,7 @@ _KINDS = "|".join(KINDS)
     help="CASE_ID: read the case from a result file of `conformance run --json` instead of "
     "running it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; of lists with more detail.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; lists have more detail.")
 @checkpoint_options
 @mends_option
 @case_options
@@ -69,11 +69,10 @@ def command(
 ) -> None:
     """Show what is installed, or the whole evidence of one case.
 
-    Without an argument: how many families, engines, scenarios and plugins are installed. A
-    CASE_ID, such as mlx_lm/llama/ragged/float32/0, has slashes: just this case is run, in one
-    child process that has this terminal, so that `breakpoint()` and environment variables work;
-    what is to be changed in a library belongs in a module of `--plugin`. Exit code 1 if its
-    verdict is not the expected one.
+    Without an argument, it counts the installed families, engines, scenarios and plugins. A CASE_ID
+    has slashes, such as mlx_lm/llama/ragged/float32/0: just this case is run, in one child process
+    with this terminal, so that `breakpoint()` and environment variables work; changes to a library
+    belong in a module of `--plugin`. Exit code 1 if the verdict is not the expected one.
 
     \b
     conformance show families                          each with its engines
@@ -111,7 +110,7 @@ def command(
 def _show_installed(
     registry: Registry, what: str | None, engines: tuple[str, ...], *, as_json: bool
 ) -> None:
-    """Print lists of ``what``, or how many of each there are.
+    """Print the list that ``what`` names, or the count of each list.
 
     Raises:
         ConformanceError: there is no such list.

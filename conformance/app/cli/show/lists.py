@@ -24,7 +24,7 @@ _IN_TABLE = {
     "engines": ("engine", "library", "families", "scenarios"),
     "scenarios": ("scenario", "summary", "engines"),
 }
-"""Columns for people; the other keys are for ``--json``."""
+"""Columns for readers; the other keys are for ``--json``."""
 
 _WIDE = 240
 
@@ -34,7 +34,7 @@ def lists_of(registry: Registry, what: str, engines: tuple[str, ...] = ()) -> Li
 
     Args:
         what: a name of ``KINDS``.
-        engines: globs; for families, those of these engines, each loaded.
+        engines: globs; for families, only those of these engines, each loaded.
 
     Raises:
         ConformanceError: a glob matches no engine.
@@ -43,7 +43,7 @@ def lists_of(registry: Registry, what: str, engines: tuple[str, ...] = ()) -> Li
 
 
 def print_lists(lists: Lists) -> None:
-    """Print tables, each as wide as it needs to be where that is no terminal."""
+    """Print tables; without a terminal, each as wide as its content."""
     console = new_console()
     if not console.is_terminal:
         console.width = _WIDE
@@ -163,7 +163,7 @@ def _engines_of(registry: Registry, library: str) -> list[type[Engine]]:
 
 
 def _table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
-    """Rows of equal keys; what is empty in all of them is left out."""
+    """Rows of equal keys; keys without a value in any row are left out."""
     table = Table(title=f"{title}: {len(rows)}", title_justify="left", box=None, pad_edge=False)
     names = _IN_TABLE.get(title, tuple(rows[0]))
     columns = [name for name in names if any(row[name] for row in rows)]
@@ -175,7 +175,7 @@ def _table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _cell(value: Any) -> str:
-    """A value as short text: of a list within a dict only how long it is."""
+    """A value as short text; a list within a dict is given by its length."""
     if isinstance(value, dict):
         pairs = value.items()
         return ", ".join(f"{k} ({len(v)})" if isinstance(v, list) else f"{k} {v}" for k, v in pairs)

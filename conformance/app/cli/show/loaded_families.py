@@ -1,4 +1,4 @@
-"""``conformance show families --engine``: each family loaded, and what it is made of."""
+"""``conformance show families --engine``: load each family and show its parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conformance.run.registry import Registry
 
 
 def loaded_families(registry: Registry, patterns: tuple[str, ...]) -> dict[str, Any]:
-    """Tables by title: the families, why scenarios are left out, the modules without a family.
+    """Tables by title: families, reasons for left-out scenarios, modules without a family.
 
     Raises:
         ConformanceError: a pattern matches no engine.

@@ -1,4 +1,4 @@
-"""``conformance show``: what is installed, in one screen, and what to type next."""
+"""``conformance show``: what is installed, in one screen, and useful next commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from conformance.run.registry import Registry
 
 WIDTH = 79
-"""Columns of a narrow terminal."""
+"""Column widths for a narrow terminal."""
 
 _NEXT = (
     ("conformance show families|engines|scenarios|faults|plugins", "each by name"),
@@ -19,7 +19,7 @@ _NEXT = (
 
 
 def overview(registry: Registry) -> str:
-    """Counts of families, engines, scenarios and plugins, and the calls that go on from there."""
+    """Counts of families, engines, scenarios and plugins, and useful next commands."""
     lines = list(_counts(registry))
     width = max(len(call) for call, _ in _NEXT)
     lines += ["", "Next:", *(f"  {call:<{width}}  {what}" for call, what in _NEXT)]
