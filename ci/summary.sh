@@ -8,11 +8,13 @@
 # blanks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-if [ $# -eq 0 ]; then
-  echo "usage: bash ci/summary.sh N [options of conformance report]" >&2
-  exit 2
-fi
-count="$1"
+count="${1:-}"
+case "$count" in
+  "" | 0* | *[!0-9]*)
+    echo "usage: bash ci/summary.sh N [options of conformance report]; N is how many shards ran" >&2
+    exit 2
+    ;;
+esac
 shift
 bash ci/setup.sh
 mkdir -p build/badge

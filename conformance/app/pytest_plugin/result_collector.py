@@ -211,7 +211,11 @@ class ResultCollector:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, Any, Any]:
-        """Complete the result file if it can be; a stale expectation fails the run."""
+        """Complete the result file if it can be.
+
+        A stale expectation fails the run, and so does an unexpected verdict whose report a hook or
+        a mark of others has made to pass.
+        """
         if self._keeper:
             keys = self._keeper.keep(self._results.values())
             for case, key in keys.items():
@@ -220,7 +224,7 @@ class ResultCollector:
                 write_to_real_stderr(self._config, f"conformance: {self._keeper.problem}\n")
         self._end_file()
         self.processes.close()
-        if exitstatus == pytest.ExitCode.OK and self.outcome().problems:
+        if exitstatus == pytest.ExitCode.OK and not self.outcome().ok:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         session.exitstatus = code = self.end.exit_code(int(session.exitstatus))
         result = yield

@@ -73,3 +73,29 @@ def test_a_signal_reaches_it_once(environment, tmp_path, number, group, code):
         assert out.count("= no tests ran") + out.count("= 1 passed") == 1, out
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
+
+
+WAIVING = {
+    "mark": """
+import pytest
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.xfail(strict=False))
+""",
+    "report": """
+import pytest
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    report.outcome = "passed"
+    return report
+""",
+}
+
+
+@pytest.mark.parametrize("by", WAIVING)
+def test_no_hook_of_others_makes_an_unexpected_verdict_pass(suite, tmp_path, by):
+    (tmp_path / "waiving.py").write_text(WAIVING[by])
+    done = suite("-n", "0", "-p", "waiving", TOY_FAMILIES="late")
+    assert "FAILED: 1 of 4 cases not as expected" in done.out
+    assert done.code == 1, done
