@@ -15,7 +15,6 @@ pytest.importorskip("distributed")
 TOY = Path(__file__).parents[3] / "toy"
 VARIABLES = {"PYTHONPATH": str(TOY), "TOY_PLUGIN": "mutants_plugin"}
 CHOSEN = ("--library", "toy", "--module", "toy/*.py", "--family", "calm")
-CHOSEN += ("--function", "longest", "--function", "unused")
 
 
 def started(tmp_path, file, *more):
