@@ -1,19 +1,23 @@
 """Runs Python programs in processes forked from one that has already imported what they need.
 
 To start Python and import mlx, transformers and pytest takes seconds; a fork of a process that has
-done so takes milliseconds. mlx-lm, mlx-vlm and this package are imported by the program, from where
-it looks for them; mlx has started no thread before. Where a test is about how a process starts, it
-starts one: ``start_python``. Only on Linux: on macOS forking after imports is unsafe.
+done so takes milliseconds. There are two to fork from. One has all that this package's registry
+needs, the libraries too; the other leaves these and this package to the program, which imports them
+from where it looks for them: a checkout, or a copy that a test has changed. mlx has started no
+thread in either. Where a test is about how a process starts, it starts one: ``start_python``. Only
+on Linux: on macOS forking after imports is unsafe.
 """
 
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import io
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +35,20 @@ _MODULES = (
 _AT_START = {"PYTHONIOENCODING", "PYTHONUTF8", "PYTHONCOERCECLOCALE"}
 # transformers imports a class's module when it is asked for the class.
 _CLASSES = ("AutoTokenizer", "PreTrainedTokenizerFast")
+ROOT = Path(__file__).parents[1]
+# What a program may have from elsewhere, where it is in its folder or an option names it.
+_OURS = ("conformance", "mlx", "mlx_lm", "mlx_vlm")
+_ELSEWHERE = ("--library-path", "releases")
+# A program that prints what it has imported of all that any command on the registry needs.
+_PROBE = """
+import sys
+from conformance.app.cli import main
+from conformance.app.cli.main import group
+from conformance.app import pytest_plugin
+from conformance.run.registry import build_registry
+build_registry()
+print(*sys.modules)
+"""
 
 
 def run_python(arguments, *, cwd, env, timeout):
@@ -47,7 +65,7 @@ def run_python(arguments, *, cwd, env, timeout):
     with tempfile.TemporaryDirectory() as folder:
         out, err = (str(Path(folder, name)) for name in ("out", "err"))
         call = {"arguments": arguments, "cwd": str(cwd), "env": env, "out": out, "err": err}
-        code = _server().call({**call, "timeout": timeout})
+        code = _server(_as_installed(arguments, cwd, env)).call({**call, "timeout": timeout})
         texts = [Path(file).read_bytes().decode() for file in (out, err)]
     if code is None:
         raise subprocess.TimeoutExpired(arguments, timeout, *texts)
@@ -67,18 +85,30 @@ def start_python(arguments, *, cwd, env, timeout):
     )
 
 
+def _as_installed(arguments, cwd, env):
+    """Whether the program is one of this package's, which finds all modules where they are here."""
+    command = arguments[0] == "-c" and "conformance.app.cli import main" in arguments[1]
+    paths = {Path(path) for path in env.get("PYTHONPATH", "").split(os.pathsep) if path}
+    return (
+        (command or arguments[:2] == ["-m", "conformance"])
+        and paths <= {ROOT, ROOT / "tests/toy"}
+        and not any(Path(cwd, name).exists() for name in _OURS)
+        and not any(argument.startswith(_ELSEWHERE) for argument in arguments)
+    )
+
+
 @functools.cache
-def _server():
-    return Server()
+def _server(as_installed):
+    return Server(as_installed)
 
 
 class Server:
-    """The process that is forked; one for each process of tests."""
+    """The process that is forked; one or two for each process of tests."""
 
-    def __init__(self):
+    def __init__(self, as_installed):
         # Its own output goes nowhere that a test reads.
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, *(["all"] if as_installed else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -107,6 +137,9 @@ def serve():
         importlib.import_module(name)
     for name in _CLASSES:
         getattr(importlib.import_module("transformers"), name)
+    if sys.argv[1:]:
+        _import_all()
+    gc.freeze()  # else each fork would copy the pages of all that is there as it looks for garbage
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
     for line in sys.stdin:
@@ -116,6 +149,27 @@ def serve():
             _become(what)
         answers.write(json.dumps(_wait(child, what["timeout"])) + "\n")
         answers.flush()
+
+
+def _import_all():
+    """What a registry needs, without making one, as parts of it are kept."""
+    # A child ends as Python does, and would remove a TemporaryDirectory of this process.
+    folder = Path(tempfile.mkdtemp())
+    out, err = folder / "out", folder / "err"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    call = {"arguments": ["-c", _PROBE], "cwd": str(folder), "env": environment}
+    child = os.fork()
+    if child == 0:
+        _become({**call, "out": str(out), "err": str(err)})
+    assert _wait(child, 300) == 0, err.read_text(encoding="utf-8")
+    names = out.read_text(encoding="utf-8").splitlines()[-1].split()
+    shutil.rmtree(folder)
+    sys.path.insert(0, str(ROOT))
+    for name in names:
+        if name not in ("sitecustomize", "__main__"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    sys.path.remove(str(ROOT))
 
 
 def _wait(child, seconds):

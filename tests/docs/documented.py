@@ -18,6 +18,8 @@ NOT_RUN = {
     "bash ci/cuda.sh": "it needs a GPU; test_gpu_page.py runs it with stand-ins",
     "bash ci/metal.sh": "it needs a Mac; test_gpu_page.py runs it with stand-ins",
     "conformance audit tiers --power": "it writes; test_tiers.py of its command runs it",
+    "conformance audit power --engine mlx_lm --family llama --every-scenario": "a minute and a "
+    "half; test_power.py of its command runs it",
     "conformance audit power --quick --every-scenario": "as with --engine mlx_lm --family llama",
     "conformance audit mutants": "it takes minutes; test_mutants.py of its command runs it",
     "conformance report results.jsonl --mutants": "test_mutants.py of that command runs it",
@@ -79,7 +81,7 @@ SMALLER = (
     ("conformance audit power", ("--family",), "--family llama"),
     ("conformance audit power", ("--fault",), "--fault mlx_lm/B6.mask-without-padding"),
     ("conformance explore", ("--family",), "--family llama"),
-    ("conformance explore", ("--fault", "--false-alarms"), "--examples 10"),
+    ("conformance explore", ("--fault", "--false-alarms"), "--examples 3"),
     ("conformance explain --faults", (), "--family llama"),
     ("conformance golden check", ("--family", "--files-only"), "--family llama"),
     ("conformance smoke", ("--family",), "--family llama"),
@@ -88,9 +90,9 @@ SMALLER = (
     ("python -m pytest --pyargs conformance.suite", (), "-n 0 --conformance-family llama"),
 )
 INSTEAD = {
-    "--cases": "10",
+    "--cases": "3",
     "--minutes": "0.02",
-    "--examples": "10",
+    "--examples": "3",
     "--fault": "mlx_lm/B6.mask-without-padding",
     "--faults": "mlx_lm/B6.mask-without-padding",
     "--known": "afm7*",
@@ -98,6 +100,25 @@ INSTEAD = {
     "-k": "goldens",
     "--schedule": "ragged",
 }
+
+
+def by_day(commands):
+    """Those, in words, that have each command with each of its options in one of them."""
+    chosen, seen = [], set()
+    for words in sorted(commands, key=lambda words: (-len(_used(words)), words)):
+        if _used(words) - seen:
+            chosen.append(words)
+            seen |= _used(words)
+    return chosen
+
+
+def _used(words):
+    """The command with each of the options that it is given, and with none."""
+    start = next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
+    groups = ("audit", "golden", "new")
+    start = min(start, 3 if words[1] in groups else 2) if words[0] == "conformance" else 3
+    command = " ".join(words[:start])
+    return {command, *(f"{command} {word}" for word in words[start:] if word.startswith("--"))}
 
 
 def shown(path):

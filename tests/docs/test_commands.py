@@ -1,4 +1,7 @@
-"""Every command that a document shows is run, or named with the reason why not."""
+"""Every command that a document shows is run, or named with the reason why not.
+
+By day those that have each command with each of its options once; the others are nightly.
+"""
 
 import os
 import shutil
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from checkpoint_folders import make_folder
-from docs.documented import NOT_RUN, ROOT, all_shown, not_run, shown, small
+from docs.documented import NOT_RUN, ROOT, all_shown, by_day, not_run, shown, small
 from forked import run_python
 from library_checkouts import make_checkout
 from shared_oracles import share
@@ -15,6 +18,7 @@ from shared_oracles import share
 from docs import documented
 
 RUN = sorted({tuple(small(command)) for command in all_shown() if not not_run(command)})
+DAY = by_day(RUN)
 # These are asked about what is wrong, and say so by exit code 1.
 FINDS = ("conformance golden diff", "conformance explore --family llama --fault")
 
@@ -56,7 +60,10 @@ def call(words, folder):
     return run_python(words, cwd=folder, env=environment, timeout=280)
 
 
-@pytest.mark.parametrize("words", RUN, ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(w, id=" ".join(w), marks=[pytest.mark.nightly] * (w not in DAY)) for w in RUN],
+)
 def test_a_command_of_the_documents_runs(workspace, words, tmp_path):
     here = tmp_path / "here"
     shutil.copytree(workspace, here, symlinks=True)
@@ -84,7 +91,14 @@ def test_what_is_long_is_made_small():
     wide = " ".join(small("conformance run --family 'qwen3*' --scenario wide"))
     assert wide == "conformance run --family qwen3 --scenario wide --engine mlx_lm --jobs 1"
     few = " ".join(small("conformance explore --false-alarms --cases 1000 --family llama"))
-    assert few == "conformance explore --false-alarms --cases 10 --family llama --jobs 1"
+    assert few == "conformance explore --false-alarms --cases 3 --family llama --jobs 1"
+
+
+def test_each_option_of_each_command_is_in_a_command_of_the_day():
+    few = by_day([("conformance", "run"), ("conformance", "run", "--lf"), ("conformance", "diff")])
+    assert few == [("conformance", "run", "--lf"), ("conformance", "diff")]
+    repeated = [("conformance", "audit", "power", "--quick"), ("conformance", "audit", "bench")]
+    assert by_day(repeated) == repeated
 
 
 def test_a_command_that_fails_is_seen_to_fail(workspace):

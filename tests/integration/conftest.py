@@ -9,6 +9,7 @@ import pytest
 from forked import run_python
 
 TOY = Path(__file__).parents[1] / "toy"
+COMMAND = ("-c", "from conformance.app.cli import main; main()")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -55,11 +56,32 @@ class Finished:
 @pytest.fixture
 def environment(tmp_path_factory):
     """Variables of the processes to start; the toy plugin is the only one that they see."""
+    return _environment(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def in_folder(tmp_path_factory):
+    """The ``conformance`` command in a folder, for what several tests look at."""
+
+    def of(folder):
+        def run(*arguments, **variables):
+            given = {**_environment(tmp_path_factory), **variables}
+            words = (*COMMAND, *arguments)
+            return Finished(run_python(words, cwd=folder, env=given, timeout=300), folder)
+
+        return run
+
+    return of
+
+
+def _environment(tmp_path_factory):
     found = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
     for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE"):
         found.pop(name, None)
     cache = tmp_path_factory.mktemp("cache")
-    return {**found, "PYTHONPATH": str(TOY), "COLUMNS": "100", "XDG_CACHE_HOME": str(cache)}
+    # This checkout's package, also where another one is installed.
+    path = f"{TOY}{os.pathsep}{TOY.parents[1]}"
+    return {**found, "PYTHONPATH": path, "COLUMNS": "100", "XDG_CACHE_HOME": str(cache)}
 
 
 @pytest.fixture
@@ -79,7 +101,7 @@ def conformance(start):
     """The ``conformance`` command."""
 
     def run(*arguments, **variables):
-        return start("-c", "from conformance.app.cli import main; main()", *arguments, **variables)
+        return start(*COMMAND, *arguments, **variables)
 
     return run
 

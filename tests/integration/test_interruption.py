@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+TOY = Path(__file__).parents[1] / "toy"
 ENDED_SECONDS = 5
 RUN = ("-m", "conformance", "run", "--engine", "toy", "--jobs", "2", "--json", "r.jsonl")
 
@@ -113,7 +114,7 @@ exec(open({toy!r}).read())
 @pytest.mark.parametrize("signals", [True, False])
 def test_workers_that_end_before_they_begin_are_no_traceback(environment, tmp_path, signals):
     """As by SIGTERM to the group of the run, in the moment in which they start."""
-    place, toy = tmp_path / "site", Path(environment["PYTHONPATH"]) / "sitecustomize.py"
+    place, toy = tmp_path / "site", TOY / "sitecustomize.py"
     place.mkdir()
     (place / "sitecustomize.py").write_text(SLOW_WORKERS.format(toy=str(toy)))
     (tmp_path / "r.jsonl").write_text("old\n")
