@@ -171,7 +171,7 @@ class ReferenceEngine(Engine):
         del self.queue[:count]
 
     def start_decoding(self) -> dict[str, int]:
-        """Move rows whose prompt is done except for its last token; return each row's tokens left."""
+        """Move rows whose prompt is done except for its last token; return their tokens left."""
         ready = [row for row in self.prefilling if not row.pieces]
         self.prefilling = [row for row in self.prefilling if row.pieces]
         self.decoding += ready
